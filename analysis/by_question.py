@@ -39,12 +39,12 @@ def resampled(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np
     )
 
 
-def percentiles(drawn: np.ndarray, level: float = LEVEL) -> tuple[float | None, float | None]:
+def percentiles(draws: np.ndarray, level: float = LEVEL) -> tuple[float | None, float | None]:
     """Return the central interval of bootstrap values, without those that are NaN; (None, None) if all are NaN."""
-    drawn = drawn[np.isfinite(drawn)]
-    if not len(drawn):
+    draws = draws[np.isfinite(draws)]
+    if not len(draws):
         return None, None
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

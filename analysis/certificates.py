@@ -93,8 +93,8 @@ class Bets:
         return self.hits[:, n - 1] if n else np.zeros(len(self.hits))
 
 
-def bets(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL) -> Bets:
-    """Bet against too many hits along the draws of some studies.
+def bets(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL) -> Bets:
+    """Bet against too many hits after each draw, for several studies at once.
 
     A stake is the one that would hedge a digital option which pays 1 / (1 - level) at the horizon. It rises when the
     wealth falls short near the horizon, and needs about half the draws of stakes for the fastest growth (compare
@@ -102,7 +102,7 @@ def bets(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horiz
     the plan and from earlier draws, so the bounds hold whatever they are.
 
     Args:
-        hits: (r, n) bool or 0 and 1, in the order of the draws. drawn: (r, n) cell of each draw.
+        hits: (r, n) bool or 0 and 1, in the order of the draws. draws: (r, n) cell of each draw.
         target: the share that the stakes are best against; the bounds hold for every share.
         horizon: number of draws at which the target is to be met.
     """
@@ -116,7 +116,7 @@ def bets(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horiz
     weight = np.full(studies, float(cells.counts @ cells.weights))
     stakes, estimates = np.empty((len(bettors), studies, n)), np.empty((len(bettors), studies, n))
     for step in range(n):
-        chance, own = cells.chances[drawn[:, step]], cells.weights[drawn[:, step]]
+        chance, own = cells.chances[draws[:, step]], cells.weights[draws[:, step]]
         base = (known[:, None] + rest[:, None] * coefficients) / size
         most = base + largest * weight[:, None] / size  # no estimate of this draw is above it
         stake = [bettor.stake(step, most) for bettor in bettors]
@@ -153,15 +153,15 @@ class _Bettor:
         self.rows = np.arange(studies)
         self.choice = np.zeros(studies, np.int64)
 
-    def stake(self, step: int, most: np.ndarray) -> np.ndarray:
-        """Return (r,) the stakes of the next draw. most: (r, coefficients) the largest estimates that it can give."""
+    def stake(self, step: int, maximum: np.ndarray) -> np.ndarray:
+        """Return (r,) the stakes of the next draw. maximum: (r, coefficients) the largest estimates that it can give."""
         while self.horizon <= step:
             self.horizon *= 2
         variance = np.maximum(self.squares / self.count - (self.sums / self.count) ** 2, 1e-12)
         self.choice = variance.argmin(axis=1)
         spread = np.sqrt(variance[self.rows, self.choice] * (self.horizon - step))
         result: np.ndarray = np.minimum(
-            hedge(self.wealth, self.tail, spread), LARGEST_STAKE / most[self.rows, self.choice]
+            hedge(self.wealth, self.tail, spread), LARGEST_STAKE / maximum[self.rows, self.choice]
         )
         return result
 
@@ -219,19 +219,19 @@ def share_after(share: float, found: int, population: int) -> float:
     return min(1.0, max(0.0, share * population - found) / left) if left else 0.0
 
 
-def times_to(made: Bets, target: float, level: float = LEVEL, look: int = LOOK) -> np.ndarray:
+def times_to(bets: Bets, target: float, level: float = LEVEL, look: int = LOOK) -> np.ndarray:
     """Return the draws after which the set of each study meets the target once its found hits are taken out, (r,).
 
     It looks every `look` draws; inf for never.
     """
-    studies, n = made.stakes.shape[1:]
+    studies, n = bets.stakes.shape[1:]
     times = np.full(studies, np.inf)
     for seen in [*range(look, n, look), n]:
         waiting = np.flatnonzero(np.isinf(times))
         if not len(waiting):
             break
-        part = Bets(made.stakes[:, waiting], made.estimates[:, waiting], made.hits[waiting], made.population)
-        wealth = part.log_wealth(share_before(part.hits_among(seen), target, made.population), seen)
+        part = Bets(bets.stakes[:, waiting], bets.estimates[:, waiting], bets.hits[waiting], bets.population)
+        wealth = part.log_wealth(share_before(part.hits_among(seen), target, bets.population), seen)
         times[waiting[wealth >= math.log(1 / (1 - level))]] = seen
     return times
 
@@ -335,24 +335,24 @@ def fewest_draws(cells: Cells, target: float, level: float = LEVEL, seed: int = 
 
 
 def further_draws(
-    hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL
+    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL
 ) -> int | None:
     """Return how many more draws meet the target in `POWER` of simulated continuations; None if none of those tried do.
 
     The chances are first scaled to the hits that were found.
 
     Args:
-        hits: (n,) in the order of the draws. drawn: (n,) their cells.
+        hits: (n,) in the order of the draws. draws: (n,) their cells.
     """
-    counts = np.maximum(cells.counts - np.bincount(drawn, minlength=len(cells.counts)), 0)
-    scale = (float(np.sum(hits)) + 1) / (float(cells.chances[drawn].sum()) + 1)
+    counts = np.maximum(cells.counts - np.bincount(draws, minlength=len(cells.counts)), 0)
+    scale = (float(np.sum(hits)) + 1) / (float(cells.chances[draws].sum()) + 1)
     chances = np.clip(cells.chances * scale, 0, 0.95)
     rest = Cells(counts, chances, cells.weights)
     rng = np.random.default_rng(0)
     for more in (25, 50, 100, 200, 400, 800, 1600):
         more = min(more, rest.size)
         after = simulated_draws(rest, more, SIMULATED, rng)
-        before = np.repeat(drawn[None], SIMULATED, axis=0)
+        before = np.repeat(draws[None], SIMULATED, axis=0)
         outcomes = np.concatenate(
             [np.repeat(hits[None], SIMULATED, axis=0), rng.random(after.shape) < chances[after]], axis=1
         )

@@ -139,17 +139,17 @@ def compact(units: np.ndarray) -> np.ndarray:
 
 
 def interval_from_variance(
-    mean: float, plus: float, squares: float, most: float, signed: bool = False, level: float = LEVEL
+    mean: float, plus: float, squares: float, maximum: float, signed: bool = False, level: float = LEVEL
 ) -> tuple[float, float]:
     """Return the score interval of a mean whose variance is known.
 
     Args:
         plus: the mean of the values above 0, with 0 for the others; the mean itself for values from 0 to 1.
-        squares: the variance times the square of the quantile that belongs to it. most: the effective number of
+        squares: the variance times the square of the quantile that belongs to it. maximum: the effective number of
             observations if nothing varies.
     """
     largest = max(2 * plus - mean - mean * mean, 0.0)
-    n = largest * _normal_quantile(level) ** 2 / squares if min(largest, squares) > _TINY**2 else most
+    n = largest * _normal_quantile(level) ** 2 / squares if min(largest, squares) > _TINY**2 else maximum
     return _score_interval(mean, plus, n, signed, level)
 
 

@@ -101,9 +101,9 @@ class SuccessSample:
         return self.questions if self.units is None else self.units
 
 
-def shown_completely(pool: int, shown: int, needed: int) -> float:
-    """Return the chance that `shown` passages, drawn uniformly from `pool`, include `needed` given ones."""
-    return comb(shown, needed) / comb(pool, needed)
+def shown_completely(pool: int, displayed: int, needed: int) -> float:
+    """Return the chance that `displayed` passages, drawn uniformly from `pool`, include `needed` given ones."""
+    return comb(displayed, needed) / comb(pool, needed)
 
 
 def expected_success(scores: np.ndarray, counted: np.ndarray) -> np.ndarray:

@@ -72,11 +72,11 @@ class RateSequence:
         return result
 
 
-def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
-    """Return the intervals along the draws of some studies.
+def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
+    """Return the interval after each draw, for several studies at once.
 
     Args:
-        hits: (r, n) bool or 0 and 1, in the order of the draws. drawn: (r, n) cell of each draw, drawn with the weights
+        hits: (r, n) bool or 0 and 1, in the order of the draws. draws: (r, n) cell of each draw, drawn with the weights
         of `cells`, as `blindspot.analysis.weighted_draws.draw_order` draws.
         cells: The whole set, before any draw. Its chances tell which cells are suspicious; their level is learned.
     """
@@ -87,7 +87,7 @@ def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: floa
     for step in range(n):
         outlook = states.plan()
         bettors.stake(step, outlook)
-        bettors.learn(states.learn(hits[:, step], drawn[:, step]))
+        bettors.learn(states.learn(hits[:, step], draws[:, step]))
         low[:, step], high[:, step] = bettors.interval()
         # Known hits, and drawn pairs that are none, leave only so much room.
         low[:, step] = np.maximum(low[:, step], states.known / cells.size)
@@ -132,13 +132,13 @@ class _Cells:
         most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
         return _Outlook(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
 
-    def learn(self, hits: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    def learn(self, hits: np.ndarray, draws: np.ndarray) -> np.ndarray:
         """Take in a draw and return its estimate, (r,)."""
-        estimate: np.ndarray = self.base + (hits - self.chances[self.rows, drawn]) * self.scale[self.rows, drawn]
+        estimate: np.ndarray = self.base + (hits - self.chances[self.rows, draws]) * self.scale[self.rows, draws]
         self.known = self.known + hits
-        self.found[self.rows, drawn] += hits
-        self.seen[self.rows, drawn] += 1
-        self.left[self.rows, drawn] -= 1
+        self.found[self.rows, draws] += hits
+        self.seen[self.rows, draws] += 1
+        self.left[self.rows, draws] -= 1
         return estimate
 
     def expected(self) -> np.ndarray:

@@ -17,44 +17,44 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-def powered_words(found: PoweredAudit) -> str:
+def powered_words(audit: PoweredAudit) -> str:
     """A judge's rate of false negatives in words, or why there is none."""
-    if found.overall is None:
-        return f"{found.judge}: {found.reason}." if found.reason else f"{found.judge}: no rate."
-    rate = found.overall
+    if audit.overall is None:
+        return f"{audit.judge}: {audit.reason}." if audit.reason else f"{audit.judge}: no rate."
+    rate = audit.overall
     if rate.value is None or rate.low is None or rate.high is None:
-        return f"{found.judge}: too few questions are judged ({rate.questions:,})."
+        return f"{audit.judge}: too few questions are judged ({rate.questions:,})."
     return (
         f"{100 * rate.value:.1f}% ({100 * rate.low:.1f} to {100 * rate.high:.1f}), {rate.labelled:,} labelled passages of "
-        f"{rate.questions:,} questions and {rate.scored:,} scored ones, judge {found.judge}, lambda {rate.weight:.2f} "
+        f"{rate.questions:,} questions and {rate.scored:,} scored ones, judge {audit.judge}, lambda {rate.weight:.2f} "
         f"(its scores alone say {100 * rate.predicted:.1f}%)"
     )
 
 
-def success_lines(study: Study, found: RunSuccess) -> Iterator[str]:
+def success_lines(study: Study, success: RunSuccess) -> Iterator[str]:
     """Yield Success@k by the labels that people would give, and whether a judge of it also cleaned what the run learned from."""
-    yield from found.sentences()
-    cleaning = cleaned_for(study, found.run)
-    if cleaning is not None and cleaning in [each.judge for each in found.judges]:
+    yield from success.sentences()
+    cleaning = cleaned_for(study, success.run)
+    if cleaning is not None and cleaning in [each.judge for each in success.judges]:
         yield (
-            f"Judge {cleaning} also cleaned the training set of {found.run}: before and after training its scores are no "
+            f"Judge {cleaning} also cleaned the training set of {success.run}: before and after training its scores are no "
             "independent witness; the labels are."
         )
 
 
-def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:
+def print_audit(audit: Audit, powered: Sequence[PoweredAudit]) -> None:
     """Print the rates of false negatives: of labels alone, then with each judge's scores."""
     from blindspot.app.console import Terminal
 
-    assert found.overall is not None
+    assert audit.overall is not None
     print(
-        f"False negatives among the unlabelled passages that the audit was drawn from: {_rate_words(found.overall.positive)}"
+        f"False negatives among the unlabelled passages that the audit was drawn from: {_rate_words(audit.overall.positive)}"
     )
     for each in powered:
         print(f"  with a judge: {powered_words(each)}")
     helping = [each for each in powered if each.overall is not None]
     tables = []
-    for kind, groups in found.by.items():
+    for kind, groups in audit.by.items():
         rows = []
         for group, rates in groups.items():
             rate = rates.positive

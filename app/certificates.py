@@ -9,136 +9,138 @@ from blindspot.backend.training_sets.certificates import Certificate, sensitivit
 from blindspot.backend.training_sets.certification import CertificatePlan
 
 
-def plan_lines(name: str, made: CertificatePlan) -> Iterator[str]:
+def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
     """Say what a new plan takes."""
-    unjudged = made.cells.size if made.negatives > len(made.known_negatives) else 0
+    unjudged = plan.cells.size if plan.negatives > len(plan.known_negatives) else 0
     yield (
-        f"Training set {name}: {counted(made.negatives, 'negative')}, {len(made.known_negatives):,} of them judged; "
-        f"{counted(made.positives, 'positive')}, {len(made.known_positives):,} of them judged."
+        f"Training set {name}: {counted(plan.negatives, 'negative')}, {len(plan.known_negatives):,} of them judged; "
+        f"{counted(plan.positives, 'positive')}, {len(plan.known_positives):,} of them judged."
     )
     if not unjudged:
         yield "Every negative is judged; certify again to state what the labels prove."
     else:
         yield (
-            f"To certify at most {_percent(made.at_most)} false negatives at {_percent(made.confidence)} confidence, people "
-            f"judge {counted(len(made.draws), 'negative')} and {counted(len(made.positive_draws), 'positive')}."
+            f"To certify at most {_percent(plan.at_most)} false negatives at {_percent(plan.confidence)} confidence, people "
+            f"judge {counted(len(plan.draws), 'negative')} and {counted(len(plan.positive_draws), 'positive')}."
         )
-        yield _steering(made)
-        yield _expectation(made)
+        yield _steering(plan)
+        yield _expectation(plan)
 
 
-def _steering(made: CertificatePlan) -> str:
-    if made.judge is None:
+def _steering(plan: CertificatePlan) -> str:
+    if plan.judge is None:
         return "No judge: every pair is drawn with the same probability. A judge's scores can save labels."
     learned = (
         "people's labels so far taught what its score and the answer match are worth"
-        if made.piloted
+        if plan.piloted
         else "no labels so far say what its scores are worth, so the plan trusts them little"
     )
-    return f"Judge {made.judge} chooses which pairs are drawn more often; {learned}. The bound holds if it is wrong."
+    return f"Judge {plan.judge} chooses which pairs are drawn more often; {learned}. The bound holds if it is wrong."
 
 
-def _expectation(made: CertificatePlan) -> str:
-    if made.capped:
+def _expectation(plan: CertificatePlan) -> str:
+    if plan.capped:
         return (
             "The plan's chances promise more false negatives than the target allows: if they are right, no number of labels "
             "certifies this set. Clean it first: build it with another policy."
         )
-    if not made.enough:
+    if not plan.enough:
         return "The plan does not expect these labels to be enough in four of five cases; further pairs can be drawn later."
-    half = "" if made.median is None else f"; half of the simulated studies need {made.median:,} or fewer"
-    return f"The plan expects {_percent(made.rate)} false negatives; four of five simulated studies reach the target{half}."
+    half = "" if plan.median is None else f"; half of the simulated studies need {plan.median:,} or fewer"
+    return f"The plan expects {_percent(plan.rate)} false negatives; four of five simulated studies reach the target{half}."
 
 
-def state_lines(found: Certificate) -> Iterator[str]:
+def state_lines(certificate: Certificate) -> Iterator[str]:
     """Say what the labels prove."""
     yield (
-        f"Training set {found.training_set}: {found.judged:,} of {counted(found.drawn, 'drawn negative')} judged"
-        f"{f', {found.left:,} left' if found.left else ''}; {counted(found.false, 'false negative')} found"
-        f"{f', {found.unsettled:,} of them unsettled' if found.unsettled else ''}."
+        f"Training set {certificate.training_set}: {certificate.judged:,} of {counted(certificate.drawn, 'drawn negative')} judged"
+        f"{f', {certificate.left:,} left' if certificate.left else ''}; {counted(certificate.false, 'false negative')} found"
+        f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
-    yield verdict(found)
-    yield bound_line(found)
-    yield sensitivity(found)
-    yield positives_line(found)
-    for each in found.strata:
+    yield verdict(certificate)
+    yield bound_line(certificate)
+    yield sensitivity(certificate)
+    yield positives_line(certificate)
+    for each in certificate.strata:
         yield (
             f"  {each.stratum}: at most {_percent(each.upper)} of {counted(each.pairs, 'negative')} "
             f"({each.judged:,} judged, {each.false:,} false; this bound alone)"
         )
-    if more := more_line(found):
+    if more := more_line(certificate):
         yield more
-    if found.more and not found.left:
-        yield f"Draw them: blindspot training-set certify {found.training_set} --more {found.more}"
+    if certificate.more and not certificate.left:
+        yield f"Draw them: blindspot training-set certify {certificate.training_set} --more {certificate.more}"
 
 
-def stated_lines(found: Certificate | None) -> Iterator[str]:
+def stated_lines(certificate: Certificate | None) -> Iterator[str]:
     """Say what was certified of a set, or what was withdrawn."""
-    if found is None:
+    if certificate is None:
         yield "No certificate."
-    elif found.withdrawn:
-        yield f"{withdrawal(found)} State it again: blindspot training-set certify {found.training_set}"
+    elif certificate.withdrawn:
+        yield f"{withdrawal(certificate)} State it again: blindspot training-set certify {certificate.training_set}"
     else:
-        yield verdict(found)
-        yield bound_line(found)
-        yield sensitivity(found)
-        yield positives_line(found)
+        yield verdict(certificate)
+        yield bound_line(certificate)
+        yield sensitivity(certificate)
+        yield positives_line(certificate)
 
 
-def verdict(found: Certificate) -> str:
+def verdict(certificate: Certificate) -> str:
     """Whether the target holds, in one sentence."""
-    target = f"at most {_percent(found.at_most)} false negatives at {_percent(found.confidence)} confidence"
-    if found.holds:
+    target = f"at most {_percent(certificate.at_most)} false negatives at {_percent(certificate.confidence)} confidence"
+    if certificate.holds:
         return f"Certified: {target}."
-    if found.holds_after:
+    if certificate.holds_after:
         return (
-            f"Certified once the {counted(found.false, 'found false negative')} are taken out: {target}. To take them out, "
+            f"Certified once the {counted(certificate.false, 'found false negative')} are taken out: {target}. To take them out, "
             "build the set again with a policy that ends in +labels."
         )
     return f"Not certified: {target} is not shown."
 
 
-def bound_line(found: Certificate) -> str:
+def bound_line(certificate: Certificate) -> str:
     return (
-        f"False negatives: at most {_percent(found.upper)} of {counted(found.negatives, 'negative')} as the set is, at most "
-        f"{_percent(found.upper_after)} after the found ones are taken out ({_percent(found.confidence)} confidence, "
-        f"{found.judged:,} drawn and {found.known:,} earlier labels, {_judge_words(found)}, "
-        f"seed {found.seed})."
+        f"False negatives: at most {_percent(certificate.upper)} of {counted(certificate.negatives, 'negative')} as the set is, at most "
+        f"{_percent(certificate.upper_after)} after the found ones are taken out ({_percent(certificate.confidence)} confidence, "
+        f"{certificate.judged:,} drawn and {certificate.known:,} earlier labels, {_judge_words(certificate)}, "
+        f"seed {certificate.seed})."
     )
 
 
-def _judge_words(found: Certificate) -> str:
-    if found.judge is None:
+def _judge_words(certificate: Certificate) -> str:
+    if certificate.judge is None:
         return "no judge"
-    return f"judge {found.judge}" + (", which also cleaned this set" if found.judge == found.cleaned_by else "")
-
-
-def positives_line(found: Certificate) -> str:
-    return (
-        f"Right positives: at least {_percent(found.right_at_least)} of {counted(found.positives, 'positive')} "
-        f"({found.right:,} of {found.positives_judged:,} judged ones are right)."
+    return f"judge {certificate.judge}" + (
+        ", which also cleaned this set" if certificate.judge == certificate.cleaned_by else ""
     )
 
 
-def more_line(found: Certificate) -> str:
+def positives_line(certificate: Certificate) -> str:
+    return (
+        f"Right positives: at least {_percent(certificate.right_at_least)} of {counted(certificate.positives, 'positive')} "
+        f"({certificate.right:,} of {certificate.positives_judged:,} judged ones are right)."
+    )
+
+
+def more_line(certificate: Certificate) -> str:
     """How many more pairs the target takes; "" if it is met."""
-    if found.more == 0:
+    if certificate.more == 0:
         return ""
-    if found.more is None:
+    if certificate.more is None:
         return (
             "By the labels so far, no number of further labels that was tried meets the target: clean the set, or certify "
             "a higher share."
         )
-    if found.left:
-        return f"Judge the {counted(found.left, 'drawn negative')} that are left, then certify again."
-    return f"About {counted(found.more, 'more negative')} must be judged."
+    if certificate.left:
+        return f"Judge the {counted(certificate.left, 'drawn negative')} that are left, then certify again."
+    return f"About {counted(certificate.more, 'more negative')} must be judged."
 
 
-def withdrawal(found: Certificate) -> str:
+def withdrawal(certificate: Certificate) -> str:
     """Return what has been withdrawn and why; "" for a valid certificate."""
-    if not found.withdrawn:
+    if not certificate.withdrawn:
         return ""
-    return f"Withdrawn: {'; '.join(found.withdrawn)}."
+    return f"Withdrawn: {'; '.join(certificate.withdrawn)}."
 
 
 def _percent(share: float) -> str:

@@ -81,9 +81,9 @@ def _rules(_study: Study, *key: object) -> RuleCurve:
     return check_of(_study).rules()
 
 
-def sees_rate(study: Study, found: Labelled) -> bool:
+def sees_rate(study: Study, labelled: Labelled) -> bool:
     """Return whether the signed-in person may see what the labels prove: who judges blind must not."""
-    return not found.judged or who.may(study.labels_path, "see others' labels")
+    return not labelled.judged or who.may(study.labels_path, "see others' labels")
 
 
 def _mark(study: Study, name: str) -> int | None:

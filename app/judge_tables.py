@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from blindspot.backend.judges.measuring import JudgeTable
 
 
-def print_judges(found: JudgeTable) -> None:
+def print_judges(judge_table: JudgeTable) -> None:
     """Print a row for each judge, with what the figures are measured on."""
     rows = []
-    for judge in found.judges:
+    for judge in judge_table.judges:
         figures = judge.figures
         about = [judge.name, judge.kind, 0 if figures is None else figures.pairs, _cost(judge.cost)]
         if figures is None:
@@ -29,7 +29,7 @@ def print_judges(found: JudgeTable) -> None:
         rates = (rate_text(rate) for rate in (cut.precision, cut.recall, cut.missed))
         rows.append([*about, *(_bounded(*each) for each in bounded), *rates])
     notes = [
-        f"Measured on {counted(found.pairs, 'pair')} of {counted(found.questions, 'question')}: {found.about}. "
+        f"Measured on {counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.about}. "
         "95% intervals over questions.",
         f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
         "label.",

@@ -94,21 +94,21 @@ def asked_lines(found: dict[str, Any], limit: int | None, max_cost: float | None
     return lines
 
 
-def plan_lines(found: LLMPlan, max_cost: float | None = None) -> list[str]:
+def plan_lines(plan: LLMPlan, max_cost: float | None = None) -> list[str]:
     """Say what a language model would be asked, at which cost, and where the texts go."""
-    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
+    how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     lines = [
-        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, "
-        f"{counted(found.stored, 'answer')} stored already.",
-        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{cost_words(found.cost)}, "
-        f"{duration(found.seconds)} ({how}).",
-        f"Texts go to {found.destination}. Nothing was sent.",
+        f"{counted(plan.pairs, 'pair')} to judge: {counted(plan.requests, 'request')}, "
+        f"{counted(plan.stored, 'answer')} stored already.",
+        f"{plan.tokens_in:,} input and {plan.tokens_out:,} output tokens{cost_words(plan.cost)}, "
+        f"{duration(plan.seconds)} ({how}).",
+        f"Texts go to {plan.destination}. Nothing was sent.",
     ]
-    if found.spent:
-        lines.append(f"The answers of this judge cost {found.spent:,.4f} so far.")
-    if max_cost is not None and (found.spent or 0.0) + (found.cost or 0.0) > max_cost:
+    if plan.spent:
+        lines.append(f"The answers of this judge cost {plan.spent:,.4f} so far.")
+    if max_cost is not None and (plan.spent or 0.0) + (plan.cost or 0.0) > max_cost:
         lines.append(f"--max-cost {max_cost:g} is for all calls together and is too little for all these pairs.")
-    return [*lines, found.how_to_allow] if found.how_to_allow else lines
+    return [*lines, plan.how_to_allow] if plan.how_to_allow else lines
 
 
 def cost_words(cost: float | None) -> str:

@@ -65,8 +65,10 @@ def convention(kind: str, rule: str) -> str:
     return f"A passage is relevant if its text contains an answer (rule: {rule}; titles are not searched)."
 
 
-def left_out(measured: Measured) -> str:
-    return "; ".join(f"{counted(count, 'question')} left out: {reason}" for reason, count in measured.left_out.items())
+def left_out(measured_run: Measured) -> str:
+    return "; ".join(
+        f"{counted(count, 'question')} left out: {reason}" for reason, count in measured_run.left_out.items()
+    )
 
 
 def retriever_label(manifest: Mapping) -> str:

@@ -136,13 +136,13 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
     return mask
 
 
-def rows(comparison: Comparison, selection: Selection, kept: np.ndarray | None = None) -> np.ndarray:
+def rows(comparison: Comparison, selection: Selection, subset: np.ndarray | None = None) -> np.ndarray:
     """Return the selected rows in the selected order, (m,) int64."""
-    kept = filtered(comparison, selection) if kept is None else kept
+    subset = filtered(comparison, selection) if subset is None else subset
     if selection.cell != "all":
         codes = flips.cells(comparison.first_a, comparison.first_b, selection.k)
-        kept = kept & (codes == flips.CELLS.index(selection.cell))
-    chosen = np.flatnonzero(kept)
+        subset = subset & (codes == flips.CELLS.index(selection.cell))
+    chosen = np.flatnonzero(subset)
     key, falling = selection.order
     values = _sort_values(comparison, key)
     if values is None:

@@ -208,14 +208,14 @@ def _hidden_key(study: Study) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _measured(_study: Study, questions: Key, name: str, made: str | None, relevance: Kind, rule: str) -> Measured:
+def _measured(_study: Study, questions: Key, name: str, made_at: str | None, relevance: Kind, rule: str) -> Measured:
     run = _study.run(name)
-    return measure(_study, name, relevance, rule, _table_of_run(_study, questions, run, made))
+    return measure(_study, name, relevance, rule, _table_of_run(_study, questions, run, made_at))
 
 
-def _table_of_run(study: Study, questions: Key, run: Run, made: str | None) -> QuestionTable:
+def _table_of_run(study: Study, questions: Key, run: Run, made_at: str | None) -> QuestionTable:
     """Return the questions of a run, in its order."""
-    return _questions_of_run(study, questions, run.manifest.get("question_set", (run.name, made)), run)
+    return _questions_of_run(study, questions, run.manifest.get("question_set", (run.name, made_at)), run)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -279,7 +279,7 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _run(_study: Study, folder: str, name: str, made: str | None) -> Run:
+def _run(_study: Study, folder: str, name: str, made_at: str | None) -> Run:
     return _study.run(name)
 
 

@@ -87,9 +87,9 @@ def print_log(study: Study, form: str, facts: LogFacts) -> None:
     print(f"Next: blindspot open --study {study.folder}, and judge the sample 'log' by keys.")
 
 
-def print_results_import(made: ResultsImport, folder: str) -> None:
-    print(f"Created the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
-    for file in made.files:
+def print_results_import(result: ResultsImport, folder: str) -> None:
+    print(f"Created the study {result.study.folder} in {result.seconds:.1f} s: {counted(result.passages, 'passage')}.")
+    for file in result.files:
         print(
             f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. "
             f"{file.flags.summary(file.file, 'dpr')}"
@@ -101,10 +101,10 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
             )
         if file.left_out:
             print(f"Left out {counted(file.left_out, 'bad row')}: see {file.left_out_file}")
-    if made.joined is not None:
-        total = len(made.study.questions)
-        print(f"{made.joined:,} of {counted(total, 'question')} {noun(total, 'is', 'are')} in the questions file.")
-        if made.study.questions.subjects(without_frequency=True):
+    if result.joined is not None:
+        total = len(result.study.questions)
+        print(f"{result.joined:,} of {counted(total, 'question')} {noun(total, 'is', 'are')} in the questions file.")
+        if result.study.questions.subjects(without_frequency=True):
             print(
                 f"Their subjects have no frequency yet: blindspot import frequencies FILE --study {folder} imports "
                 "mention counts."
@@ -115,17 +115,17 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
     )
 
 
-def print_oracle(found: Oracle) -> None:
+def print_oracle(oracle: Oracle) -> None:
     """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
-    rows: list[list[object]] = [[each.run, each.estimate, each.best, each.alone] for each in found.choices]
-    rows.append(["oracle", found.estimate, found.n - found.none, ""])
-    gain, low, high = (100 * (value or 0.0) for value in (found.gain.value, found.gain.low, found.gain.high))
+    rows: list[list[object]] = [[each.run, each.estimate, each.best, each.alone] for each in oracle.choices]
+    rows.append(["oracle", oracle.estimate, oracle.n - oracle.none, ""])
+    gain, low, high = (100 * (value or 0.0) for value in (oracle.gain.value, oracle.gain.low, oracle.gain.high))
     note = (
-        f"Choosing the best run for each question would gain {gain:.1f} points over {found.best_run} "
-        f"({low:.1f} to {high:.1f}). In {counted(found.none, 'question')} every run has 0."
+        f"Choosing the best run for each question would gain {gain:.1f} points over {oracle.best_run} "
+        f"({low:.1f} to {high:.1f}). In {counted(oracle.none, 'question')} every run has 0."
     )
-    title = f"{found.measure} by {found.relevance} over {counted_by(found.n, found.estimate.units)}, %"
-    console.print(ResultTable(title, ["run", found.measure, "best", "best alone"], rows, [note]).as_rich())
+    title = f"{oracle.measure} by {oracle.relevance} over {counted_by(oracle.n, oracle.estimate.units)}, %"
+    console.print(ResultTable(title, ["run", oracle.measure, "best", "best alone"], rows, [note]).as_rich())
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

@@ -307,8 +307,8 @@ def _has_table(connection: sqlite3.Connection, schema: str, table: str) -> bool:
 def _copy_in(source: Path, path: Path) -> Path | None:
     """Replace a missing or damaged labels.db with a copy of a backup. Return where the former file is kept.
 
-    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk changes
-        nothing.
+    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk
+    changes nothing.
     """
     if process := _process_using(path):
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")

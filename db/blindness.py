@@ -28,27 +28,27 @@ def hidden_questions(connection: sqlite3.Connection, name: str, now: float) -> f
     return _ids(connection, person(connection, name), None, now)
 
 
-def is_hidden(connection: sqlite3.Connection, who: Person, question: str, now: float) -> bool:
+def is_hidden(connection: sqlite3.Connection, person: Person, question: str, now: float) -> bool:
     """Return whether one question is hidden from a person."""
-    return bool(_ids(connection, who, question, now))
+    return bool(_ids(connection, person, question, now))
 
 
-def judged_before(connection: sqlite3.Connection, who: Person, batch: int, question: str) -> bool:
+def judged_before(connection: sqlite3.Connection, person: Person, batch: int, question: str) -> bool:
     """Return whether a person has finished or skipped a question of a batch, and so may have seen its results.
 
     A question that an annotator skipped once stays hidden from them, because it comes back.
     """
-    stays_hidden = 0 if who.may("see others' labels") else SKIPS_FOR_GOOD - 1
+    stays_hidden = 0 if person.may("see others' labels") else SKIPS_FOR_GOOD - 1
     row = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 "
         "AND (state = 'finished' OR skips > ?4) UNION ALL "
         "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind = 'finish' LIMIT 1",
-        (batch, question, who.name, stays_hidden),
+        (batch, question, person.name, stays_hidden),
     ).fetchone()
     return row is not None
 
 
-def _ids(connection: sqlite3.Connection, who: Person, question: str | None, now: float) -> frozenset[str]:
-    pending = not who.may("see others' labels")
-    values = {"me": who.name, "now": now, "question": question, "pending": pending}
+def _ids(connection: sqlite3.Connection, person: Person, question: str | None, now: float) -> frozenset[str]:
+    pending = not person.may("see others' labels")
+    values = {"me": person.name, "now": now, "question": question, "pending": pending}
     return frozenset(row[0] for row in connection.execute(_HIDDEN, values))

@@ -125,7 +125,7 @@ class Labels(PerThread):
         return receipt
 
     def stored_ids(self, ids: Iterable[str]) -> set[str]:
-        """Return those of some event ids that are in the store."""
+        """Return the event ids that the store already has."""
         rows = self.connection.execute(
             "SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
             "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",

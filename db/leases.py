@@ -18,17 +18,17 @@ OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.questio
 """SQL: how many other annotators have a place at question `i` of a batch."""
 
 
-def already_judged(who: str) -> str:
+def already_judged(name: str) -> str:
     """Return SQL: whether somebody judged, skipped or practised question `i` outside the batch with `:batch`, `:name`.
 
     A second judgement of the same person is neither blind nor independent, so only audits and repeats ask for one.
 
     Args:
-        who: The SQL of the annotator's name.
+        name: The SQL of the annotator's name.
     """
     return f"""(
-        EXISTS (SELECT 1 FROM lease l WHERE l.annotator = {who} AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
-        OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = {who} AND e.question = i.question AND e.batch IS NOT :name
+        EXISTS (SELECT 1 FROM lease l WHERE l.annotator = {name} AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
+        OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = {name} AND e.question = i.question AND e.batch IS NOT :name
                    AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question')))"""
 
 

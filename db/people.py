@@ -239,10 +239,10 @@ def require(connection: sqlite3.Connection, name: str | None, action: str) -> No
         raise Forbidden(refusal(who, action))
 
 
-def refusal(who: Person, action: str) -> str:
+def refusal(person: Person, action: str) -> str:
     """One line that says why a person may not do an action."""
-    article = "an" if who.role[0] == "a" else "a"
-    return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; {takes(action)}"
+    article = "an" if person.role[0] == "a" else "a"
+    return f"{person.name} is {article} {person.role} and may not {ACTIONS[action].what}; {takes(action)}"
 
 
 def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:

@@ -136,7 +136,7 @@ class Questions(PerThread):
         return {id: position for rows in blocks for id, position in rows}
 
     def known(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the ids that name a question."""
+        """Return the ids that belong to a question."""
         blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
 

@@ -3,7 +3,7 @@
 Each claim is one immediate transaction, so two people never take the last place of a question. Leases use the server's
 wall clock, which may jump. If it jumps forward, leases lapse early, and labels that arrive late are kept. If it jumps
 back, a lease would last longer by the length of the jump, so each claim first shortens all leases to 15 minutes from
-now. Nobody loses promised time, and nobody keeps a question forever. Nothing is ordered by time.
+now. An annotator keeps a lease until it expires, and an expired lease frees the question. Nothing is ordered by time.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]
     return sorted(problems), sorted(missing)
 
 
-def _applied(connection: sqlite3.Connection, found: Objects) -> tuple[list[str], str]:
+def _applied(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str], str]:
     """Return the migrations that a file says it had, and what is wrong with that list; it must be a beginning of ours."""
-    if found.pop(("table", _RECORD), None) is None:
+    if objects.pop(("table", _RECORD), None) is None:
         return [], "it has no record of its version"
     columns = tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_RECORD})"))
     if columns != _RECORD_COLUMNS:

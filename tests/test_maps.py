@@ -264,7 +264,7 @@ def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
     People(edited.study.labels_path).add("amy", "adjudicator")
     plain = clusters_of(edited)
     first, second = plain.ids[:2]
-    together = merge(edited, [first, second], seen=0, by="amy")
+    together = merge(edited, [first, second], seen_version=0, by="amy")
     assert set(together.members(first)) == set(plain.members(first)) | set(plain.members(second))
     with pytest.raises(Missing):
         together.members(second)
@@ -304,7 +304,7 @@ def test_edits_that_make_no_sense_are_refused_and_kept_nowhere(edited):
         lambda: rename(edited, first, "x" * 81),
         lambda: undo(edited),
         lambda: redo(edited),
-        lambda: rename(edited, first, "late", seen=4),
+        lambda: rename(edited, first, "late", seen_version=4),
     ):
         with pytest.raises(Refused):
             wrong()

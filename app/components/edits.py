@@ -90,15 +90,15 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _edited(explained: ExplainedMiss, each: TriedEdit) -> Html:
+def _edited(explained: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or how many passages no longer compete."""
     parts: list[Html] = []
-    if each.question != explained.question.text:
-        parts.append(span(each.question))
-    if (each.title, each.text) != (explained.gold.title, explained.gold.text):
-        parts.append(tag("details", tag("summary", each.title or "untitled"), tag("p", each.text)))
-    if each.counted is not None:
-        parts.append(span(f"“{each.counted or 'untitled'}” counts as gold"))
-    if each.removed:
-        parts.append(span(f"{each.removed:,} of the passages above left out"))
+    if edit.question != explained.question.text:
+        parts.append(span(edit.question))
+    if (edit.title, edit.text) != (explained.gold.title, explained.gold.text):
+        parts.append(tag("details", tag("summary", edit.title or "untitled"), tag("p", edit.text)))
+    if edit.counted is not None:
+        parts.append(span(f"“{edit.counted or 'untitled'}” counts as gold"))
+    if edit.removed:
+        parts.append(span(f"{edit.removed:,} of the passages above left out"))
     return join(*parts)

@@ -36,12 +36,12 @@ def experiment_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
     return tag("nav", *parts, cls="panel", aria_label="Experiments")
 
 
-def _experiment_link(name: str, word: str | None, chosen: bool) -> Html:
+def _experiment_link(name: str, word: str | None, is_chosen: bool) -> Html:
     words = join(name, _word(word) if word else "")
     return link(
         words,
         url.href(url.EXPERIMENTS, {"experiment": name}),
-        aria_current="true" if chosen else None,
+        aria_current="true" if is_chosen else None,
         title=experiments()[name].asks,
     )
 

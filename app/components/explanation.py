@@ -32,19 +32,19 @@ STRONGEST = 0.55  # opacity behind the word that adds most to the score
 
 
 def explanation_section(
-    opened: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], shown: int
+    opened: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], displayed: int
 ) -> None:
     """Let the reader pick a passage of a list whose retriever explains its scores, and show what the score is made of.
 
     Args:
-        shown: number of hits that the page shows of each list.
+        displayed: number of hits that the page shows of each list.
     """
     retrievers = {column.side: name for column in lists if (name := _retriever(opened, column))}
     offered = {
         f"{column.side}-{rank}": (column, rank)
         for column in lists
         if column.side in retrievers
-        for rank in range(1, min(shown, column.depth) + 1)
+        for rank in range(1, min(displayed, column.depth) + 1)
     }
     if not offered:
         return
@@ -82,28 +82,28 @@ def _retriever(opened: Study, column: HitList) -> str:
     return name if live.explains(opened, name) else ""
 
 
-def term_weights(found: TermWeights) -> Html:
+def term_weights(weights: TermWeights) -> Html:
     """The shared terms with their weights and products, and the heaviest other terms of both texts."""
     rows = [
         row(
             f"{match.question:.3f}",
             f"{match.passage:.3f}",
             f"{match.product:.3f}",
-            f"{100 * match.product / found.score:.0f}" if found.score else "–",
+            f"{100 * match.product / weights.score:.0f}" if weights.score else "–",
             head=match.term,
         )
-        for match in found.shared[:TERMS]
+        for match in weights.shared[:TERMS]
     ]
     head = heads("term", "in the question", "in the passage", "product", "% of the score")
-    shared = {match.term for match in found.shared}
+    shared = {match.term for match in weights.shared}
     return div(
-        tag("h2", f"Score {found.score:.4g}: terms that question and passage share"),
+        tag("h2", f"Score {weights.score:.4g}: terms that question and passage share"),
         scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
-        tag("p", f"and {len(found.shared) - TERMS:,} more shared terms", cls="soft")
-        if len(found.shared) > TERMS
+        tag("p", f"and {len(weights.shared) - TERMS:,} more shared terms", cls="soft")
+        if len(weights.shared) > TERMS
         else "",
-        _others("Only in the question", found.question, shared),
-        _others("Only in the passage", found.passage, shared),
+        _others("Only in the question", weights.question, shared),
+        _others("Only in the passage", weights.passage, shared),
         cls="panel explanation",
     )
 
@@ -117,11 +117,11 @@ def _others(title: str, weights: Sequence[tuple[str, float]], shared: set[str]) 
     return tag("p", tag("b", f"{title}: "), *words, span(more, cls="soft"))
 
 
-def token_matches(found: TokenMatches, passage: Passage) -> Html:
+def token_matches(matches: TokenMatches, passage: Passage) -> Html:
     """The passage with its words marked by what they add to the score."""
     return div(
-        tag("h2", f"Score {found.score:.4g}: words of the passage that question tokens match best"),
-        tag("p", marked_passage(found, passage.text)),
+        tag("h2", f"Score {matches.score:.4g}: words of the passage that question tokens match best"),
+        tag("p", marked_passage(matches, passage.text)),
         tag(
             "p",
             "The darker a word, the more it adds to the score. Below: the product of every question token with every "
@@ -132,13 +132,13 @@ def token_matches(found: TokenMatches, passage: Passage) -> Html:
     )
 
 
-def marked_passage(found: TokenMatches, whole: str) -> Html:
+def marked_passage(matches: TokenMatches, whole: str) -> Html:
     """The passage's text; behind each matched word a colour as strong as what the word adds to the score."""
-    added = found.contributions
+    added = matches.contributions
     largest = float(added.max(initial=0.0))
     parts: list[Html] = []
     end = 0
-    for span_, weight in sorted((s, float(w)) for s, w in zip(found.spans, added, strict=True) if s is not None):
+    for span_, weight in sorted((s, float(w)) for s, w in zip(matches.spans, added, strict=True) if s is not None):
         if weight <= 0 or span_[0] < end:
             continue
         style = f"background:rgba(0,114,178,{STRONGEST * weight / largest:.2f});color:inherit"
@@ -147,17 +147,17 @@ def marked_passage(found: TokenMatches, whole: str) -> Html:
     return join(*parts, whole[end:])
 
 
-def heat_map(found: TokenMatches) -> Figure:
+def heat_map(matches: TokenMatches) -> Figure:
     """Question tokens (rows) by passage tokens (columns). A ring marks the largest product of each row."""
     from plotly.graph_objects import Figure, Heatmap, Scatter
 
-    rows, columns = ([escape(word) for word in words] for words in (found.question, found.passage))
-    best = found.products.argmax(axis=1)
+    rows, columns = ([escape(word) for word in words] for words in (matches.question, matches.passage))
+    best = matches.products.argmax(axis=1)
     hover = "%{customdata[0]} · %{customdata[1]}: %{z:.3f}<extra></extra>"
     pairs = np.array([[(row, column) for column in columns] for row in rows], dtype=object)
     figure = Figure(
         [
-            Heatmap(z=found.products, customdata=pairs, hovertemplate=hover, colorscale="Blues", showscale=True),
+            Heatmap(z=matches.products, customdata=pairs, hovertemplate=hover, colorscale="Blues", showscale=True),
             Scatter(
                 x=best,
                 y=np.arange(len(rows)),

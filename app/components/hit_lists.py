@@ -54,7 +54,7 @@ def side_by_side(
     question: Question,
     passages: dict[int, Passage],
     gold: Sequence[int],
-    shown: int,
+    displayed: int,
     rule: str,
     judged: Mapping[int, JudgeMark] | None = None,
 ) -> Html:
@@ -63,24 +63,24 @@ def side_by_side(
     Args:
         passages: ordinal to passage, for all shown passages and all of `gold`.
         gold: ordinals of the gold passages.
-        shown: number of hits to show of each list.
+        displayed: number of hits to show of each list.
         judged: ordinal to what a judge says of the passage.
     """
     marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
     known = _Badges(frozenset(gold), judged or {})
     columns = [
-        _column(column, [each for each in lists if each is not column], marked, known, shown) for column in lists
+        _column(column, [each for each in lists if each is not column], marked, known, displayed) for column in lists
     ]
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
     return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
-def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
+def wanted(lists: Sequence[HitList], gold: Sequence[int], displayed: int) -> list[int]:
     """Return the ordinals of the passages that `side_by_side` needs."""
     read = [column.read.ordinal for column in lists if column.read is not None]
     return list(
-        dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])])
+        dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:displayed])])
     )
 
 
@@ -92,14 +92,19 @@ class _Badges:
     judged: Mapping[int, JudgeMark]
 
 
-def _column(column: HitList, others: Sequence[HitList], marked: dict[int, _Marked], known: _Badges, shown: int) -> Html:
-    cards = [_card(column, others, rank, marked, known, shown) for rank in range(1, min(shown, column.depth) + 1)]
+def _column(
+    column: HitList, others: Sequence[HitList], highlighted: dict[int, _Marked], known: _Badges, displayed: int
+) -> Html:
+    cards = [
+        _card(column, others, rank, highlighted, known, displayed)
+        for rank in range(1, min(displayed, column.depth) + 1)
+    ]
     apart = known.gold | ({column.read.ordinal} if column.read is not None else set())
-    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown)
-    for before, rank in pairwise([min(shown, column.depth), *deeper]):
+    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > displayed)
+    for before, rank in pairwise([min(displayed, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
-        cards.append(_card(column, others, rank, marked, known, shown))
+        cards.append(_card(column, others, rank, highlighted, known, displayed))
     head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
@@ -109,17 +114,22 @@ def _column(column: HitList, others: Sequence[HitList], marked: dict[int, _Marke
 
 
 def _card(
-    column: HitList, others: Sequence[HitList], rank: int, marked: dict[int, _Marked], known: _Badges, shown: int
+    column: HitList,
+    others: Sequence[HitList],
+    rank: int,
+    highlighted: dict[int, _Marked],
+    known: _Badges,
+    displayed: int,
 ) -> Html:
     ordinal = int(column.ordinals[rank - 1])
     gold, mark = known.gold, known.judged.get(ordinal)
-    found = marked[ordinal]
+    found = highlighted[ordinal]
     read = column.read if column.read is not None and column.read.ordinal == ordinal else None
     badges = [answer_badge()] if found.holds_answer else []
     badges += [gold_badge()] if ordinal in gold else []
     badges += [mark.badge()] if mark is not None else []
     badges += [read_badge(read)] if read is not None else []
-    badges += [_elsewhere(other, ordinal, shown, ordinal in gold) for other in others]
+    badges += [_elsewhere(other, ordinal, displayed, ordinal in gold) for other in others]
     classes = " ".join(
         filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else ""))
     )
@@ -145,7 +155,7 @@ def _card(
     )
 
 
-def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
+def _elsewhere(other: HitList, ordinal: int, displayed: int, is_gold: bool) -> Html:
     """The passage's rank in the other list; a link to the passage if that list shows it."""
     rank = other.rank_of(ordinal)
     if rank is None:
@@ -153,7 +163,7 @@ def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
             letter(other.side), "–", cls="badge other none", title=f"not among the {other.depth} of {other.name}"
         )
     where = f"rank {rank} in {other.name}"
-    if rank <= shown or is_gold:
+    if rank <= displayed or is_gold:
         return tag(
             "a",
             letter(other.side),

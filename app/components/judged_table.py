@@ -73,7 +73,7 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _figures(
-    _study: Study, name: str, made: str | None, k: int, relevance: Kind, rule: str, last: int
+    _study: Study, name: str, made_at: str | None, k: int, relevance: Kind, rule: str, last: int
 ) -> JudgedFigures | None:
     found = corrected_run(_study, _study.run(name), relevance, rule).figures([k])
     return found[0] if found else None
@@ -83,7 +83,7 @@ def _figures(
 def _sampled(
     _study: Study,
     name: str,
-    made: str | None,
+    made_at: str | None,
     k: int,
     relevance: Kind,
     rule: str,
@@ -95,11 +95,11 @@ def _sampled(
     return [line for each in run_successes(_study, name, measured, [k]) for line in success_lines(_study, each)]
 
 
-def _row(side: str, name: str, found: JudgedFigures) -> Html:
+def _row(side: str, name: str, figures: JudgedFigures) -> Html:
     return row(
-        figure(found.judged, inline=True),
-        figure(found.original, inline=True),
-        figure(found.corrected, inline=True),
-        join(percent(found.lower_bound.value), " to ", percent(found.upper_bound.value)),
+        figure(figures.judged, inline=True),
+        figure(figures.original, inline=True),
+        figure(figures.corrected, inline=True),
+        join(percent(figures.lower_bound.value), " to ", percent(figures.upper_bound.value)),
         head=join(letter(side), " ", name),
     )

@@ -312,7 +312,7 @@ def _answer(points: Sequence[CurvePoint]) -> str:
     )
 
 
-def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
+def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:
     names = (
         "point",
         "labels",
@@ -330,7 +330,9 @@ def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
         cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
         address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))
-        rows.append(tag("tr", name, *(tag("td", cell) for cell in cells), cls="chosen" if point is chosen else None))
+        rows.append(
+            tag("tr", name, *(tag("td", cell) for cell in cells), cls="chosen" if point is chosen_point else None)
+        )
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 

@@ -34,33 +34,33 @@ DIFFERENCE = "Share of the misses minus share of the found questions, with Newco
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 
 
-def causes_panel(compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
-    """Show the panel, or a link that opens it. `kept` are the questions that the filters leave, (q,) bool."""
+def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
+    """Show the panel, or a link that opens it. `subset` are the questions that the filters leave, (q,) bool."""
     if url.value(OPEN) != "1":
-        opening = link("Why are questions missed?", _address(chosen), cls="quiet", data_focus="causes")
+        opening = link("Why are questions missed?", _address(selection), cls="quiet", data_focus="causes")
         show(div(opening, cls="foot"))
         return
-    rows = np.flatnonzero(kept)
-    sides: tuple[Side, ...] = ("a",) if chosen.a == chosen.b else ("a", "b")
-    table = miss_table(compared, chosen.k, rows, sides, not by_results(chosen.slice))
-    close = link("Close", chosen.on_compare(), cls="quiet", data_focus="causes")
-    head = div(tag("h2", f"Why are questions missed at {chosen.k}?"), close, cls="list-head")
+    rows = np.flatnonzero(subset)
+    sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
+    table = miss_table(comparison, selection.k, rows, sides, not by_results(selection.slice))
+    close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
+    head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
         show(div(head, notice("The runs miss none of these questions."), cls="panel", id="causes"))
         return
     note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
-    show(div(head, scrolling(_table(table, chosen)), note, cls="panel", id="causes"))
-    plot(cause_plot(table), f"causes-{chosen.a}-{chosen.b}")
-    if not chosen.text:  # a slice cannot express the search
-        report = MissReport(table, compared.a.kind, chosen.slice, [])
-        table_downloads(f"causes-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+    show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
+    plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
+    if not selection.text:  # a slice cannot express the search
+        report = MissReport(table, comparison.a.kind, selection.slice, [])
+        table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
 
 
-def _address(chosen: Selection, **changes: object) -> str:
-    return url.href(url.COMPARE, chosen.parameters(page=1, **changes) | {OPEN: 1})
+def _address(selection: Selection, **changes: object) -> str:
+    return url.href(url.COMPARE, selection.parameters(page=1, **changes) | {OPEN: 1})
 
 
-def _table(table: MissTable, chosen: Selection) -> Html:
+def _table(table: MissTable, selection: Selection) -> Html:
     over = [tag("th", "", scope="col")]
     under = [tag("th", "cause", scope="col", cls="left")]
     for run in table.runs:
@@ -78,23 +78,23 @@ def _table(table: MissTable, chosen: Selection) -> Html:
     if table.paired:
         over.append(tag("th", "", scope="col"))
         under.append(tag("th", term("A − B", PAIRED), scope="col", cls="first"))
-    lines = [_line(table, name, chosen) for name in table.order]
+    lines = [_line(table, name, selection) for name in table.order]
     head = tag("thead", tag("tr", *over), tag("tr", *under))
     return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
 
 
-def _line(table: MissTable, name: str, chosen: Selection) -> Html:
+def _line(table: MissTable, name: str, selection: Selection) -> Html:
     first = table.runs[0].line(name)
     cells = [tag("th", term(first.title, first.rule), scope="row")]
     for run in table.runs:
-        cells += _cells(run, run.line(name), chosen)
+        cells += _cells(run, run.line(name), selection)
     if table.paired:
         paired = table.paired.get(name)
         cells.append(tag("td", _paired(paired.difference) if paired else "–", cls="first"))
     return tag("tr", *cells)
 
 
-def _cells(run: RunMisses, line: CauseLine, chosen: Selection) -> list[Html]:
+def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
     if not line.is_measured:
         why = "The facts that the rule needs are unknown for every miss"
         words = join("not measured") if run.misses else join("no miss")
@@ -102,7 +102,7 @@ def _cells(run: RunMisses, line: CauseLine, chosen: Selection) -> list[Html]:
     count: object = f"{line.count:,}"
     if line.count:
         condition = written("cause", line.name, run.run)
-        address = _address(chosen, slice=joined([chosen.slice, condition]), cell="all")
+        address = _address(selection, slice=joined([selection.slice, condition]), cell="all")
         count = link(count, address + "#questions", data_focus=f"cause-{run.side}-{line.name}")
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [
@@ -127,15 +127,15 @@ def _paired(difference: Difference) -> Html:
     return span(shown, title=f"{p_words(p)} (Holm-adjusted)", cls="" if p <= SURE else "soft")
 
 
-def causes_of_question(compared: Comparison, question_id: str, k: int) -> Html:
+def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html:
     """The causes of the runs that miss a question at k, one line a run; empty if both find it."""
-    row = compared.rows.get(question_id)
+    row = comparison.rows.get(question_id)
     if row is None:
         return Html("")
-    sides: Sequence[Side] = ("a",) if compared.a.name == compared.b.name else ("a", "b")
+    sides: Sequence[Side] = ("a",) if comparison.a.name == comparison.b.name else ("a", "b")
     lines = [
-        _said(side, name, run_causes(compared, side, k, np.array([row])))
-        for side, name in zip(sides, (compared.a.name, compared.b.name), strict=False)
+        _said(side, name, run_causes(comparison, side, k, np.array([row])))
+        for side, name in zip(sides, (comparison.a.name, comparison.b.name), strict=False)
     ]
     return join(*filter(None, lines))
 

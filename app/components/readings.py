@@ -66,31 +66,31 @@ def _answered(
 
 
 def readings_panel(
-    study: Study, compared: Comparison, chosen: Selection, kept: np.ndarray, by: Grouping | None
+    study: Study, comparison: Comparison, selection: Selection, subset: np.ndarray, by: Grouping | None
 ) -> Html:
     """The panel for runs A and B; empty if no reader has read either."""
-    reader, known = chosen_reader(study, (chosen.a, chosen.b))
+    reader, known = chosen_reader(study, (selection.a, selection.b))
     readings = {
         side: found
-        for side, name in (("a", chosen.a), ("b", chosen.b))
+        for side, name in (("a", selection.a), ("b", selection.b))
         if (found := reading(study, name, reader)) is not None
     }
     if not readings:
         return Html("")
     depth = min(reading.depth for reading in readings.values())
-    k = min(chosen.k, depth)
+    k = min(selection.k, depth)
     ks = tuple(sorted({k for found in readings.values() for k in found.ks if k <= depth} | {k}))
     key = held.questions_key(study)
     made = {
         side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
         for side, found in readings.items()
     }
-    ids = set(ids_of(take(compared.questions, np.flatnonzero(kept))))
+    ids = set(ids_of(take(comparison.questions, np.flatnonzero(subset))))
     for each in made.values():
         ids &= set(each.row_of)
     if not ids:
         return Html("")
-    tables = [scrolling(_by_k(made, ks, k, ids, chosen))]
+    tables = [scrolling(_by_k(made, ks, k, ids, selection))]
     if by is not None:
         tables.append(
             div(
@@ -103,8 +103,8 @@ def readings_panel(
         )
     absent = [side for side in ("a", "b") if side not in made]
     words = [f"{counted(len(ids), 'question')}. ", CONVENTION]
-    if absent and chosen.a != chosen.b:
-        run = getattr(chosen, absent[0])
+    if absent and selection.a != selection.b:
+        run = getattr(selection, absent[0])
         words += [
             " ",
             letter(absent[0]),
@@ -134,8 +134,10 @@ def _head(reader: str, known: list[str]) -> Html:
     return div(tag("h2", "Reader accuracy"), span("reader ", choice), cls="list-head")
 
 
-def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: set[str], chosen: Selection) -> Html:
-    rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in made.items()}
+def _by_k(
+    readings: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: set[str], selection: Selection
+) -> Html:
+    rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in readings.items()}
 
     def marked(at: int) -> str | None:
         return "chosen" if at == k else None
@@ -144,17 +146,21 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
         return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
 
-    units = {side: each.units.codes[rows[side]] for side, each in made.items()}
+    units = {side: each.units.codes[rows[side]] for side, each in readings.items()}
     lines = [
         line(
             join(letter(side), " ", each.run),
             [figure(proportion(each.exact[at][rows[side]], units[side]), inline=True) for at in ks],
         )
-        for side, each in made.items()
+        for side, each in readings.items()
     ]
-    if len(made) == 2:
+    if len(readings) == 2:
         lines.append(
-            line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum")
+            line(
+                "ahead",
+                [gain(both_answer(readings["a"], readings["b"], at, kept=ids)["all"].difference) for at in ks],
+                "sum",
+            )
         )
     lines += [
         line(
@@ -162,17 +168,18 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
             [_mean(mean(each.f1[at][rows[side]], units[side])) for at in ks],
             "second",
         )
-        for side, each in made.items()
+        for side, each in readings.items()
     ]
     measured = {
-        side: [figure(proportion(each.found[at][rows[side]], units[side])) for at in ks] for side, each in made.items()
+        side: [figure(proportion(each.found[at][rows[side]], units[side])) for at in ks]
+        for side, each in readings.items()
     }
     lines += [
         line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
         for side, cells in measured.items()
     ]
     columns = [
-        tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
+        tag("th", link(f"@{at}", selection.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
         for at in ks
     ]
     return table(heads(term("Exact match, %", CONVENTION), *columns), lines, "figures accuracy")
@@ -185,16 +192,16 @@ def _mean(estimate: Estimate) -> Html:
     return tag("span", percent(estimate.value), title=message, cls="figure")
 
 
-def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Grouping) -> Html:
-    sides = list(made)
+def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], by: Grouping) -> Html:
+    sides = list(readings)
     names = ["n", *(join(letter(side), f" @{k}") for side in sides)]
     lines = []
     if len(sides) == 2:
         names += ["ahead", term("p", "p value of the paired sign-flip test, Holm-adjusted")]
-        for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
+        for name, both in both_answer(readings["a"], readings["b"], k, by, ids).items():
             p = both.difference.p_adjusted
             cells = [
-                n_cell(both.n, both.difference.units, made["a"].unit),
+                n_cell(both.n, both.difference.units, readings["a"].unit),
                 figure(both.a),
                 figure(both.b),
                 gain(both.difference),
@@ -202,7 +209,7 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
             ]
             lines.append(_line(name, by, both.n, cells))
     else:
-        (one,) = made.values()
+        (one,) = readings.values()
         for name, group in one.groups(by).items():
             rows = np.array([place for place in group.tolist() if one.questions[place].id in ids], np.int64)
             if len(rows):

@@ -129,19 +129,19 @@ def _heads(measure: RankingMeasure) -> Html:
     )
 
 
-def _cells(manifest: Mapping, measured: Measured, measure: RankingMeasure) -> list[Html]:
+def _cells(manifest: Mapping, measured_run: Measured, measure: RankingMeasure) -> list[Html]:
     """The cells of one run between its name and the letters A and B."""
-    missing = left_out(measured)
+    missing = left_out(measured_run)
     by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
     return [
         tag("td", retriever_label(manifest), cls="left"),
         tag(
             "td",
-            f"{len(measured.questions):,}",
+            f"{len(measured_run.questions):,}",
             span("*", title=missing) if missing else "",
-            by_gold if measured.kind == "gold" and not measure.needs_all else "",
+            by_gold if measured_run.kind == "gold" and not measure.needs_all else "",
         ),
-        *run_figures(measured, measure),
+        *run_figures(measured_run, measure),
         tag("td", _cost(cost_of(manifest)), cls="cost"),
         tag("td", short_time(manifest.get("made")), cls="soft made"),
     ]

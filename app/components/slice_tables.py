@@ -82,7 +82,7 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
 
 
 def saved_table(
-    slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selection, opened: Callable[[str], str]
+    slices: Mapping[str, SavedSlice], facts: Facts, selection: Selection, opened: Callable[[str], str]
 ) -> Html:
     """The saved slices with both runs' figures and jointly adjusted p values."""
     members, broken = {}, {}
@@ -91,8 +91,8 @@ def saved_table(
             members[name] = np.flatnonzero(facts.mask(slice_.expression))
         except BlindspotError as error:
             broken[name] = str(error)
-    measure = MEASURES.get(chosen.measure)
-    found = by_group(facts.comparison, chosen.k, members, measure=measure)
+    measure = MEASURES.get(selection.measure)
+    found = by_group(facts.comparison, selection.k, members, measure=measure)
     lines = []
     for name, each in slices.items():
         head = join(
@@ -112,7 +112,7 @@ def saved_table(
     return table(heads("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
 
 
-def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
+def found_table(slices: FoundSlices, opened: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
     lines = (
         row(
@@ -125,7 +125,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
             _p(slice_.p_adjusted),
             head=link(tag("code", slice_.expression), opened(slice_.expression)),
         )
-        for slice_ in found.slices
+        for slice_ in slices.slices
     )
     head = heads(
         "slice",
@@ -135,7 +135,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
         "ahead",
         "A − B outside",
         term("contribution", MOVES),
-        term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."),
+        term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(slices.tried, 'slice')}."),
     )
     return table(head, lines, CLASSES)
 

@@ -33,7 +33,7 @@ def cut_offs(depth: int, chosen: int) -> list[int]:
 
 
 def accuracy_table(
-    comparison: Comparison, selection: Selection, kept: np.ndarray, others: Sequence[Measured] = ()
+    comparison: Comparison, selection: Selection, subset: np.ndarray, others: Sequence[Measured] = ()
 ) -> Html:
     """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page.
 
@@ -42,7 +42,7 @@ def accuracy_table(
     """
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
-    figures = _figures(comparison, selection, kept)
+    figures = _figures(comparison, selection, subset)
     heads = [
         tag(
             "th",
@@ -66,7 +66,7 @@ def accuracy_table(
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
-    asked = take(comparison.questions, np.flatnonzero(kept))
+    asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in others]
     lines.append(
         tag(
@@ -94,27 +94,29 @@ def accuracy_table(
 
 
 def _other_line(
-    measured: Measured, asked: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
+    measured_run: Measured, asked: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
 ) -> Html:
-    rows = rows_among(asked, measured.questions)
+    rows = rows_among(asked, measured_run.questions)
     rows = rows[rows >= 0]
-    codes = measured.units.take(rows).codes
+    codes = measured_run.units.take(rows).codes
     cells = [
-        _accuracy_cell(mean(measured.values(measure, k)[rows], codes), measure, k == selection.k)
-        if k <= measured.k
+        _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k == selection.k)
+        if k <= measured_run.k
         else tag("td", "–")
         for k in ks
     ]
     less = span(f" {len(rows):,} of {len(asked):,}", cls="soft") if len(rows) < len(asked) else ""
-    name = link(measured.name, selection.on_compare(b=measured.name), title=f"Compare A with {measured.name}")
+    name = link(
+        measured_run.name, selection.on_compare(b=measured_run.name), title=f"Compare A with {measured_run.name}"
+    )
     return tag("tr", tag("th", name, less, scope="row"), *cells)
 
 
-def headline(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
+def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
     """Return which run is ahead at the chosen k and by how much, in one short sentence."""
     if by_results(selection.slice):
         return "These questions were chosen by their results."
-    figures = _figures(comparison, selection, kept).at[selection.k]
+    figures = _figures(comparison, selection, subset).at[selection.k]
     estimate, where = (
         figures.difference.estimate,
         f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
@@ -137,27 +139,27 @@ def _measure_term(measure: RankingMeasure) -> Html:
     return term(f"{measure.at('k')}, %", message)
 
 
-def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, chosen: bool) -> Html:
-    return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if chosen else None)
+def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, is_chosen: bool) -> Html:
+    return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if is_chosen else None)
 
 
-def _figures(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Overall:
+def _figures(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Overall:
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
-    return overall(comparison, ks, None if kept.all() else kept, measure=measure)
+    return overall(comparison, ks, None if subset.all() else subset, measure=measure)
 
 
-def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
+def concluded(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
     """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
-    figures = _figures(comparison, selection, kept)
+    figures = _figures(comparison, selection, subset)
     return conclusion(figures.at[selection.k], comparison.a.name, comparison.b.name, figures.tests)
 
 
-def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
+def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:
     """The two-by-two table of the runs that find a relevant passage within k. Each cell links to its questions."""
-    counts = flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], selection.k)
+    counts = flips.flip_table(comparison.first_a[subset], comparison.first_b[subset], selection.k)
     k = selection.k
 
     def cell(name: str, words: str) -> Html:
@@ -208,14 +210,14 @@ def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -
 Grouping = Literal["relation", "bucket"]
 
 
-def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, by: Grouping) -> Html:
+def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, by: Grouping) -> Html:
     """Success@k, difference and two-by-two counts by relation or bucket.
 
     A click on a group filters the page by the group; a click on a count shows the questions behind it.
     """
-    members = {name: rows[kept[rows]] for name, rows in comparison.groups(by).items()}
+    members = {name: rows[subset[rows]] for name, rows in comparison.groups(by).items()}
     if by == "relation":
-        members[""] = np.flatnonzero(kept & (comparison.relations == ""))
+        members[""] = np.flatnonzero(subset & (comparison.relations == ""))
     measure = MEASURES.get(selection.measure)
     found = by_group(comparison, selection.k, members, measure=measure)
     names = sorted(found, key=relation_order if by == "relation" else bucket_order)
@@ -330,16 +332,16 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str) -
     )
 
 
-def run_figures(measured: Measured, measure: RankingMeasure) -> list[Html]:
+def run_figures(measured_run: Measured, measure: RankingMeasure) -> list[Html]:
     """A run's cells of a measure for the table of runs, at the usual cut-offs."""
 
     def cell(k: int) -> Html:
-        if k > measured.k:
-            return tag("td", "–", title=f"the run has {measured.k} hits per question", cls=_deepest(k))
-        shown = figure(mean(measured.values(measure, k), measured.units.codes), True, measure is SUCCESS)
+        if k > measured_run.k:
+            return tag("td", "–", title=f"the run has {measured_run.k} hits per question", cls=_deepest(k))
+        shown = figure(mean(measured_run.values(measure, k), measured_run.units.codes), True, measure is SUCCESS)
         return tag("td", shown, cls=_deepest(k))
 
-    return [cell(k) for k in KS] if measure.has_cut_off else [cell(measured.k)]
+    return [cell(k) for k in KS] if measure.has_cut_off else [cell(measured_run.k)]
 
 
 def measure_heads(measure: RankingMeasure) -> list[Html]:

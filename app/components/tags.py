@@ -27,30 +27,30 @@ from blindspot.db.tags import QuestionTag, TagCount, count_tags
 _SAID = "tags-said"
 
 
-def question_tags(opened: Study, question: Question, person: Person | None, chosen: Selection) -> None:
+def question_tags(opened: Study, question: Question, person: Person | None, selection: Selection) -> None:
     """Show everybody's tags of a question, and the signed-in person's own in a field that takes new ones."""
-    st.fragment(_question_tags)(opened, question, person, chosen)
+    st.fragment(_question_tags)(opened, question, person, selection)
 
 
-def _question_tags(opened: Study, question: Question, person: Person | None, chosen: Selection) -> None:
+def _question_tags(opened: Study, question: Question, person: Person | None, selection: Selection) -> None:
     if who.gone(opened.labels_path):
         st.rerun()
     everything = desk(opened).tags.all()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.may("tag questions"):
         known = [each.tag for each in count_tags(everything, blind.hidden(opened))]
-        _own_tags(opened, question, person, chosen, given, known)
+        _own_tags(opened, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
-    show(_given(opened, given, chosen))
+    show(_given(opened, given, selection))
 
 
 def _own_tags(
-    opened: Study, question: Question, person: Person, chosen: Selection, given: list[QuestionTag], known: list[str]
+    opened: Study, question: Question, person: Person, selection: Selection, tags: list[QuestionTag], known: list[str]
 ) -> None:
     with st.container(key="own-tags"):
         left, right = st.columns([5, 2], vertical_alignment="bottom")
         with right:
-            runs = list(dict.fromkeys((chosen.a, chosen.b)))
+            runs = list(dict.fromkeys((selection.a, selection.b)))
             about = st.selectbox(
                 "About",
                 ["", *runs],
@@ -59,7 +59,7 @@ def _own_tags(
                 label_visibility="collapsed",
             )
         with left:
-            mine = [each for each in given if each.author == person.name and each.run == (about or None)]
+            mine = [each for each in tags if each.author == person.name and each.run == (about or None)]
             own = [each.tag for each in sorted(mine, key=lambda each: each.time)]  # Backspace takes the last
             key = f"tags-{question.id}-{about}"
             st.session_state[key] = own  # the store knows better than the browser: names change there
@@ -91,26 +91,26 @@ def _change(opened: Study, question: str, run: str | None, key: str, before: lis
         _say(str(error), failed=True)
 
 
-def _given(opened: Study, given: list[QuestionTag], chosen: Selection) -> Html:
-    if not given:
+def _given(opened: Study, tags: list[QuestionTag], selection: Selection) -> Html:
+    if not tags:
         return Html("")
     authors: dict[tuple[str, str | None], list[str]] = {}
-    for each in given:
+    for each in tags:
         authors.setdefault((each.tag, each.run), []).append(each.author or "the command line")
     shows_people = who.may(opened.labels_path, "see others' labels")
     marks = []
     for (word, run), people in authors.items():
-        side = "a" if run == chosen.a else "b" if run == chosen.b else ""
+        side = "a" if run == selection.a else "b" if run == selection.b else ""
         about = join(" ", letter(side) if side else span(run, cls="soft")) if run else ""
         title = f"By {', '.join(people)}. " if shows_people else ""
-        address = url.href(url.COMPARE, chosen.parameters(slice=written("tag", word), cell="all", page=1))
+        address = url.href(url.COMPARE, selection.parameters(slice=written("tag", word), cell="all", page=1))
         several = span(f" ×{len(people)}", cls="soft") if len(people) > 1 else ""
         words = join(word, about, several)
         marks.append(link(words, address, cls="badge part-tag", title=f"{title}Questions with this tag"))
     return div(span("tags", cls="soft"), *marks, cls="question-tags")
 
 
-def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[str], str]) -> None:
+def tags_panel(opened: Study, facts: Facts, selection: Selection, opens: Callable[[str], str]) -> None:
     """Show the tags with both runs' figures, and what a person may do with them; nothing without tags.
 
     Args:
@@ -120,12 +120,12 @@ def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[
     counts = desk(opened).tags.counts(hidden)
     if not counts:
         return
-    head = div(tag("h2", f"People's tags, Success@{chosen.k}, %"), cls="list-head")
+    head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
     note = "People who saw the results chose these questions. A difference within a tag follows from their choice."
     show(
         div(
             head,
-            scrolling(_table(counts, facts, chosen, opens)),
+            scrolling(_table(counts, facts, selection, opens)),
             tag("p", note, cls="convention"),
             cls="panel",
             id="tags",
@@ -144,7 +144,7 @@ def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[
         _manage(opened, [each.tag for each in counts])
 
 
-def _table(counts: list[TagCount], facts: Facts, chosen: Selection, opens: Callable[[str], str]) -> Html:
+def _table(counts: list[TagCount], facts: Facts, selection: Selection, opens: Callable[[str], str]) -> Html:
     lines = []
     compared = facts.comparison
     for each in counts:
@@ -152,7 +152,7 @@ def _table(counts: list[TagCount], facts: Facts, chosen: Selection, opens: Calla
         rows = np.flatnonzero(facts.mask(expression))
         units = compared.units.codes[rows]
         firsts = (compared.first_a, compared.first_b)
-        shares = [proportion(found_by(first[rows], chosen.k), units) for first in firsts]
+        shares = [proportion(found_by(first[rows], selection.k), units) for first in firsts]
         shown = [figure(share, inline=True) if share.n else "–" for share in shares]
         name = link(each.tag, opens(expression), title="Open this slice")
         lines.append(row(f"{each.questions:,}", f"{each.people:,}", f"{len(rows):,}", *shown, head=name))

@@ -76,7 +76,7 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
     )
 
 
-def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
+def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
     heads = (
         "",
         "gold rank",
@@ -88,8 +88,8 @@ def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
         "question words: gold",
     )
     lines = [
-        _line(found, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
-        for standing in found.standings
+        _line(explanation, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
+        for standing in explanation.standings
     ]
     head = tag(
         "tr",
@@ -98,27 +98,27 @@ def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _line(found: MissExplanation, each: Standing, side: str) -> Html:
-    gold = each.gold if each.gold is not None else _any_gold(found)
-    winner = "–" if each.winner is None else found.passages[each.winner].title or "untitled"
-    share = 0.0 if each.winner is None else found.namesake.get(each.winner, 0.0)
+def _line(explanation: MissExplanation, standing: Standing, side: str) -> Html:
+    gold = standing.gold if standing.gold is not None else _any_gold(explanation)
+    winner = "–" if standing.winner is None else explanation.passages[standing.winner].title or "untitled"
+    share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
     return tag(
         "tr",
-        tag("th", letter(side) if side else "", " ", each.run, scope="row"),
-        tag("td", f"{each.rank:,}" if each.rank else f"not in top {each.k}"),
-        tag("td", _number(each.score)),
-        tag("td", _number(each.margin)),
+        tag("th", letter(side) if side else "", " ", standing.run, scope="row"),
+        tag("td", f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}"),
+        tag("td", _number(standing.score)),
+        tag("td", _number(standing.margin)),
         tag("td", winner, namesake, cls="left"),
-        tag("td", "–" if each.winner is None else "yes" if found.holds_answer[each.winner] else "no"),
-        tag("td", _words(found.words.get(each.winner) if each.winner is not None else None), cls="left"),
-        tag("td", _words(found.words.get(gold) if gold is not None else None), cls="left"),
+        tag("td", "–" if standing.winner is None else "yes" if explanation.holds_answer[standing.winner] else "no"),
+        tag("td", _words(explanation.words.get(standing.winner) if standing.winner is not None else None), cls="left"),
+        tag("td", _words(explanation.words.get(gold) if gold is not None else None), cls="left"),
     )
 
 
-def _any_gold(found: MissExplanation) -> int | None:
-    winners = {standing.winner for standing in found.standings}
-    return next((ordinal for ordinal in found.words if ordinal not in winners), None)
+def _any_gold(explanation: MissExplanation) -> int | None:
+    winners = {standing.winner for standing in explanation.standings}
+    return next((ordinal for ordinal in explanation.words if ordinal not in winners), None)
 
 
 def _number(value: float | None) -> str:
@@ -132,15 +132,15 @@ def _words(words: Words | None) -> Html:
     return join(", ".join(words.shared) or "nothing", missing)
 
 
-def _facts(found: MissExplanation) -> list[tuple[object, object]]:
+def _facts(explanation: MissExplanation) -> list[tuple[object, object]]:
     frequency = "unknown frequency"
-    if found.frequency is not None:
-        frequency = f"mentioned {counted(found.frequency, 'time')} (source: {found.frequency_source})"
+    if explanation.frequency is not None:
+        frequency = f"mentioned {counted(explanation.frequency, 'time')} (source: {explanation.frequency_source})"
     facts: list[tuple[object, object]] = [("subject", frequency)]
-    if found.trained is None:
+    if explanation.trained is None:
         facts.append(("training", "the study has no training questions"))
     else:
-        seen = found.trained
+        seen = explanation.trained
         parts = (
             f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about "
             "this subject"
@@ -149,13 +149,13 @@ def _facts(found: MissExplanation) -> list[tuple[object, object]]:
     return facts
 
 
-def _neighbours(found: MissExplanation) -> list[Html]:
+def _neighbours(explanation: MissExplanation) -> list[Html]:
     lists = []
-    for encoder, near in found.neighbours.items():
+    for encoder, near in explanation.neighbours.items():
         lines = [
             tag(
                 "li",
-                found.passages[each.ordinal].title or "untitled",
+                explanation.passages[each.ordinal].title or "untitled",
                 " ",
                 span(_number(each.similarity), cls="soft"),
                 join(" ", gold_badge()) if each.is_gold else "",

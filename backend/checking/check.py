@@ -192,9 +192,9 @@ def is_check(study: Study) -> bool:
     return (study.folder / FOLDER / "manifest.json").is_file()
 
 
-def _facts(file: TrainingFile, checked: CheckedStudy, held_out: list[str]) -> FileFacts:
+def _facts(file: TrainingFile, checked_study: CheckedStudy, held_out: list[str]) -> FileFacts:
     """Return the facts, stored ones if no other dev questions are given."""
-    path = checked.folder / FACTS
+    path = checked_study.folder / FACTS
     if path.is_file() and not held_out:
         plain = read_json(path)
         findings = [FileFinding(**{**each, "lines": tuple(each["lines"])}) for each in plain.pop("findings")]
@@ -202,7 +202,7 @@ def _facts(file: TrainingFile, checked: CheckedStudy, held_out: list[str]) -> Fi
         return FileFacts(
             **plain, findings=findings, batches=None if batches is None else [BatchSize(**each) for each in batches]
         )
-    found = facts(checked, [*held_out, *file.held_out_questions()])
+    found = facts(checked_study, [*held_out, *file.held_out_questions()])
     write_json(path, found.as_json())
     return found
 

@@ -73,20 +73,25 @@ class FileFacts:
         return asdict(self)
 
 
-def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
+def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
     """Look through a file.
 
     Args:
         held_out: Questions of dev and test sets.
     """
-    places, study = checked.places, checked.study
-    rows = int(checked.manifest["rows"])
+    places, study = checked_study.places, checked_study.study
+    rows = int(checked_study.manifest["rows"])
     pairs = negative_pairs(places)
-    findings = [*_false_by_the_file(checked), *_doubled(checked, rows), *_texts(checked), *_lacking(checked, rows)]
-    findings += _leaks(checked, held_out)
+    findings = [
+        *_false_by_the_file(checked_study),
+        *_doubled(checked_study, rows),
+        *_texts(checked_study),
+        *_lacking(checked_study, rows),
+    ]
+    findings += _leaks(checked_study, held_out)
     doubled, batches = 0, None
-    if checked.manifest["in_batch"] and rows > 1:
-        doubled, batches = in_batch(places, rows, _positive_groups(checked))
+    if checked_study.manifest["in_batch"] and rows > 1:
+        doubled, batches = in_batch(places, rows, _positive_groups(checked_study))
     return FileFacts(
         rows,
         len(study.questions),
@@ -99,8 +104,8 @@ def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
     )
 
 
-def _false_by_the_file(checked: CheckedStudy) -> list[FileFinding]:
-    places = checked.places
+def _false_by_the_file(checked_study: CheckedStudy) -> list[FileFinding]:
+    places = checked_study.places
     negative = ~places.positive
     row_keys = places.row.astype(np.int64) << 32 | places.passage
     own = negative & is_in(row_keys, np.unique(row_keys[places.positive]))
@@ -108,27 +113,33 @@ def _false_by_the_file(checked: CheckedStudy) -> list[FileFinding]:
     near = negative & ~places.known_false & (places.similar >= THRESHOLD)
     total = int(negative.sum())
     return [
-        _of_places(checked, "positive_among_negatives", "negatives that are the row's own positive", own, total),
+        _of_places(checked_study, "positive_among_negatives", "negatives that are the row's own positive", own, total),
         _of_places(
-            checked, "positive_elsewhere", "negatives that another row calls positive for the question", other, total
+            checked_study,
+            "positive_elsewhere",
+            "negatives that another row calls positive for the question",
+            other,
+            total,
         ),
         _of_places(
-            checked, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
+            checked_study, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
         ),
     ]
 
 
-def _of_places(checked: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> FileFinding:
-    return FileFinding(name, words, int(chosen.sum()), total, "negative", _lines(checked, checked.places.row[chosen]))
+def _of_places(checked_study: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> FileFinding:
+    return FileFinding(
+        name, words, int(chosen.sum()), total, "negative", _lines(checked_study, checked_study.places.row[chosen])
+    )
 
 
-def _lines(checked: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(checked.lines[row]) for row in np.unique(rows)[:SHOWN])
+def _lines(checked_study: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(checked_study.lines[row]) for row in np.unique(rows)[:SHOWN])
 
 
-def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
+def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
     """Rows that are there twice, and passages that are twice in the negatives of a row."""
-    places = checked.places
+    places = checked_study.places
     mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
     whole = np.zeros(rows, np.uint64)
@@ -150,7 +161,7 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
             int(again.sum()),
             rows,
             "row",
-            _lines(checked, np.flatnonzero(again)),
+            _lines(checked_study, np.flatnonzero(again)),
         ),
         FileFinding(
             "doubled_negatives",
@@ -158,14 +169,14 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
             int(twice.sum()),
             len(negative),
             "negative",
-            _lines(checked, places.row[negative[twice]]),
+            _lines(checked_study, places.row[negative[twice]]),
         ),
     ]
 
 
-def _texts(checked: CheckedStudy) -> list[FileFinding]:
+def _texts(checked_study: CheckedStudy) -> list[FileFinding]:
     """Empty and cut texts."""
-    places, corpus = checked.places, checked.study.corpus
+    places, corpus = checked_study.places, checked_study.study.corpus
     longest, number = corpus.connection.execute(
         "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
     ).fetchone()
@@ -180,7 +191,7 @@ def _texts(checked: CheckedStudy) -> list[FileFinding]:
             int(places.empty.sum()),
             len(places),
             "place",
-            _lines(checked, places.row[places.empty]),
+            _lines(checked_study, places.row[places.empty]),
         ),
         FileFinding(
             "cut_texts",
@@ -193,9 +204,9 @@ def _texts(checked: CheckedStudy) -> list[FileFinding]:
     ]
 
 
-def _lacking(checked: CheckedStudy, rows: int) -> list[FileFinding]:
-    places = checked.places
-    questions = len(checked.study.questions)
+def _lacking(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
+    places = checked_study.places
+    questions = len(checked_study.study.questions)
     with_negative = np.zeros(questions, bool)
     with_negative[places.question[~places.positive]] = True
     with_positive = np.zeros(questions, bool)
@@ -209,30 +220,37 @@ def _lacking(checked: CheckedStudy, rows: int) -> list[FileFinding]:
     ]
 
 
-def _leaks(checked: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
+def _leaks(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
     keys = {words_key(text) for text in held_out}
     if not keys:
         return []
     count, leaked = 0, []
-    for question in checked.study.questions.all():
+    for question in checked_study.study.questions.all():
         if words_key(question.text) in keys:
             count += 1
             leaked.append(int(question.id[1:]) - 1)
-    rows = checked.places.row[np.isin(checked.places.question, leaked)]
+    rows = checked_study.places.row[np.isin(checked_study.places.question, leaked)]
     words = "questions that are in the dev or test set as well"
     return [
-        FileFinding("leaked_questions", words, count, len(checked.study.questions), "question", _lines(checked, rows))
+        FileFinding(
+            "leaked_questions",
+            words,
+            count,
+            len(checked_study.study.questions),
+            "question",
+            _lines(checked_study, rows),
+        )
     ]
 
 
 # In the batch
 
 
-def _positive_groups(checked: CheckedStudy) -> np.ndarray:
+def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
     """Return a number for each passage that its near-identical positives share, (passages,) int64."""
-    corpus = checked.study.corpus
+    corpus = checked_study.study.corpus
     groups = np.arange(len(corpus), dtype=np.int64)
-    positives = np.unique(checked.places.passage[checked.places.positive])
+    positives = np.unique(checked_study.places.passage[checked_study.places.positive])
 
     def texts(rows: Sequence[int]) -> list[str]:
         return [passage.text for passage in corpus.passages(positives[np.asarray(rows)].tolist())]

@@ -22,7 +22,7 @@ SURE = 0.5
 """A judge calls a pair positive from this probability on."""
 
 
-def judge_sample(checked: CheckedStudy, made: SamplePlan, judge: str, progress: Progress | None = None) -> str:
+def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, progress: Progress | None = None) -> str:
     """Let a judge score the drawn pairs, and return its name.
 
     Args:
@@ -31,7 +31,7 @@ def judge_sample(checked: CheckedStudy, made: SamplePlan, judge: str, progress: 
     Raises:
         Missing: no such judge and no such model.
     """
-    study = checked.study
+    study = checked_study.study
     if judge not in {card.name for card in judges_of(study)}:
         name = Path(judge).name
         check_name(name, "judge")
@@ -40,28 +40,30 @@ def judge_sample(checked: CheckedStudy, made: SamplePlan, judge: str, progress: 
 
             add_cross_encoder(study, name, judge, progress=progress)
         judge = name
-    if len(labels_of_judge(checked, made, judge, missing=True)) < len(made.draws):
+    if len(labels_of_judge(checked_study, plan, judge, missing=True)) < len(plan.draws):
         kind = judge_kind_of(study, judge)
         if type(kind).run_job is None:
             raise Missing(f"judge {judge!r} has no scores of the drawn pairs; import them for run {RUN!r}")
-        _write_run(checked, made)
+        _write_run(checked_study, plan)
         type(kind).run_job(study, judge, RUN, progress=progress)  # type: ignore[misc]
     return judge
 
 
-def labels_of_judge(checked: CheckedStudy, made: SamplePlan, judge: str, missing: bool = False) -> dict[PairId, str]:
+def labels_of_judge(
+    checked_study: CheckedStudy, plan: SamplePlan, judge: str, missing: bool = False
+) -> dict[PairId, str]:
     """Return what a judge says of the drawn pairs. missing: return nothing if it has no scores at all."""
-    if missing and judge not in checked.study.parts("scores"):
+    if missing and judge not in checked_study.study.parts("scores"):
         return {}
-    drawn = unjudged(made, negative_pairs(checked.places), {})
-    scores = ScoreStore.open(checked.study, judge)(drawn)
+    drawn = unjudged(plan, negative_pairs(checked_study.places), {})
+    scores = ScoreStore.open(checked_study.study, judge)(drawn)
     return {pair: "positive" if scores[pair] >= SURE else "negative" for pair in drawn if pair in scores}
 
 
-def _write_run(checked: CheckedStudy, made: SamplePlan) -> None:
+def _write_run(checked_study: CheckedStudy, plan: SamplePlan) -> None:
     """Write the drawn pairs as a run, which every kind of judge can judge."""
     of_question: dict[str, list[int]] = {}
-    for question, passage in unjudged(made, negative_pairs(checked.places), {}):
+    for question, passage in unjudged(plan, negative_pairs(checked_study.places), {}):
         of_question.setdefault(question, []).append(int(passage[1:]) - 1)
     k = max(map(len, of_question.values()))
     ordinals = np.full((len(of_question), k), -1, np.int32)
@@ -70,4 +72,4 @@ def _write_run(checked: CheckedStudy, made: SamplePlan) -> None:
         ordinals[row, : len(passages)] = passages
         scores[row, : len(passages)] = -np.arange(len(passages))
     settings = {"retriever": SAMPLE_OF_FILE}
-    write_run(checked.study, RUN, list(of_question), Hits(ordinals, scores), settings, replace=True)
+    write_run(checked_study.study, RUN, list(of_question), Hits(ordinals, scores), settings, replace=True)

@@ -26,14 +26,14 @@ def fact_lines(facts: LogFacts) -> list[str]:
     return lines
 
 
-def precision_words(found: LogPrecision | None) -> str:
+def precision_words(precision: LogPrecision | None) -> str:
     """Return the precision of the log with its interval in a sentence or two."""
-    if found is None or found.precision is None or found.precision.value is None:
+    if precision is None or precision.precision is None or precision.precision.value is None:
         return "No question of the sample is judged completely yet."
-    share, unanswered = found.precision, found.unanswered
+    share, unanswered = precision.precision, precision.unanswered
     between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
     words = (
-        f"{share.value:.0%} of the first {found.k} chunks answer{between}, from {counted(found.judged, 'question')} drawn at "
+        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {counted(precision.judged, 'question')} drawn at "
         f"random and {counted(share.passages, 'judged chunk')}."
     )
     if unanswered is not None:

@@ -187,13 +187,13 @@ def _is_enough(judged: JudgedDraws) -> bool:
 
 
 def _weights(judged: JudgedDraws) -> np.ndarray:
-    """Return for how many pairs of its cell each judged one stands, (n,)."""
+    """Return the weight of each judged pair: the number of pairs of its cell that it represents, (n,)."""
     drawn = np.bincount(judged.cells, minlength=len(judged.plan.cells.counts))
     result: np.ndarray = (judged.plan.cells.counts / np.maximum(drawn, 1))[judged.cells]
     return result
 
 
-def compare_rules(checked: CheckedStudy, judged: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
+def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
     """Compare the rules by the labels so far."""
     if judged is None or not _is_enough(judged):
         why = f"judge until at least {FEWEST} false and {FEWEST} true negatives are found; then the rules are compared"
@@ -203,7 +203,7 @@ def compare_rules(checked: CheckedStudy, judged: JudgedDraws | None, level: floa
     learned = judge_of_labels(judged)
     if learned is not None:
         scores["judge"], own["judge"] = -learned[0], -learned[1]
-    member = np.load(checked.folder / "cells.npy").astype(np.int64)
+    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
     rows = [
         _row(judged, rule, scores[rule.name], own[rule.name], member, level)
         for name in scores
@@ -285,19 +285,19 @@ def _row(
 
 
 def _interval(
-    judged: JudgedDraws, kept: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
+    judged: JudgedDraws, subset: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
 ) -> tuple[float, float, float]:
     """Return estimate and interval of the share of false negatives among the pairs that a rule keeps."""
     all_cells = judged.plan.cells
     counts = np.bincount(member[keeps], minlength=len(all_cells.counts))
     # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
-    counts = np.maximum(counts, np.bincount(judged.cells[kept], minlength=len(counts)))
+    counts = np.maximum(counts, np.bincount(judged.cells[subset], minlength=len(counts)))
     used = counts > 0
-    if not kept.any():
+    if not subset.any():
         return float("nan"), 0.0, 1.0
     part = Cells(counts[used], all_cells.chances[used], all_cells.weights[used])
-    places = (np.cumsum(used) - 1)[judged.cells[kept]]
-    return interval(judged.false[kept], judged.unsettled[kept], places, part, level)
+    places = (np.cumsum(used) - 1)[judged.cells[subset]]
+    return interval(judged.false[subset], judged.unsettled[subset], places, part, level)
 
 
 def _quality(name: str, own: np.ndarray, judged: JudgedDraws, seed: int = 0) -> RuleQuality:

@@ -114,9 +114,9 @@ class JudgedDraws:
         return self.plan.member[: len(self)]
 
 
-def read_sample(checked: CheckedStudy) -> SamplePlan | None:
+def read_sample(checked_study: CheckedStudy) -> SamplePlan | None:
     """Return the stored sample, or None. Raises BadInput for a damaged file."""
-    path = checked.folder / PLAN
+    path = checked_study.folder / PLAN
     if not path.is_file():
         return None
     try:
@@ -129,7 +129,7 @@ def read_sample(checked: CheckedStudy) -> SamplePlan | None:
 
 
 def draw_sample(
-    checked: CheckedStudy,
+    checked_study: CheckedStudy,
     count: int = DRAWS,
     encoder: str | None = None,
     seed: int = 0,
@@ -145,29 +145,29 @@ def draw_sample(
     """
     if not 1 <= count <= MOST_DRAWS:
         raise Refused(f"draw 1 to {MOST_DRAWS:,} pairs, not {count:,}")
-    pairs = negative_pairs(checked.places)
+    pairs = negative_pairs(checked_study.places)
     if not len(pairs):
         raise Refused("the file has no negatives, so there is nothing to judge")
-    made = read_sample(checked)
+    made = read_sample(checked_study)
     if made is not None and len(made.draws) >= min(count, len(pairs)):
         return made
     if made is None:
-        similarity = None if encoder is None else pair_similarity(checked, encoder, progress)
+        similarity = None if encoder is None else pair_similarity(checked_study, encoder, progress)
         suspicions, used = suspicion(pairs, similarity)
         cells, member = cells_by_suspicion(suspicions)
-        np.save(checked.folder / "cells.npy", member.astype(np.int16))
+        np.save(checked_study.folder / "cells.npy", member.astype(np.int16))
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
-    member = np.load(checked.folder / "cells.npy").astype(np.int64)
+    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
     name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
     drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
     ids = _ids(pairs, order[len(made.draws) :])
-    Queue(checked.study.labels_path).add_batch(
+    Queue(checked_study.study.labels_path).add_batch(
         name,
-        pair_items(checked.study, ids),
+        pair_items(checked_study.study, ids),
         {"pairs": len(ids), "origin": "check", "seed": made.seed, "size": len(ids)},
     )
-    write_json(checked.folder / PLAN, drawn.as_json())
+    write_json(checked_study.folder / PLAN, drawn.as_json())
     return drawn
 
 
@@ -178,16 +178,16 @@ def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
     ]
 
 
-def judged_draws(checked: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedDraws | None:
+def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedDraws | None:
     """Return the draws up to the first one without a label; None without a sample.
 
     Args:
         labels: Label of each judged pair; "open" where people disagree or are unsure.
     """
-    made = read_sample(checked)
+    made = read_sample(checked_study)
     if made is None:
         return None
-    pairs = negative_pairs(checked.places)
+    pairs = negative_pairs(checked_study.places)
     found = []
     for pair in _ids(pairs, made.draws):
         if pair not in labels:
@@ -197,9 +197,9 @@ def judged_draws(checked: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedD
     return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool))
 
 
-def peoples_labels(checked: CheckedStudy) -> dict[PairId, str]:
+def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
     """Return the labels that people gave: "open" if they disagree, are unsure or call the question bad."""
-    store = Labels(checked.study.labels_path, read_only=True)
+    store = Labels(checked_study.study.labels_path, read_only=True)
     bad = set(store.bad_questions())
     return {
         (pair.question, pair.passage): "open" if pair.question in bad else pair.label or "open"
@@ -208,13 +208,13 @@ def peoples_labels(checked: CheckedStudy) -> dict[PairId, str]:
 
 
 def estimate_rate(
-    checked: CheckedStudy, labels: Mapping[PairId, str], by: str = "people", level: float = LEVEL
+    checked_study: CheckedStudy, labels: Mapping[PairId, str], by: str = "people", level: float = LEVEL
 ) -> RateEstimate | None:
     """Return what labels prove of the share of false negatives; None without a sample."""
-    judged = judged_draws(checked, labels)
+    judged = judged_draws(checked_study, labels)
     if judged is None:
         return None
-    places = checked.places
+    places = checked_study.places
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
@@ -239,17 +239,17 @@ def estimate_rate(
 
 
 def interval(
-    false: np.ndarray, unsettled: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL
+    false: np.ndarray, unsettled: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL
 ) -> tuple[float, float, float]:
     """Return the estimate and the ends of the interval after n draws.
 
     Unsettled pairs count as not false at the lower end and as false at the upper end.
     """
     if not unsettled.any():
-        found = rate_sequence(false[None], drawn[None], cells, level)
+        found = rate_sequence(false[None], draws[None], cells, level)
         return float(found.estimate[0, -1]), float(found.low[0, -1]), float(found.high[0, -1])
     both = np.stack([false, false | unsettled])
-    found = rate_sequence(both, np.stack([drawn, drawn]), cells, level)
+    found = rate_sequence(both, np.stack([draws, draws]), cells, level)
     middle = float(found.estimate[:, -1].mean())
     return middle, float(found.low[0, -1]), float(found.high[1, -1])
 
@@ -264,6 +264,6 @@ def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.nda
     return found.estimate.mean(axis=0), found.low[0], found.high[1]
 
 
-def unjudged(made: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
+def unjudged(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
     """Return the drawn pairs without a label, in their order."""
-    return [pair for pair in _ids(pairs, made.draws) if pair not in labels]
+    return [pair for pair in _ids(pairs, plan.draws) if pair not in labels]

@@ -13,7 +13,7 @@ from blindspot.backend.retrieval.encoder import load_encoder
 BLOCK = 512  # passages encoded at a time; questions are encoded once
 
 
-def pair_similarity(checked: CheckedStudy, name: str, progress: Progress | None = None) -> np.ndarray:
+def pair_similarity(checked_study: CheckedStudy, name: str, progress: Progress | None = None) -> np.ndarray:
     """Return the product of the unit vectors of question and passage, (m,) float64 in the order of `negative_pairs`.
 
     Args:
@@ -21,10 +21,10 @@ def pair_similarity(checked: CheckedStudy, name: str, progress: Progress | None 
 
     Raises Missing: no such encoder.
     """
-    encoder = load_encoder(encoder_settings(checked.study, name))
-    pairs = negative_pairs(checked.places)
+    encoder = load_encoder(encoder_settings(checked_study.study, name))
+    pairs = negative_pairs(checked_study.places)
     asked, of_question = np.unique(pairs.question, return_inverse=True)
-    texts = [question.text for question in checked.study.questions.some(map(question_id, asked.tolist()))]
+    texts = [question.text for question in checked_study.study.questions.some(map(question_id, asked.tolist()))]
     questions = _unit(encoder.encode_questions(texts))
     found = np.empty(len(pairs))
     order = np.argsort(pairs.passage, kind="stable")
@@ -32,7 +32,7 @@ def pair_similarity(checked: CheckedStudy, name: str, progress: Progress | None 
     ends = np.append(begins[1:], len(order))
     for start in range(0, len(passages), BLOCK):
         block = passages[start : start + BLOCK]
-        vectors = _unit(encoder.encode_passages(checked.study.corpus.passages(block.tolist())))
+        vectors = _unit(encoder.encode_passages(checked_study.study.corpus.passages(block.tolist())))
         rows = order[begins[start] : ends[min(start + BLOCK, len(passages)) - 1]]
         own = vectors[np.searchsorted(block, pairs.passage[rows])]
         found[rows] = np.einsum("nd,nd->n", questions[of_question[rows]], own)

@@ -62,7 +62,7 @@ class Changes:
 
 def plan_changes(
     file: TrainingFile,
-    checked: CheckedStudy,
+    checked_study: CheckedStudy,
     labels: Mapping[PairId, str],
     relabel: bool = True,
     rule: MiningRule | None = None,
@@ -76,16 +76,16 @@ def plan_changes(
 
     Raises BadInput for a rule that the file does not allow.
     """
-    why = _reasons(checked, labels, rule)
+    why = _reasons(checked_study, labels, rule)
     found = Changes()
     if not why.any():
         return found
     relabel = relabel and file.layout.can_relabel
-    places = checked.places
+    places = checked_study.places
     by_row: dict[int, list[int]] = defaultdict(list)
     for place in np.flatnonzero(why).tolist():
         by_row[int(places.row[place])].append(place)
-    spares = _spares(file, checked, why)
+    spares = _spares(file, checked_study, why)
     became: set[int] = set()
     for number, (_, values) in enumerate(file.file.rows()):
         if number not in by_row:
@@ -98,20 +98,20 @@ def plan_changes(
                 became.add(key)
                 added.append(slot)
             false.append(slot)
-            found.changes.append(_change(checked, place, int(why[place]), gains, rule, by))
+            found.changes.append(_change(checked_study, place, int(why[place]), gains, rule, by))
         rows = file.layout.changed(values, false, added, spares.get(int(places.question[by_row[number][0]]), ()))
         found.replacements[number] = rows
         found.unfilled += not rows and bool(added)
     return found
 
 
-def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
+def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
     """Return for each place why it changes, (n,) int8; 0 for no change."""
-    places = checked.places
+    places = checked_study.places
     why = np.zeros(len(places), np.int8)
     if rule is not None:
         pairs = negative_pairs(places)
-        dropped = pairs.keys[~kept_by(rule, pairs, judged_draws(checked, labels))]
+        dropped = pairs.keys[~kept_by(rule, pairs, judged_draws(checked_study, labels))]
         why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
     why[places.known_false] = BY_THE_FILE
     false = [
@@ -123,11 +123,11 @@ def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRu
     return why
 
 
-def _spares(file: TrainingFile, checked: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
+def _spares(file: TrainingFile, checked_study: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
     """Return true negatives of each question that changes, as cells; none for forms that take none."""
     if type(file.layout).cell is RowLayout.cell:
         return {}
-    places = checked.places
+    places = checked_study.places
     wanted = np.unique(places.question[why > 0])
     chosen = np.flatnonzero((why == 0) & ~places.positive & np.isin(places.question, wanted))
     by_row: dict[int, list[int]] = defaultdict(list)
@@ -146,8 +146,10 @@ def _spares(file: TrainingFile, checked: CheckedStudy, why: np.ndarray) -> dict[
     return cells
 
 
-def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: MiningRule | None, by: str) -> FileChange:
-    places = checked.places
+def _change(
+    checked_study: CheckedStudy, place: int, why: int, gains: bool, rule: MiningRule | None, by: str
+) -> FileChange:
+    places = checked_study.places
     question, passage = int(places.question[place]), int(places.passage[place])
     reasons = {
         JUDGED: "judged as an answer to the question",
@@ -155,7 +157,7 @@ def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: Mini
         BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
     }
     return FileChange(
-        int(checked.lines[places.row[place]]),
+        int(checked_study.lines[places.row[place]]),
         int(places.slot[place]),
         question_id(question),
         passage_id(passage),
@@ -166,7 +168,7 @@ def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: Mini
 
 
 def write_changed(
-    file: TrainingFile, checked: CheckedStudy, found: Changes, out: Path, card: str
+    file: TrainingFile, checked_study: CheckedStudy, found: Changes, out: Path, card: str
 ) -> tuple[int, list[Path]]:
     """Write the changed file, the list of changes and the card. Returns the rows and the paths.
 
@@ -176,7 +178,7 @@ def write_changed(
         raise Refused(f"{out} is the file that was checked; choose another place")
     rows = file.file.write(out, found.replacements)
     changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
-    texts = _Texts(checked)
+    texts = _Texts(checked_study)
     with written_whole(changes) as lines:
         for change in found.changes:
             lines.write(json.dumps({**change.__dict__, **texts.of(change)}, ensure_ascii=False) + "\n")
@@ -188,8 +190,8 @@ def write_changed(
 class _Texts:
     """The texts of changes, from the study."""
 
-    def __init__(self, checked: CheckedStudy):
-        self.study = checked.study
+    def __init__(self, checked_study: CheckedStudy):
+        self.study = checked_study.study
 
     def of(self, change: FileChange) -> dict[str, Any]:
         passage = self.study.corpus.passage(int(change.passage[1:]) - 1)

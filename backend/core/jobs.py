@@ -176,16 +176,16 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, asked: JobRequest, by: str | None = None, id: str | None = None) -> str:
+def submit_request(study: Study, request: JobRequest, by: str | None = None, id: str | None = None) -> str:
     """Start a prepared job; see `submit`.
 
     Args:
         by: who asks; see `blindspot.backend.core.rights.require`.
         id: of the job, new in the study; None for one that is made up.
     """
-    require(study, by, asked.action)
-    _check(study, asked.kind, asked.arguments)
-    id, lock = _record(study, asked.kind, asked.arguments, id)
+    require(study, by, request.action)
+    _check(study, request.kind, request.arguments)
+    id, lock = _record(study, request.kind, request.arguments, id)
     with lock:
         try:
             _start_process(study, id, lock)

@@ -36,7 +36,7 @@ BETWEEN = 2
 """Characters between two columns of a terminal table."""
 
 _INTERVAL = re.compile(r"^([-+\d.,%]+) (?=[\[(].*(?:\N{EN DASH}|,| to ))")
-"""A figure before its interval, which stands below it in a terminal."""
+"""A figure with its interval; a terminal prints the interval below the figure."""
 Format = Literal["plain", "percent", "interval", "range", "difference", "p"]
 
 
@@ -390,12 +390,12 @@ def _latex_row(cells: Sequence[str]) -> str:
     return f"{'{}' if line.startswith('[') else ''}{line} \\\\"
 
 
-def _label(caption: str, taken: set[str]) -> str:
+def _label(caption: str, taken_names: set[str]) -> str:
     """Return a label from the caption's first words, distinct from those taken."""
     words = re.findall(r"[a-z0-9]+", caption.lower())[:6]
     label = base = f"tab:{'-'.join(words) or 'table'}"
     number = 2
-    while label in taken:
+    while label in taken_names:
         label, number = f"{base}-{number}", number + 1
-    taken.add(label)
+    taken_names.add(label)
     return label

@@ -189,10 +189,10 @@ def refuse_existing(study: Study, name: str, replace: bool) -> None:
 _ENDINGS = re.compile(r"(\.(trec|run|res|txt|tsv|csv|jsonl?|gz|xz|bz2|zst))+$", re.IGNORECASE)
 
 
-def run_name_of(path: Path, taken: Iterable[str] = ()) -> str:
+def run_name_of(path: Path, taken_names: Iterable[str] = ()) -> str:
     """Return a run's name from the name of its file, without endings such as .trec or .json.gz; numbered if the name
     is taken.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", _ENDINGS.sub("", path.name)).strip("-._")[:56] or "run"
-    used = set(taken)
+    used = set(taken_names)
     return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(used) + 3))) if each not in used)

@@ -151,9 +151,9 @@ def export_passages(study: Study, format: str, path: Path | None = None) -> Expo
     return _export(chosen, path, "passages", lambda target: chosen.write_to(target, passages))
 
 
-def _export(chosen: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
+def _export(format: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
     # A split may be named "similar/dev"; the file name must not contain the slash.
-    target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
+    target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + format.suffix)
     written: WriteResult = write(target)
     return ExportResult(target, written.rows, written.notes, written.unit)
 

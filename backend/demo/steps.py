@@ -69,23 +69,23 @@ def demo_steps(study: Study, compare: Compare | None = None, person: str | None 
     ]
 
 
-def _blind_spot(compared: Compare, runs: set[str]) -> DemoStep:
+def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See the blind spot"
     if BEFORE not in runs:
         return DemoStep(
             "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
         )
-    all_findings = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
+    all_findings = findings(comparison(RUNS["bm25"], BEFORE), K, NAMES)
     falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
     sentence = falls[0] if falls else all_findings[0].sentence
     return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
 
 
-def _question(compared: Compare, runs: set[str]) -> DemoStep:
+def _question(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "Open one question where dense retrieval fails"
     if BEFORE not in runs:
         return DemoStep("question", title, "waiting", "The question is chosen when both retrievers have searched.")
-    question = telling_question(compared(RUNS["bm25"], BEFORE))
+    question = telling_question(comparison(RUNS["bm25"], BEFORE))
     if question is None:
         return DemoStep(
             "question", title, "waiting", f"Dense retrieval finds every answer that BM25 finds in its first {K}."
@@ -95,43 +95,43 @@ def _question(compared: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}."
-        + _reason(compared(RUNS["bm25"], BEFORE), question),
+        + _reason(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
 
 
-def _reason(compared: Comparison, question: Question) -> str:
+def _reason(comparison: Comparison, question: Question) -> str:
     """Say that the gold passage is about several subjects, if its title is not this subject."""
-    first = int(np.asarray(compared.a.run.hits.ordinals[compared.rows_a[compared.rows[question.id]]])[0])
-    (passage,) = compared.a.study.corpus.passages([first])
+    first = int(np.asarray(comparison.a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
+    (passage,) = comparison.a.study.corpus.passages([first])
     if passage.id not in question.gold or passage.title == question.subject:
         return ""
     return f" That passage, “{passage.title}”, is about several subjects, and one vector stands for all of them."
 
 
-def telling_question(compared: Comparison) -> Question | None:
+def telling_question(comparison: Comparison) -> Question | None:
     """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
     only A finds.
     """
-    only_a = found_by(compared.first_a, 1) & ~found_by(compared.first_b, K)
-    rows = [row for row in np.flatnonzero(only_a).tolist() if compared.questions[row].gold]
-    ranked = [row for row in rows if _first_is_gold(compared, row)] or rows
+    only_a = found_by(comparison.first_a, 1) & ~found_by(comparison.first_b, K)
+    rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
+    ranked = [row for row in rows if _first_is_gold(comparison, row)] or rows
     if not ranked:
         return None
-    deepest = compared.depth + 1
+    deepest = comparison.depth + 1
 
     def order(row: int) -> tuple[int, int, str]:
-        rank = int(compared.first_b[row]) or deepest
-        return int(compared.frequency[row]), -rank, compared.questions[row].id
+        rank = int(comparison.first_b[row]) or deepest
+        return int(comparison.frequency[row]), -rank, comparison.questions[row].id
 
-    return compared.questions[min(ranked, key=order)]
+    return comparison.questions[min(ranked, key=order)]
 
 
-def _first_is_gold(compared: Comparison, row: int) -> bool:
+def _first_is_gold(comparison: Comparison, row: int) -> bool:
     """Whether A's first passage is gold: then no chance match of the answer's words has the first rank."""
-    first = int(np.asarray(compared.a.run.hits.ordinals[compared.rows_a[row]])[0])
-    (passage,) = compared.a.study.corpus.passages([first])
-    return passage.id in compared.questions[row].gold
+    first = int(np.asarray(comparison.a.run.hits.ordinals[comparison.rows_a[row]])[0])
+    (passage,) = comparison.a.study.corpus.passages([first])
+    return passage.id in comparison.questions[row].gold
 
 
 def _judge(study: Study, person: str | None) -> DemoStep:
@@ -174,15 +174,15 @@ def _training_set(study: Study) -> DemoStep:
     )
 
 
-def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
+def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See what cleaning changes in the retriever"
     if not {BEFORE, TRAINED_NOISY, TRAINED_CLEAN} <= runs:
         return DemoStep(
             "retriever", title, "waiting", "One model is trained on each set, and searches the same questions."
         )
-    pair = compared(TRAINED_NOISY, TRAINED_CLEAN)
+    pair = comparison(TRAINED_NOISY, TRAINED_CLEAN)
     noisy, clean = (100 * float(found_by(first, K).mean()) for first in (pair.first_a, pair.first_b))
-    before = 100 * float(found_by(compared(BEFORE, TRAINED_CLEAN).first_a, K).mean())
+    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_a, K).mean())
     return DemoStep(
         "retriever",
         title,

@@ -95,12 +95,12 @@ class RunCauses:
         """Return the same of some rows of the comparison, (m,) int64."""
         return self._kept(np.isin(self.rows, rows))
 
-    def _kept(self, kept: np.ndarray) -> RunCauses:
-        arrays = (each[kept] for each in (self.rows, self.missed, self.present, self.measured))
+    def _kept(self, subset: np.ndarray) -> RunCauses:
+        arrays = (each[subset] for each in (self.rows, self.missed, self.present, self.measured))
         return RunCauses(self.run, self.k, *arrays)
 
 
-def run_causes(compared: Comparison, side: Side, k: int, rows: np.ndarray | None = None) -> RunCauses:
+def run_causes(comparison: Comparison, side: Side, k: int, rows: np.ndarray | None = None) -> RunCauses:
     """Return what the rules say of the questions of one run of a comparison.
 
     Args:
@@ -110,39 +110,39 @@ def run_causes(compared: Comparison, side: Side, k: int, rows: np.ndarray | None
     Raises: Missing for a rule or passage that the study lacks.
     """
     if rows is not None:
-        return _Questions(compared, side, k, rows).causes()
-    key = "causes", side, k, evidence_state(compared)
-    causes: RunCauses = compared.figures.get(
-        key, lambda: _Questions(compared, side, k, np.arange(len(compared))).causes()
+        return _Questions(comparison, side, k, rows).causes()
+    key = "causes", side, k, evidence_state(comparison)
+    causes: RunCauses = comparison.figures.get(
+        key, lambda: _Questions(comparison, side, k, np.arange(len(comparison))).causes()
     )
     return causes
 
 
-def evidence_state(compared: Comparison) -> tuple[object, ...]:
+def evidence_state(comparison: Comparison) -> tuple[object, ...]:
     """Return a key that changes with the labels, the scores and the questions that the rules read."""
-    study = compared.a.study
+    study = comparison.a.study
     scores = tuple(
         (name, path.stat().st_mtime_ns)
         for name in study.parts("scores")
         for path in sorted(study.path("scores", name).glob("scores.db*"))
     )
-    return compared.evidence, study.labels.last_event, study.questions.last, scores
+    return comparison.evidence, study.labels.last_event, study.questions.last, scores
 
 
 class _Questions:
     """Questions of one run, and the facts that several rules need. Row i is the same question in every list."""
 
-    def __init__(self, compared: Comparison, side: Side, k: int, rows: np.ndarray):
-        self.compared, self.side, self.k, self.study = compared, side, k, compared.a.study
-        own, other = (compared.a, compared.b) if side == "a" else (compared.b, compared.a)
+    def __init__(self, comparison: Comparison, side: Side, k: int, rows: np.ndarray):
+        self.compared, self.side, self.k, self.study = comparison, side, k, comparison.a.study
+        own, other = (comparison.a, comparison.b) if side == "a" else (comparison.b, comparison.a)
         self.run, self.other = own.run, other.run
-        firsts = (compared.first_a, compared.first_b)
+        firsts = (comparison.first_a, comparison.first_b)
         self.first, self.first_other = firsts if side == "a" else firsts[::-1]
-        places = (compared.rows_a, compared.rows_b)
+        places = (comparison.rows_a, comparison.rows_b)
         self.run_rows, self.other_rows = places if side == "a" else places[::-1]
         self.rows = np.asarray(rows, dtype=np.int64)
         self.missed = ~found_by(self.first[self.rows], k)
-        self.questions: list[Question] = list(take(compared.questions, self.rows))
+        self.questions: list[Question] = list(take(comparison.questions, self.rows))
 
     def causes(self) -> RunCauses:
         present = np.zeros((len(self.rows), len(ORDER)), dtype=bool)

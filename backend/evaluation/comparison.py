@@ -94,7 +94,7 @@ class Measured:
         return relevant(self.study, self.run, self.kind, self.rule, self._questions_of(self.run))
 
     def _questions_of(self, run: Run) -> QuestionTable | None:
-        """Return all questions of a run as a table if this run's are one; None leaves them to be read as records."""
+        """Return the question table of a run; None if the caller must read the questions as records."""
         return self.study.questions.table(run.question_ids) if isinstance(self.questions, QuestionTable) else None
 
     @cached_property
@@ -256,7 +256,7 @@ class Comparison:
 
     @cached_property
     def buckets(self) -> np.ndarray:
-        """The bucket label of each question, (q,) str, as `bucket_group` words it."""
+        """The bucket label of each question, (q,) str; see `bucket_group`."""
         return self._bucket_groups.labels(str)
 
     @cached_property

@@ -290,19 +290,19 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
     return groups, {name: relation_name(name) if by == "relation" else name for name in groups}
 
 
-def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
+def notes(study: Study, comparison: Comparison, by: By | None) -> list[str]:
     """Return notes on the questions left out and on the source of frequencies, one line each."""
-    a, b = compared.a, compared.b
+    a, b = comparison.a, comparison.b
     sentences = []
-    if not len(compared) == len(a.questions) == len(b.questions):
+    if not len(comparison) == len(a.questions) == len(b.questions):
         counts = f"{a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}"
-        sentences.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
+        sentences.append(f"Compared on the {len(comparison):,} questions that both runs have ({counts}).")
     sentences += [
         f"{each.name}: {count:,} questions left out: {reason}."
         for each in (a, b)
         for reason, count in each.left_out.items()
     ]
-    if by == "relation" and not (compared.relations != "").any():
+    if by == "relation" and not (comparison.relations != "").any():
         sentences.append(f"{NO_RELATIONS[0].upper()}{NO_RELATIONS[1:]}.")
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"

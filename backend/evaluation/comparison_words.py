@@ -16,20 +16,22 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
+def conclusion(figures: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     """Return one sentence that concludes what the figures show about these two runs on this collection.
 
     Args:
-        tests: the number of tests that the p value of `found` is adjusted for.
+        tests: the number of tests that the p value of `figures` is adjusted for.
     """
-    estimate, k, p = found.difference.estimate, found.k, found.difference.p_shown
+    estimate, k, p = figures.difference.estimate, figures.k, figures.difference.p_shown
     if estimate.value is None:
         return "No questions, so no conclusion."
-    questions = found.questions
-    words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
+    questions = figures.questions
+    words = (
+        p_words(p) if figures.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
+    )
     _, low, high = estimate.percent
     if p > SURE:
-        where = f"at {k}" if found.measure is SUCCESS else f"in {found.title}"
+        where = f"at {k}" if figures.measure is SUCCESS else f"in {figures.title}"
         none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} {where} ({words}); "
         if low <= 0 <= high:
             return none + f"the 95% interval is {signed_ends(low, high)} points."
@@ -40,8 +42,8 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
     low, high = (low, high) if estimate.value > 0 else (-high, -low)
     better = f"finds a relevant passage in the top {k} more often than {behind}"
-    if found.measure is not SUCCESS:
-        better = f"has a higher {found.title} than {behind}"
+    if figures.measure is not SUCCESS:
+        better = f"has a higher {figures.title} than {behind}"
     return (
         f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} "
         f"to {high:.1f}, {words}). On this collection the difference is significant."

@@ -50,14 +50,14 @@ class RankingMeasure:
         """Return the title at a cut-off: "nDCG@10"."""
         return self.title.format(k=k)
 
-    def of(self, found: Relevance, k: int) -> np.ndarray:
+    def of(self, relevance: Relevance, k: int) -> np.ndarray:
         """Return `values`. Raises BadInput if the measure needs all relevant passages and relevance is by answers."""
-        if self.needs_all and found.n_relevant is None:
+        if self.needs_all and relevance.n_relevant is None:
             raise BadInput(
                 f"{self.at(k)} needs all relevant passages of a question, which are unknown by answers; choose "
                 "relevance by gold or by labels"
             )
-        return self.values(found, k)
+        return self.values(relevance, k)
 
 
 MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))

@@ -112,7 +112,7 @@ class MissTable:
 
 
 def miss_table(
-    compared: Comparison, k: int, rows: np.ndarray, sides: tuple[Side, ...] = ("a", "b"), tests: bool = True
+    comparison: Comparison, k: int, rows: np.ndarray, sides: tuple[Side, ...] = ("a", "b"), tests: bool = True
 ) -> MissTable:
     """Count the causes among some questions of a comparison.
 
@@ -122,34 +122,36 @@ def miss_table(
         tests: whether to pair the runs. False where results of the runs chose the questions: the difference follows
             from that choice.
     """
-    causes = {side: run_causes(compared, side, k).within(rows) for side in sides}
-    runs = [_run_misses(compared, side, each) for side, each in causes.items()]
+    causes = {side: run_causes(comparison, side, k).within(rows) for side in sides}
+    runs = [_run_misses(comparison, side, each) for side, each in causes.items()]
     paired = (
-        _paired(causes["a"], causes["b"], compared.units.codes[causes["a"].rows])
+        _paired(causes["a"], causes["b"], comparison.units.codes[causes["a"].rows])
         if tests and len(sides) == 2 and len(rows)
         else {}
     )
-    return MissTable(len(rows), k, runs, paired, compared.units.take(rows).count, compared.units.name)
+    return MissTable(len(rows), k, runs, paired, comparison.units.take(rows).count, comparison.units.name)
 
 
-def _run_misses(compared: Comparison, side: Side, causes: RunCauses) -> RunMisses:
-    misses, found, units = causes.misses, causes.found, compared.units.codes
+def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMisses:
+    misses, found, units = causes.misses, causes.found, comparison.units.codes
     lines = []
     for cause in ORDER:
         shares = [
             proportion(part.has(cause)[part.known(cause)], units[part.rows][part.known(cause)])
             for part in (misses, found)
         ]
-        lines.append(_line(compared, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause)))
+        lines.append(
+            _line(comparison, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause))
+        )
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
     shares = [proportion(part.without, units[part.rows]) for part in (misses, found)]
     rule = "No rule applies to the miss, or the facts that the rules need are unknown."
-    lines.append(_line(compared, misses, NONE, NONE_TITLE, rule, shares, misses.without))
+    lines.append(_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without))
     return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
 def _line(
-    compared: Comparison,
+    comparison: Comparison,
     misses: RunCauses,
     name: str,
     title: str,
@@ -161,7 +163,7 @@ def _line(
     rows = np.flatnonzero(has)
     # The clearest examples first: those with the fewest other causes, then in the order of the questions.
     clearest = rows[np.argsort(misses.present[rows].sum(axis=1), kind="stable")][:EXAMPLES]
-    examples = tuple(compared.questions[row].id for row in misses.rows[clearest].tolist())
+    examples = tuple(comparison.questions[row].id for row in misses.rows[clearest].tolist())
     difference = independent_difference(share, found)
     return CauseLine(str(name), title, rule, int(has.sum()), share, found, difference, examples)
 

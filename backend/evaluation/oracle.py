@@ -110,7 +110,7 @@ def oracle(
     )
 
 
-def _values_of(measured: Measured, common: Sequence[str], by: RankingMeasure, k: int) -> np.ndarray:
+def _values_of(measured_run: Measured, common: Sequence[str], by: RankingMeasure, k: int) -> np.ndarray:
     """Return the value of each common question, (q,) bool or float64."""
-    rows = {question.id: row for row, question in enumerate(measured.questions)}
-    return np.asarray(measured.values(by, k))[[rows[id] for id in common]]
+    rows = {question.id: row for row, question in enumerate(measured_run.questions)}
+    return np.asarray(measured_run.values(by, k))[[rows[id] for id in common]]

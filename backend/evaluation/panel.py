@@ -175,9 +175,9 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
     return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure, panel.units.name)
 
 
-def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
+def _shared_rows(panel: Panel, comparison: Comparison) -> np.ndarray:
     """Return the rows of the first two runs' comparison that are measured in every run of the panel, (q,) bool."""
-    return rows_among(compared.questions, panel.questions) >= 0
+    return rows_among(comparison.questions, panel.questions) >= 0
 
 
 Cut = Literal["official", "mentions", "mass"]

@@ -239,55 +239,55 @@ def _questions(study: Study, runs) -> dict[str, Question]:
 
 
 def _run_report(
-    study: Study, run: Run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...]
+    study: Study, run: Run, relevance: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...]
 ) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
-    first = accuracy.first_hit(measured.relevant)
-    questions = measured.questions
+    first = accuracy.first_hit(relevance.relevant)
+    questions = relevance.questions
     assert gold.n_relevant is not None, "relevance by gold always has the number of relevant passages"
     n_relevant = gold.n_relevant
     units = units_of(questions, study.settings.unit)
     codes = units.codes
-    of_gold = codes if gold is measured else units_of(gold.questions, study.settings.unit).codes
+    of_gold = codes if gold is relevance else units_of(gold.questions, study.settings.unit).codes
     relations = _groups(first, [q.relation for q in questions], codes, within, relation_order, relation_name)
     return RunReport(
         name=run.name,
         retriever=run.manifest.get("retriever"),
         k=depth,
-        kind=measured.kind,
+        kind=relevance.kind,
         questions=tuple(question.id for question in questions),
         success={k: accuracy.proportion(accuracy.found_by(first, k), codes) for k in within},
         macro=_macro(first, questions, codes, within),
-        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), codes)
+        mrr=accuracy.mean(accuracy.reciprocal_rank(relevance.relevant, MRR_DEPTH), codes)
         if depth >= MRR_DEPTH
         else None,
         recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), of_gold) for k in within},
         relations=relations,
-        groups=_saved_slices(study, run, measured, first, codes, within)
+        groups=_saved_slices(study, run, relevance, first, codes, within)
         if by == "slice"
         else relations
         if by == "relation"
         else _asked_groups(first, questions, codes, by, within),
-        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
+        notes=_notes(relevance, len(run.question_ids), [k for k in ks if k > depth], depth)
         + ([NO_RELATIONS] if by == "relation" and not relations else []),
-        judged=_judged(run, measured, codes, within),
+        judged=_judged(run, relevance, codes, within),
         cost=cost_of(run.manifest),
         units=units,
     )
 
 
-def _judged(run: Run, measured: Relevance, units: np.ndarray, ks: list[int]) -> dict[int, JudgedShare]:
-    if measured.judged is None:
+def _judged(run: Run, relevance: Relevance, units: np.ndarray, ks: list[int]) -> dict[int, JudgedShare]:
+    if relevance.judged is None:
         return {}
-    present = np.asarray(run.hits.ordinals)[measured.rows] >= 0
-    possible = measured.relevant | (present & ~measured.judged)
+    present = np.asarray(run.hits.ordinals)[relevance.rows] >= 0
+    possible = relevance.relevant | (present & ~relevance.judged)
     made = {}
     for k in ks:
-        shares = judged_at(measured.judged, present, k)
+        shares = judged_at(relevance.judged, present, k)
         made[k] = JudgedShare(
             accuracy.mean(shares[np.isfinite(shares)], units[np.isfinite(shares)]),
-            accuracy.proportion(accuracy.success_at(measured.relevant, k), units),
+            accuracy.proportion(accuracy.success_at(relevance.relevant, k), units),
             accuracy.proportion(accuracy.success_at(possible, k), units),
         )
     return made
@@ -296,15 +296,15 @@ def _judged(run: Run, measured: Relevance, units: np.ndarray, ks: list[int]) -> 
 def _measures(
     study: Study,
     run: Run,
-    measured: Relevance,
+    relevance: Relevance,
     gold: Relevance,
-    chosen: Sequence[RankingMeasure],
+    measures: Sequence[RankingMeasure],
     by: By | None,
     ks: tuple[int, ...],
 ) -> dict[str, MeasureFigures]:
     made = {}
-    for measure in chosen:
-        found = gold if measure.needs_all and measured.kind == "answers" else measured
+    for measure in measures:
+        found = gold if measure.needs_all and relevance.kind == "answers" else relevance
         within = [k for k in ks if k <= run.hits.k]
         cut_offs = within if measure.has_cut_off else within[-1:]
         values = {k: measure.of(found, k) for k in cut_offs}
@@ -331,13 +331,13 @@ def _measures(
     return made
 
 
-def _group_rows(study: Study, run: Run, found: Relevance, by: By | None) -> dict[str, tuple[str, np.ndarray]]:
+def _group_rows(study: Study, run: Run, relevance: Relevance, by: By | None) -> dict[str, tuple[str, np.ndarray]]:
     """Return the display name and the rows of each group, in the order of a table."""
-    questions = found.questions
+    questions = relevance.questions
     if by is None:
         return {}
     if by == "slice":
-        return _slice_rows(study, run, found)
+        return _slice_rows(study, run, relevance)
     labels: Sequence[str | None]
     order: Callable[[str], tuple | int]
     if by == "relation":
@@ -374,17 +374,17 @@ def _asked_groups(
 
 
 def _saved_slices(
-    study: Study, run: Run, measured: Relevance, first: np.ndarray, units: np.ndarray, ks: list[int]
+    study: Study, run: Run, relevance: Relevance, first: np.ndarray, units: np.ndarray, ks: list[int]
 ) -> list[Group]:
     """Return Success@k on each saved slice. Raises Missing without saved slices."""
     result = []
-    for key, (name, rows) in _slice_rows(study, run, measured).items():
+    for key, (name, rows) in _slice_rows(study, run, relevance).items():
         success = {k: accuracy.proportion(accuracy.found_by(first[rows], k), units[rows]) for k in ks}
         result.append(Group(key, name, len(rows), success, len(np.unique(units[rows]))))
     return result
 
 
-def _slice_rows(study: Study, run: Run, measured: Relevance) -> dict[str, tuple[str, np.ndarray]]:
+def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple[str, np.ndarray]]:
     """Return the display name and the rows of each saved slice. Tags in a slice compare the run with itself. Raises
     Missing without saved slices.
     """
@@ -395,8 +395,8 @@ def _slice_rows(study: Study, run: Run, measured: Relevance) -> dict[str, tuple[
     slices = saved(study)
     if not slices:
         raise Missing("this study has no saved slices; save one on the Slices page")
-    rule, first = measured.rule or DEFAULT_RULE, accuracy.first_hit(measured.relevant)
-    itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
+    rule, first = relevance.rule or DEFAULT_RULE, accuracy.first_hit(relevance.relevant)
+    itself = Measured(study, run, relevance.kind, rule, relevance.questions, relevance.rows, first, relevance.left_out)
     facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
     return {
         name: (f"{name} ({each.expression})", np.flatnonzero(facts.mask(each.expression)))
@@ -411,12 +411,12 @@ def _groups(
     return [Group(row.group, name(row.group), row.n, row.success["run"], row.units) for row in rows]
 
 
-def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:
+def _notes(relevance: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:
     notes = []
-    if measured.kind != measured.asked:
+    if relevance.kind != relevance.asked:
         notes.append("no question has answers, so relevance is gold")
-    notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
-    if measured.n_relevant is not None and (zeros := int((measured.n_relevant == 0).sum())):
+    notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in relevance.left_out.items()]
+    if relevance.n_relevant is not None and (zeros := int((relevance.n_relevant == 0).sum())):
         notes.append(
             f"{counted(zeros, 'question')} {noun(zeros, 'was', 'were')} judged without any relevant passage and "
             f"{noun(zeros, 'counts', 'count')} as 0, as in trec_eval"

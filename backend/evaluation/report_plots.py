@@ -92,18 +92,18 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
     return figure
 
 
-def slice_plot(found: SliceReport) -> Figure:
+def slice_plot(report: SliceReport) -> Figure:
     """Plot A less B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
     from plotly.graph_objects import Figure, Scatter
 
     names = [
         f"{escape(each.expression)}  (n {n_cell(each.figures.n, each.figures.units, each.figures.unit)})"
-        for each in found.found.slices
+        for each in report.found.slices
     ]
-    differences = [each.figures.difference.estimate for each in found.found.slices]
+    differences = [each.figures.difference.estimate for each in report.found.slices]
     figure = Figure()
     if names:
-        mean = 100 * found.found.mean
+        mean = 100 * report.found.mean
         line = {"color": GREY, "dash": "dot", "width": 2}
         figure.add_trace(
             Scatter(
@@ -117,7 +117,7 @@ def slice_plot(found: SliceReport) -> Figure:
         )
         figure.add_trace(_points(differences, names, "in the slice", 0, flat=True))
     figure.update_layout(
-        xaxis={"title": {"text": escape(f"Success@{found.k}, {found.a} − {found.b}, points")}},
+        xaxis={"title": {"text": escape(f"Success@{report.k}, {report.a} − {report.b}, points")}},
         yaxis={"autorange": "reversed", "automargin": True},
         height=110 + LINE + ROW * len(names),
         **_layout(),

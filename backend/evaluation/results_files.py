@@ -144,7 +144,7 @@ def _split_name(run: Run) -> str:
     return str(run.manifest.get("split") or "test").split("/")[-1]
 
 
-def _values(found: Relevance, measure: str, k: int) -> np.ndarray:
+def _values(relevance: Relevance, measure: str, k: int) -> np.ndarray:
     if measure == "precision":
-        return found.relevant[:, :k].sum(axis=1) / k
-    return MEASURES.get(measure).of(found, k)
+        return relevance.relevant[:, :k].sum(axis=1) / k
+    return MEASURES.get(measure).of(relevance, k)

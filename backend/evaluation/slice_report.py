@@ -84,25 +84,25 @@ class SliceReport(Results):
         return [method(self.found)]
 
 
-def _figures(each: FoundSlice) -> dict:
-    both = each.figures
+def _figures(found_slice: FoundSlice) -> dict:
+    both = found_slice.figures
     estimate = both.difference.estimate
-    values = (each.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
-              each.explained, each.p, each.p_adjusted)  # fmt: skip
+    values = (found_slice.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, found_slice.outside,
+              found_slice.explained, found_slice.p, found_slice.p_adjusted)  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def method(found: FoundSlices) -> str:
+def method(slices: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.min_questions} {noun(2, found.units.name)} were tested: single conditions and "
+        f"{slices.tried:,} slices of at least {slices.min_questions} {noun(2, slices.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
-        f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
+        f"test. Its p values are adjusted by {CORRECTION_NAMES[slices.correction]}; slices with an adjusted p of at "
         f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
-        f"{found.units.words()} ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        f"{slices.units.words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
         "difference is, not why. Confirm it on other questions. "
-        f"{generalisation(found.units.name)}"
+        f"{generalisation(slices.units.name)}"
     )
 
 
@@ -138,10 +138,10 @@ def find_in(
     return _found(compared, k, slice, "westfall-young")
 
 
-def _found(compared: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
-    a, b = compared.a.name, compared.b.name
-    if not len(compared):
-        raise BadInput(f"{a} and {b} share no question measured by {compared.a.kind} that you may see")
-    k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
-    facts = Facts(compared, k)
+def _found(comparison: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
+    a, b = comparison.a.name, comparison.b.name
+    if not len(comparison):
+        raise BadInput(f"{a} and {b} share no question measured by {comparison.a.kind} that you may see")
+    k = min(SUCCESS.default_k, comparison.depth) if k is None else check_k(k, comparison)
+    facts = Facts(comparison, k)
     return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

@@ -87,36 +87,36 @@ def _range(conditions: Sequence[Condition]) -> str:
     return f"{low} or more" if high is None else f"{high} or fewer"
 
 
-def sentence(found: FoundSlice, names: tuple[str, str]) -> str:
+def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
     """Return a sentence on a slice: which run is ahead, by how much there and elsewhere.
 
     Args:
         names: of A and B, as the sentence calls them.
     """
-    estimate = found.figures.difference.estimate
-    value, elsewhere = 100 * (estimate.value or 0.0), 100 * found.outside
+    estimate = found_slice.figures.difference.estimate
+    value, elsewhere = 100 * (estimate.value or 0.0), 100 * found_slice.outside
     ahead = 0 if value >= 0 else 1
     if ahead:
         value, elsewhere = -value, -elsewhere
-    about = f"{names[ahead]} is {value:.1f} points ahead on {counted(found.figures.n, 'question')} "
-    return f"{about}{in_words(found.expression)}; elsewhere {elsewhere:+z.1f}."
+    about = f"{names[ahead]} is {value:.1f} points ahead on {counted(found_slice.figures.n, 'question')} "
+    return f"{about}{in_words(found_slice.expression)}; elsewhere {elsewhere:+z.1f}."
 
 
-def interval(found: FoundSlice) -> str:
+def interval(found_slice: FoundSlice) -> str:
     """Return the interval of A - B in the slice: "+47.3 to +85.1"; "" without one."""
-    estimate = found.figures.difference.estimate
+    estimate = found_slice.figures.difference.estimate
     if estimate.low is None or estimate.high is None:
         return ""
     return signed_ends(100 * estimate.low, 100 * estimate.high)
 
 
-def merged(found: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
+def merged(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
     """Return the found slices, each with those that are nested in it or around it and depart in the same direction.
 
     The slice with the larger effect stands for the others.
     """
     groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
-    for each in found.slices:
+    for each in slices.slices:
         mask, rises = facts.mask(each.expression), (each.figures.difference.estimate.value or 0.0) > each.outside
         for head, members, nested in groups:
             smaller = min(int(mask.sum()), int(members.sum())) or 1

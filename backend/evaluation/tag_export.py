@@ -39,7 +39,7 @@ def tags_as_json(study: Study, hidden: frozenset[str] = frozenset(), authors: bo
     return json.dumps(tag_rows(study, hidden, authors), ensure_ascii=False, indent=2)
 
 
-def _row(each: QuestionTag, text: str, authors: bool) -> dict[str, str]:
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.time))
-    author = (each.author or "") if authors else ""
-    return dict(zip(COLUMNS, (each.tag, each.question, text, each.run or "", author, when), strict=True))
+def _row(tag: QuestionTag, text: str, authors: bool) -> dict[str, str]:
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(tag.time))
+    author = (tag.author or "") if authors else ""
+    return dict(zip(COLUMNS, (tag.tag, tag.question, text, tag.run or "", author, when), strict=True))

@@ -132,31 +132,33 @@ def why(
     )
 
 
-def namesake_sentence(found: MissExplanation, standing: Standing) -> str:
+def namesake_sentence(explanation: MissExplanation, standing: Standing) -> str:
     """Say that a run ranks another entity with a similar name first; "" if it does not."""
-    if standing.winner is None or standing.winner not in found.namesake or standing.rank == 1:
+    if standing.winner is None or standing.winner not in explanation.namesake or standing.rank == 1:
         return ""
-    title = found.passages[standing.winner].title
-    return (
-        f"{standing.run} ranks another entity with a similar name first: {title} instead of {found.question.subject}."
-    )
+    title = explanation.passages[standing.winner].title
+    return f"{standing.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
 
 
-def false_negative_sentence(found: MissExplanation, standing: Standing) -> str:
+def false_negative_sentence(explanation: MissExplanation, standing: Standing) -> str:
     """Say that a run ranks an unlabelled passage with an answer above the gold; "" if it does not."""
-    if standing.winner is None or (standing.rank or 0) <= 1 or not found.holds_answer.get(standing.winner):
+    if standing.winner is None or (standing.rank or 0) <= 1 or not explanation.holds_answer.get(standing.winner):
         return ""
     return f"{standing.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
 
 
-def summary_sentence(found: MissExplanation) -> str:
+def summary_sentence(explanation: MissExplanation) -> str:
     """Return the most informative fact as one sentence; "" if none stands out."""
     for tell in (namesake_sentence, false_negative_sentence):
-        if sentence := next(filter(None, (tell(found, standing) for standing in found.standings)), ""):
+        if sentence := next(filter(None, (tell(explanation, standing) for standing in explanation.standings)), ""):
             return sentence
-    if not any(standing.gold is not None for standing in found.standings):
-        return "Neither run retrieves a gold passage." if found.question.gold else "This question has no gold passage."
-    if all(standing.rank == 1 for standing in found.standings):
+    if not any(standing.gold is not None for standing in explanation.standings):
+        return (
+            "Neither run retrieves a gold passage."
+            if explanation.question.gold
+            else "This question has no gold passage."
+        )
+    if all(standing.rank == 1 for standing in explanation.standings):
         return "Every run ranks a gold passage first."
     return ""
 

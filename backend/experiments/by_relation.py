@@ -42,19 +42,19 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     return setting
 
 
-def questions_by_relation(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
+def questions_by_relation(bench: Workbench, selection: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
-    counts = Counter(question.relation for question in asked.of(bench) if question.relation)
+    counts = Counter(question.relation for question in selection.of(bench) if question.relation)
     return dict(sorted(counts.items(), key=lambda item: relation_order(item[0])))
 
 
 def chosen(
-    setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None, preferred: Iterable[str] = ()
+    setting: Setting, counts: Mapping[str, int], what: str, maximum: int | None = None, preferred: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return (relations with enough questions, notes about relations left out).
 
     These are the relations named with --relation; otherwise `preferred`, if they have enough questions; otherwise the
-    `most` largest relations.
+    `maximum` largest relations.
 
     Args:
         counts: questions by relation. what: the kind of questions, as in "training questions".
@@ -81,8 +81,8 @@ def chosen(
         return tuple(dict.fromkeys(setting.relations)), []
     if relations := [relation for relation in preferred if relation in enough]:
         return tuple(relations), []
-    if most is not None and len(enough) > most:
-        return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:most], key=relation_order)), []
+    if maximum is not None and len(enough) > maximum:
+        return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:maximum], key=relation_order)), []
     few = [f"{relation} ({count:,})" for relation, count in counts.items() if count < minimum]
     return tuple(enough), [f"Left out, with fewer than {minimum} {what}: {', '.join(few)}."] if few else []
 

@@ -157,11 +157,11 @@ class Tuning(NamedTuple):
         """Return a model for each seed."""
         return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
 
-    def hits(self, setting: Setting, asked: QuestionSelection, k: int) -> list[RunPart]:
+    def hits(self, setting: Setting, selection: QuestionSelection, k: int) -> list[RunPart]:
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
-            DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
+            DenseHits(selection, k, Index(before(setting)), model) if same else DenseHits(selection, k, Index(model))
             for model in self.models(setting)
         ]
 

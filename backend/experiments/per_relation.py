@@ -44,9 +44,9 @@ def train_per_relation(
     settings: DualEncoderSettings,
     device: str | None = None,
     progress: Progress | None = None,
-    least: int = MIN_QUESTIONS,
+    minimum: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
-    """Train a question encoder for each relation with at least `least` questions, over the dense index of `encoder`.
+    """Train a question encoder for each relation with at least `minimum` questions, over the dense index of `encoder`.
     Return a record of each.
 
     After an interruption, finished relations are not trained again.
@@ -72,9 +72,11 @@ def train_per_relation(
     for number in range(len(examples)):
         if relation := examples[number].relation:
             by_relation.setdefault(relation, []).append(number)
-    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
+    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= minimum)
     if not enough:
-        raise Refused(f"no relation has {least} questions in this training set; each question encoder needs that many")
+        raise Refused(
+            f"no relation has {minimum} questions in this training set; each question encoder needs that many"
+        )
     chosen, start = replace(settings, only="question", towers="two"), encoder_settings(study, encoder)
     relations = {}
     with study.building(f"models/{name}", lambda: new_model_folder(study, name, False)):

@@ -200,7 +200,7 @@ def dense_row(
     data: TrainingData | tuple[TrainingData, ...],
     published: Mapping[int, float] | None = None,
     *,
-    asked: QuestionSelection | None = None,
+    selection: QuestionSelection | None = None,
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
@@ -213,7 +213,7 @@ def dense_row(
         )
         for seed in setting.seeds
     ]
-    hits = [found_by(model, asked or setting.asked(), max(setting.ks)) for model in models]
+    hits = [found_by(model, selection or setting.asked(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
 
@@ -260,33 +260,33 @@ class PaperClaim:
             return "supported"
         return "not supported" if high < self.by else "inconclusive"
 
-    def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
+    def judge_estimate(self, estimate: Estimate, seeds: int, level: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
             for count, noun, minimum in (
                 (seeds, "seed", MIN_SEEDS),
-                (found.n_units, "independent question", LEAST_QUESTIONS),
+                (estimate.n_units, "independent question", LEAST_QUESTIONS),
             )
             if count < minimum
         ]
         word: Word = "inconclusive"
-        if not few and (found.low is None or found.high is None):
+        if not few and (estimate.low is None or estimate.high is None):
             few = ["equal values"]
         if not few:
-            assert found.low is not None and found.high is not None
-            word = self._word(found.low, found.high)
+            assert estimate.low is not None and estimate.high is not None
+            word = self._word(estimate.low, estimate.high)
         return {
             "says": self.says,
             "ahead": list(self.ahead),
             "behind": self.behind and list(self.behind),
             "within": self.within,
             "by": self.by,
-            "difference": found.value,
-            "low": found.low,
-            "high": found.high,
-            "n": found.n,
-            "units": found.n_units,
+            "difference": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "n": estimate.n,
+            "units": estimate.n_units,
             "level": level,
             "word": word,
             "because": f"only {' and '.join(few)}" if few else "",

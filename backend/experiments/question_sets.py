@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 MEASURED = ("dev", "test")
 
 
-def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[str, ...]:
+def training_sets(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple[str, ...]:
     """Return the question sets named with --set, else all sets with training questions and questions to measure on.
 
-    Raises BadInput for fewer than `least`.
+    Raises BadInput for fewer than `minimum`.
     """
     splits = _splits(bench)
     able = sorted(name for name, parts in splits.items() if "train" in parts and parts & set(MEASURED))
@@ -26,9 +26,9 @@ def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[s
             f"the set {unable[0]!r} has no training questions, or none in dev or test; usable sets: "
             f"{', '.join(able) or 'none'}"
         )
-    if len(chosen) < least:
+    if len(chosen) < minimum:
         raise BadInput(
-            f"this experiment needs {least} question sets with training questions; the study has "
+            f"this experiment needs {minimum} question sets with training questions; the study has "
             f"{', '.join(able) or 'none'}"
         )
     return chosen

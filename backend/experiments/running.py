@@ -206,7 +206,7 @@ def with_needs(part: Part) -> Iterator[Part]:
     yield part
 
 
-def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
+def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
     """Return the content of result.json: the cells of a plan whose parts exist, its claims and the verdict."""
     found: dict[Measure, np.ndarray] = {}
 
@@ -237,8 +237,8 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
             )
     verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
     return {
-        "experiment": chosen.name,
-        **chosen.about._asdict(),
+        "experiment": experiment.name,
+        **experiment.about._asdict(),
         "setting": {**asdict(setting), "training": dict(setting.training)},
         "unit": plan.unit,
         "convention": _convention(plan, level, bench.settings.unit),
@@ -253,7 +253,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         ],
         "claims": claims,
         "verdict": verdict,
-        "sentence": _sentence(verdict, claims, chosen.about.paper),
+        "sentence": _sentence(verdict, claims, experiment.about.paper),
         "plot": asdict(plan.plot) if plan.plot else None,
         "notes": list(plan.notes),
     }

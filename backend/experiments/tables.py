@@ -38,7 +38,7 @@ def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
 
 
 def result_table(result: Mapping[str, Any]) -> ResultTable:
-    """Return an experiment's table with what stands below it."""
+    """Return an experiment's table with its notes."""
     title = f"{result['experiment']}: {result['paper']}, {result['source']}"
     return _figures(result, title, as_lines(result))
 

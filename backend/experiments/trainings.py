@@ -173,7 +173,7 @@ class DualEncoder(Model):
         return bench.settings.encoders[bench.name(self.start)]
 
 
-def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
+def found_by(model: DualEncoder, selection: QuestionSelection, k: int) -> DenseHits:
     """Return a run of a trained dual encoder.
 
     If only the question tower was trained, the passage vectors are those of the initial model.
@@ -181,7 +181,7 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
     settings = model.settings
     changed = settings.layers, settings.pooling, settings.normalise
     same = settings.only == "question" and settings.similarity == "dot" and set(changed) == {None}
-    return DenseHits(asked, k, Index(model.start), model) if same else DenseHits(asked, k, Index(model))
+    return DenseHits(selection, k, Index(model.start), model) if same else DenseHits(selection, k, Index(model))
 
 
 def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:

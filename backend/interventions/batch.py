@@ -145,15 +145,15 @@ def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str,
     return [question for question in questions if question.id in inside]
 
 
-def _record(each: ExplainedMiss, k: int) -> dict[str, Any]:
-    named = each.named(k)
-    without = SHARED if each.mending(k) else NONE
+def _record(miss: ExplainedMiss, k: int) -> dict[str, Any]:
+    named = miss.named(k)
+    without = SHARED if miss.mending(k) else NONE
     return {
-        "id": each.question.id,
-        "question": each.question.text,
-        "gold": each.gold.id,
-        "rank": each.rank,
-        "winner": each.winner,
+        "id": miss.question.id,
+        "question": miss.question.text,
+        "gold": miss.gold.id,
+        "rank": miss.rank,
+        "winner": miss.winner,
         "cause": named[0].cause if named else without,
         "edit": named[0].name if named else None,
         "causes": [{"cause": edit.cause, "edit": edit.name, "tokens": edit.size} for edit in named],
@@ -164,7 +164,7 @@ def _record(each: ExplainedMiss, k: int) -> dict[str, Any]:
                 "placebos": [None if other is None else other.rank for other in tried.placebos],
                 "beats_placebos": tried.beats_placebos,
             }
-            for tried in each.tried
+            for tried in miss.tried
         },
     }
 

@@ -224,9 +224,9 @@ class MissExplainer:
             for miss, (best, rows), now in zip(misses, rows_of, present, strict=True)
         ]
 
-    def _own_tries(self, each: _Missed) -> dict[str, _Try]:
+    def _own_tries(self, miss: _Missed) -> dict[str, _Try]:
         """Return each edit of the gold passage that applies."""
-        return {name: _Try(own, each.miss.gold, each.row, each.gold_rows) for name, own in edited(each.miss).items()}
+        return {name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows) for name, own in edited(miss.miss).items()}
 
     def _placebo_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, list[_Try | None]]:
         """Return the same edits of the miss's placebos. ranks: of the gold passage after each edit."""
@@ -268,8 +268,8 @@ class MissExplainer:
         finally:
             store.close()
 
-    def _key(self, each: _Try) -> str:
-        manifest, edited = self.dense.manifest, each.edited
+    def _key(self, tried: _Try) -> str:
+        manifest, edited = self.dense.manifest, tried.edited
         content = [
             [manifest.get(key) for key in INDEX_KEYS],
             edited.question,
@@ -279,7 +279,7 @@ class MissExplainer:
             sorted(edited.still_above),
             edited.ignored,
             edited.new_gold,
-            list(each.without),
+            list(tried.without),
         ]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 

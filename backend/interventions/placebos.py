@@ -59,10 +59,10 @@ def placebos(
     return made
 
 
-def edited_placebos(name: str, miss: MissedQuestion, given: Sequence[Placebo]) -> list[EditedMiss | None]:
+def edited_placebos(name: str, miss: MissedQuestion, placebos: Sequence[Placebo]) -> list[EditedMiss | None]:
     """Return an edit of a miss made on its placebos; None where the edit finds nothing to change."""
     edit = EDITS[name]
-    return [edit.apply(edit.stand_in(placebo, miss)) for placebo in given]
+    return [edit.apply(edit.stand_in(placebo, miss)) for placebo in placebos]
 
 
 def _word(passage: Passage, place: int) -> str | None:

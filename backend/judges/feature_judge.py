@@ -243,7 +243,7 @@ def truth_of(
 
 
 def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) -> np.ndarray:
-    """(q, k) bool: does the hit hold an answer? From the run's own matrix where it has one."""
+    """(q, k) bool: does the hit contain an answer? Uses the stored answer matrix of the run, if there is one."""
     if run.rules:
         places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
         rule = run.manifest["rule"] if run.manifest.get("rule") in run.rules else run.rules[0]

@@ -42,9 +42,8 @@ class Examples:
     """Labelled lists, flattened to pairs.
 
     features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each
-    pair's
-    question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains an
-    answer; the model never sees it, the report measures with it how right a positive is that has both.
+    pair's question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains
+    an answer; the model never sees it. The report uses it for the precision of positives that contain an answer.
 
     reference: (m, f) features of lists of the same run, labelled or not, by which features are standardised; default
     the examples' own.

@@ -164,12 +164,12 @@ def _scored(
     if not 1 <= lowest <= highest:
         raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest}")
 
-    def score(each: ImportedJudgement) -> float:
-        if each.grade is None or top is None:
-            return float(each.score or 0.0)
-        if each.grade >= lowest:
-            return 0.5 + 0.5 * (each.grade - lowest + 1) / (top - lowest + 1)
-        return 0.5 * each.grade / lowest
+    def score(judgement: ImportedJudgement) -> float:
+        if judgement.grade is None or top is None:
+            return float(judgement.score or 0.0)
+        if judgement.grade >= lowest:
+            return 0.5 + 0.5 * (judgement.grade - lowest + 1) / (top - lowest + 1)
+        return 0.5 * judgement.grade / lowest
 
     return {pair: score(each) for pair, each in known.items()}, top
 

@@ -165,7 +165,7 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
 
 
 def refuse_judge(study: Study, name: str) -> None:
-    """Raise Refused if a judge that is no trained model has this name: its scores would be in the way of a model's."""
+    """Raise Refused if a judge without a trained model has this name; a model's scores would overwrite its own."""
     if study.path("judges", name).exists():
         raise Refused(f"there is already a judge named {name!r}; choose another name")
 

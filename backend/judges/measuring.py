@@ -127,19 +127,19 @@ def drawn_sample(study: Study, wanted: Sample | None) -> tuple[Sample, SamplePai
     return "settled", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
 
 
-def _measured(study: Study, name: str, kind: str, drawn: SamplePairs) -> MeasuredJudge:
-    scores = stored_scores(study, name, kind, drawn.pairs)
-    places = [place for place, pair in enumerate(drawn.pairs) if pair in scores]
+def _measured(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:
+    scores = stored_scores(study, name, kind, sample.pairs)
+    places = [place for place, pair in enumerate(sample.pairs) if pair in scores]
     cost, tokens = _cost(study, name)
     if not places:
-        return MeasuredJudge(name, kind, None, len(drawn.pairs), cost, tokens)
-    records = {q.id: q for q in study.questions.some({drawn.pairs[place][0] for place in places})}
-    asked = [records[drawn.pairs[place][0]] for place in places]
+        return MeasuredJudge(name, kind, None, len(sample.pairs), cost, tokens)
+    records = {q.id: q for q in study.questions.some({sample.pairs[place][0] for place in places})}
+    asked = [records[sample.pairs[place][0]] for place in places]
     judged = Judged(
-        np.array([scores[drawn.pairs[place]] for place in places]),
-        np.array([drawn.labels[place] for place in places], dtype=str),
+        np.array([scores[sample.pairs[place]] for place in places]),
+        np.array([sample.labels[place] for place in places], dtype=str),
         np.array([question.id for question in asked], dtype=str),
-        np.array([drawn.probabilities[place] for place in places]),
+        np.array([sample.probabilities[place] for place in places]),
         {
             "relation": [question.relation for question in asked],
             "frequency": [bucket_group(question.bucket, question.frequency) for question in asked],
@@ -147,7 +147,7 @@ def _measured(study: Study, name: str, kind: str, drawn: SamplePairs) -> Measure
         },
         units_of(asked, study.settings.unit).codes,
     )
-    return MeasuredJudge(name, kind, judge_figures(judged), len(drawn.pairs) - len(places), cost, tokens)
+    return MeasuredJudge(name, kind, judge_figures(judged), len(sample.pairs) - len(places), cost, tokens)
 
 
 def stored_scores(

@@ -68,7 +68,7 @@ def rerank(hits: Hits, scores: np.ndarray) -> Hits:
 
 
 class StoredScores:
-    """The stored scores of a judge that is asked nothing here."""
+    """The stored scores of a judge; the reranker computes no new ones."""
 
     calibrated = False
 

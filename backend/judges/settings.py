@@ -49,7 +49,7 @@ class FeatureJudgeSettings:
 
 @settings_class
 class LLMSettings:
-    """How a language model is asked."""
+    """Settings of requests to a language model."""
 
     samples: int = Field(
         default=1, title="Samples", description="Answers per pair and model; several vote", ge=1, le=25

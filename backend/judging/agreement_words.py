@@ -27,21 +27,21 @@ class AgreementWords:
     detail: str
 
 
-def agreement_in_words(found: Quality) -> AgreementWords | None:
+def agreement_in_words(quality: Quality) -> AgreementWords | None:
     """Return the agreement of all annotators in words; None if no passage was judged blind by two people."""
-    if found.together is None or found.together.four.value is None:
+    if quality.together is None or quality.together.four.value is None:
         return None
-    alpha = found.together.four.value
+    alpha = quality.together.four.value
     sentence = f"alpha {alpha:.2f}: {strength(alpha)}"
-    disputes = sum(count for _, _, count in found.clashes)
+    disputes = sum(count for _, _, count in quality.clashes)
     if not disputes:
         return AgreementWords(sentence, "", "Nobody disagrees.")
     involved: Counter[str] = Counter()
-    for first, second, count in found.clashes:
+    for first, second, count in quality.clashes:
         involved[first] += count
         involved[second] += count
     label, most = involved.most_common(1)[0]
-    kinds = ", ".join(f"{count:,} {first} against {second}" for first, second, count in found.clashes)
+    kinds = ", ".join(f"{count:,} {first} against {second}" for first, second, count in quality.clashes)
     detail = f"{counted(disputes, 'disagreement')} of two people: {kinds}."
     return AgreementWords(sentence, label if most > MAIN_SHARE * disputes else "", detail)
 

@@ -161,14 +161,14 @@ def _drawn(study: Study, batch: str | None) -> list[tuple[str, Item]]:
     return as_one_sample(drawn, {stored.name: stored.settings for stored in batches})
 
 
-def _complete(labels: Labels, drawn: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
+def _complete(labels: Labels, draws: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
     """Return the drawn questions that nobody called bad, and of these the completely judged ones."""
-    questions = {item.question for _, item in drawn}
+    questions = {item.question for _, item in draws}
     done = {
         (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
     }
     bad = labels.bad_questions()
-    good = [(name, item) for name, item in drawn if item.question not in bad]
+    good = [(name, item) for name, item in draws if item.question not in bad]
     complete = [
         item
         for name, item in good
@@ -188,7 +188,7 @@ def batch_progress(study: Study) -> list[BatchProgress]:
     return batches
 
 
-def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
+def as_one_sample(draws: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
     """Return the items with their inclusion probabilities in the combined sample of all audits drawn from the same
     frame.
 
@@ -197,7 +197,7 @@ def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, A
     questions of the first one, and additional labels would widen the interval.
     """
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
-    for name, item in drawn:
+    for name, item in draws:
         frames[_frame(settings[name], name)].append((name, item))
     combined = []
     for sample in frames.values():

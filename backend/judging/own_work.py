@@ -1,4 +1,4 @@
-"""What one person's judging came to, in words for that person: how much, how fast, how consistent, and what it changes.
+"""One person's judging, summarised for that person: how much, how fast, how consistent, and what it changes.
 
 The figures are about labels alone. Whoever annotates must not see how well retrieval does, nor other people's labels, so
 agreement with others is given only over enough passages that no single label shows.
@@ -71,11 +71,11 @@ def _with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
     return _same(share_same(study, compared), "labels of others on your passages", "yours")
 
 
-def _same(found: Rate, what: str, other: str) -> str:
-    share = found.value or 0.0
-    same = round(share * found.passages)
-    interval = "" if found.low is None or found.high is None else f", 95% interval {found.low:.0%} to {found.high:.0%}"
-    return f"{same:,} of {found.passages:,} {what} {noun(same, 'equals', 'equal')} {other} ({share:.0%}{interval})"
+def _same(rate: Rate, what: str, other: str) -> str:
+    share = rate.value or 0.0
+    same = round(share * rate.passages)
+    interval = "" if rate.low is None or rate.high is None else f", 95% interval {rate.low:.0%} to {rate.high:.0%}"
+    return f"{same:,} of {rate.passages:,} {what} {noun(same, 'equals', 'equal')} {other} ({share:.0%}{interval})"
 
 
 def _changes(labels: Labels, own: Sequence[EventRow]) -> str:

@@ -88,7 +88,7 @@ MAP_COLOURS: Registry[MapColour] = Registry(
 
 def values(
     map: Map,
-    what: Known,
+    known_kinds: Known,
     by: str,
     state: Clusters,
     first: Mapping[str, int] | None = None,
@@ -98,7 +98,7 @@ def values(
     """Return a category for each point, questions first. `by` is the name of a map colour; the other arguments are the
     fields of `MapView`.
     """
-    return MAP_COLOURS.get(by).categories(MapView(map, what, state, first, run, k))
+    return MAP_COLOURS.get(by).categories(MapView(map, known_kinds, state, first, run, k))
 
 
 def quiet_categories() -> set[str]:

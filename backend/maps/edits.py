@@ -94,26 +94,32 @@ def clusters_of(map: Map) -> Clusters:
     )
 
 
-def rename(map: Map, id: int, name: str, seen: int | None = None, by: str | None = None) -> Clusters:
+def rename(map: Map, id: int, name: str, seen_version: int | None = None, by: str | None = None) -> Clusters:
     """Give a cluster a name; an empty name restores the characteristic words. Raises Missing, Refused."""
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
         raise Refused(f"a cluster's name may have at most {LONGEST_NAME} characters")
     return _edit(
-        map, lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name}, seen, by
+        map,
+        lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name},
+        seen_version,
+        by,
     )
 
 
-def note(map: Map, id: int, text: str, seen: int | None = None, by: str | None = None) -> Clusters:
+def note(map: Map, id: int, text: str, seen_version: int | None = None, by: str | None = None) -> Clusters:
     """Write a note on a cluster, replacing the previous note. Raises Missing, Refused."""
     if len(text) > LONGEST_NOTE:
         raise Refused(f"a note may have at most {LONGEST_NOTE:,} characters")
     return _edit(
-        map, lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()}, seen, by
+        map,
+        lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()},
+        seen_version,
+        by,
     )
 
 
-def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None = None) -> Clusters:
+def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, by: str | None = None) -> Clusters:
     """Merge several clusters; the result keeps the number, name and note of the first. Raises Missing, and Refused for
     fewer than two clusters.
     """
@@ -132,10 +138,12 @@ def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None 
             "words": {str(ids[0]): named(map.study, map.ordinals, labels).get(ids[0], [])},
         }
 
-    return _edit(map, edit, seen, by)
+    return _edit(map, edit, seen_version, by)
 
 
-def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = None, by: str | None = None) -> Clusters:
+def split(
+    map: Map, id: int, parts: int = 2, seed: int = 0, seen_version: int | None = None, by: str | None = None
+) -> Clusters:
     """Split a cluster by k-means in the original space; the largest part keeps the number. Raises Missing, Refused."""
 
     def edit(now: Clusters) -> dict:
@@ -159,17 +167,17 @@ def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = N
             "words": {str(each): words.get(each, []) for each in new},
         }
 
-    return _edit(map, edit, seen, by)
+    return _edit(map, edit, seen_version, by)
 
 
-def undo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
+def undo(map: Map, seen_version: int | None = None, by: str | None = None) -> Clusters:
     """Undo the last edit. Raises Refused if there is none."""
-    return _move(map, "edits", "undone", "nothing to undo", seen, by)
+    return _move(map, "edits", "undone", "nothing to undo", seen_version, by)
 
 
-def redo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
+def redo(map: Map, seen_version: int | None = None, by: str | None = None) -> Clusters:
     """Redo the last undone edit. Raises Refused if there is none, or if another edit followed."""
-    return _move(map, "undone", "edits", "nothing to redo", seen, by)
+    return _move(map, "undone", "edits", "nothing to redo", seen_version, by)
 
 
 def _components(map: Map, members: np.ndarray) -> np.ndarray:
@@ -222,22 +230,22 @@ def _told(edits: Sequence[Mapping]) -> str | None:
     return f"{edit['kind']} of cluster {edit['cluster'] + 1}"
 
 
-def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
+def _edit(map: Map, make, seen_version: int | None, by: str | None) -> Clusters:
     require(map.study, by, "edit maps")
     with _locked(map):
         now, log = clusters_of(map), _read(map)
-        _refuse_stale(now, seen)
+        _refuse_stale(now, seen_version)
         log["edits"].append({**make(now), "by": by, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         log["undone"] = []
         write_json(map.folder / _FILE, log)
         return clusters_of(map)
 
 
-def _move(map: Map, source: str, target: str, nothing: str, seen: int | None, by: str | None) -> Clusters:
+def _move(map: Map, source: str, target: str, nothing: str, seen_version: int | None, by: str | None) -> Clusters:
     require(map.study, by, "edit maps")
     with _locked(map):
         log = _read(map)
-        _refuse_stale(clusters_of(map), seen)
+        _refuse_stale(clusters_of(map), seen_version)
         if not log[source]:
             raise Refused(nothing)
         log[target].append(log[source].pop())
@@ -245,8 +253,8 @@ def _move(map: Map, source: str, target: str, nothing: str, seen: int | None, by
         return clusters_of(map)
 
 
-def _refuse_stale(now: Clusters, seen: int | None) -> None:
-    if seen is not None and seen != now.edits:
+def _refuse_stale(now: Clusters, seen_version: int | None) -> None:
+    if seen_version is not None and seen_version != now.edits:
         raise Refused(
             "somebody else has changed the clusters of this map in the meantime; look at the clusters and "
             "repeat your edit"

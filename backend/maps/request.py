@@ -52,7 +52,7 @@ def _of(
     study: Study,
     request: MapRequest,
     questions: Sequence[Question],
-    kept: np.ndarray,
+    subset: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return distinct rows, in order of priority."""
@@ -65,7 +65,7 @@ def _of(
         rows = [row for question in questions if (row := run.row(question.id)) is not None]
         by_rank = np.asarray(run.hits.ordinals)[rows, : request.top].T.reshape(-1).astype(np.int64)
         return np.fromiter((ordinal for ordinal in dict.fromkeys(by_rank.tolist()) if ordinal >= 0), np.int64)
-    others = np.setdiff1d(np.arange(len(study.corpus)), kept)
+    others = np.setdiff1d(np.arange(len(study.corpus)), subset)
     return rng.choice(others, min(request.random, len(others)), replace=False)
 
 

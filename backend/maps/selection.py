@@ -41,51 +41,55 @@ def point_ids(map: Map) -> list[str]:
     return [QUESTION + id for id in map.question_ids[: map.drawn]] + [PASSAGE + passage.id for passage in passages]
 
 
-def pairs_to_judge(map: Map, what: Known, run: Run, chosen: Iterable[str], k: int, most: int = CANDIDATES) -> Pairs:
+def pairs_to_judge(
+    map: Map, known_kinds: Known, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
+) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
     A selected passage is paired with each question of the map that has it in the top k of `run`, and a selected
-    question with every passage in its top k. Gold and judged pairs are left out. At most `most` pairs of each question
+    question with every passage in its top k. Gold and judged pairs are left out. At most `maximum` pairs of each question
     are taken, by rank.
     """
     chosen = set(chosen)
     selected = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
     pairs, matched, more = [], set(), 0
-    searched = [(question, row) for question in what.questions if (row := run.row(question.id)) is not None]
+    searched = [(question, row) for question in known_kinds.questions if (row := run.row(question.id)) is not None]
     top = np.asarray(run.hits.ordinals[:, :k])[[row for _, row in searched]].tolist()
     for (question, _), hits in zip(searched, top, strict=True):
         whole = QUESTION + question.id in chosen
         candidates = [
             hit
             for hit in dict.fromkeys(hits)
-            if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in what.judged
+            if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in known_kinds.judged
         ]
         matched.update(selected.intersection(candidates))
-        more += len(candidates[most:])
-        pairs += [(question.id, candidate) for candidate in candidates[:most]]
+        more += len(candidates[maximum:])
+        pairs += [(question.id, candidate) for candidate in candidates[:maximum]]
     needed = sorted({ordinal for _, ordinal in pairs})
     names = dict(zip(needed, map.study.corpus.passages(needed), strict=True))
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
 
 
-def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list[str]:
+def questions_of_selection(known_kinds: Known, map: Map, chosen: Iterable[str]) -> list[str]:
     """Return the selected questions, and the questions with a positive among the selected passages, in the map's
     order.
     """
     chosen = set(chosen)
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     ordinals = map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values()
-    questions = {number for ordinal in ordinals if ordinal in places for number in what.asked.get(places[ordinal], ())}
+    questions = {
+        number for ordinal in ordinals if ordinal in places for number in known_kinds.asked.get(places[ordinal], ())
+    }
     return [
         question.id
-        for number, question in enumerate(what.questions)
+        for number, question in enumerate(known_kinds.questions)
         if QUESTION + question.id in chosen or number in questions
     ]
 
 
 def send_to_judging(
     map: Map,
-    what: Known,
+    known_kinds: Known,
     run: Run,
     chosen: Iterable[str],
     k: int,
@@ -99,7 +103,7 @@ def send_to_judging(
     """
     from blindspot.backend.judging.batches import batch_of_pairs
 
-    pairs = pairs_to_judge(map, what, run, chosen, k)
+    pairs = pairs_to_judge(map, known_kinds, run, chosen, k)
     if not pairs.pairs:
         raise Refused(
             f"nothing to judge: no passage of the selection is unlabelled and in the top {k} of {run.name!r} for a "

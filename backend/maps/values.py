@@ -69,9 +69,9 @@ def known(map: Map) -> Known:
     )
 
 
-def categories(found: Iterable[str], most: int = 12) -> list[str]:
-    """The categories by falling count, at most `most`; the rest are to be drawn as one."""
-    return [name for name, _ in sorted(Counter(found).items(), key=lambda item: (-item[1], item[0]))][:most]
+def categories(found: Iterable[str], maximum: int = 12) -> list[str]:
+    """The categories by falling count, at most `maximum`; the rest are to be drawn as one."""
+    return [name for name, _ in sorted(Counter(found).items(), key=lambda item: (-item[1], item[0]))][:maximum]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,17 @@ class ClusterRow:
     hits: dict[str, Estimate]
 
 
-def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int) -> list[ClusterRow]:
+def cluster_rows(
+    known_kinds: Known, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int
+) -> list[ClusterRow]:
     """Every cluster, by falling size. firsts: by run, the rank of the first relevant passage by question id."""
     rows = []
     for id in state.ids:
         members = state.members(id).tolist()
-        questions = sorted({number for place in members for number in what.asked.get(place, ())})
-        bare = np.array([what.labels[place] == UNLABELLED for place in members])
+        questions = sorted({number for place in members for number in known_kinds.asked.get(place, ())})
+        bare = np.array([known_kinds.labels[place] == UNLABELLED for place in members])
         hits = {
-            run: _success([i for i in questions if what.questions[i].id in first], what, first, k)
+            run: _success([i for i in questions if known_kinds.questions[i].id in first], known_kinds, first, k)
             for run, first in firsts.items()
         }
         rows.append(
@@ -108,7 +110,7 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
                 id,
                 state.name(id),
                 len(members),
-                sum(place in what.asked for place in members),
+                sum(place in known_kinds.asked for place in members),
                 proportion(bare),
                 len(questions),
                 hits,
@@ -117,6 +119,6 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
     return rows
 
 
-def _success(rows: Sequence[int], what: Known, first: Mapping[str, int], k: int) -> Estimate:
-    ranks = np.array([first[what.questions[row].id] for row in rows], np.int64)
-    return proportion(found_by(ranks, k), what.units[np.array(rows, np.int64)])
+def _success(rows: Sequence[int], known_kinds: Known, first: Mapping[str, int], k: int) -> Estimate:
+    ranks = np.array([first[known_kinds.questions[row].id] for row in rows], np.int64)
+    return proportion(found_by(ranks, k), known_kinds.units[np.array(rows, np.int64)])

@@ -136,7 +136,7 @@ def _training_questions(study: Study) -> list[Question]:
 
 
 def _run_trainer(
-    found: RetrievedPassages,
+    retrieved: RetrievedPassages,
     model: Any,
     reader: ReaderModel,
     arguments: Any,
@@ -149,7 +149,7 @@ def _run_trainer(
     from blindspot.backend.reader.trainer import FIGURE, SECOND
     from blindspot.backend.training.trainer import CheckpointCallback, is_finished, run
 
-    settings = found.settings
+    settings = retrieved.settings
     sampler = batch_sampler(len(training), settings)
     texts = sampler.batch * settings.passages_on(arguments.device.type), len(held_out) * settings.read
     set_schedule(arguments, settings, sampler.steps, sampler.batch, 10 if held_out else 0, *texts)
@@ -162,7 +162,7 @@ def _run_trainer(
         sampler=sampler,
         dataset=Keys(len(training)),
         data_collator=keys_of,
-        found=found,
+        retrieved=retrieved,
         training=training,
         aside=held_out,
         inputs=reader.inputs,

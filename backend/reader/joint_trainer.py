@@ -65,14 +65,14 @@ class JointTrainer(ReaderTrainer):
     def __init__(
         self,
         *arguments: Any,
-        found: RetrievedPassages,
+        retrieved: RetrievedPassages,
         training: Sequence[Question],
         aside: Sequence[Question],
         **named: Any,
     ):
-        self.found, self.training, self.aside, self.settings = found, training, aside, found.settings
+        self.found, self.training, self.aside, self.settings = retrieved, training, aside, retrieved.settings
         super().__init__(
-            *arguments, held_out=(), eval_dataset=list(range(len(aside))), read=found.settings.read, **named
+            *arguments, held_out=(), eval_dataset=list(range(len(aside))), read=retrieved.settings.read, **named
         )
 
     def network(self) -> DPRReader:
@@ -116,10 +116,10 @@ class JointTrainer(ReaderTrainer):
         ]
         return super().evaluate()
 
-    def _vectors(self, model: JointModel, asked: Sequence[Question]) -> torch.Tensor:
+    def _vectors(self, model: JointModel, questions: Sequence[Question]) -> torch.Tensor:
         """Return question vectors, (q, d) float32."""
         features = model.questions.preprocess(
-            [question.text for question in asked], max_length=self.settings.question_tokens
+            [question.text for question in questions], max_length=self.settings.question_tokens
         )
         features = {
             name: value.to(self.args.device) if torch.is_tensor(value) else value for name, value in features.items()

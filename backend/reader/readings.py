@@ -127,29 +127,29 @@ class AnswerRow:
     found: dict[int, Estimate]
 
 
-def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
+def answer_rows(reading: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
     """Return one row for all questions ("all"), or a row for each relation or bucket."""
-    groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
-    units = made.units.codes
+    groups = {"all": np.arange(len(reading.questions))} if by is None else reading.groups(by)
+    units = reading.units.codes
     return [
         AnswerRow(
             name,
             len(rows),
-            {k: proportion(made.exact[k][rows], units[rows]) for k in made.ks},
-            {k: mean(made.f1[k][rows], units[rows]) for k in made.ks},
-            {k: proportion(made.found[k][rows], units[rows]) for k in made.ks},
+            {k: proportion(reading.exact[k][rows], units[rows]) for k in reading.ks},
+            {k: mean(reading.f1[k][rows], units[rows]) for k in reading.ks},
+            {k: proportion(reading.found[k][rows], units[rows]) for k in reading.ks},
         )
         for name, rows in groups.items()
     ]
 
 
-def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
+def macro_exact(reading: MeasuredReading) -> dict[int, Estimate]:
     """Return exact match at each k, averaged over relations; empty if no question has a relation."""
-    related = made.relations != ""
+    related = reading.relations != ""
     if not related.any():
         return {}
-    names, units = made.relations[related], made.units.codes[related]
-    return {k: macro_average(made.exact[k][related], names, units) for k in made.ks}
+    names, units = reading.relations[related], reading.units.codes[related]
+    return {k: macro_average(reading.exact[k][related], names, units) for k in reading.ks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +161,21 @@ class TunedK:
     exact: Estimate
 
 
-def tuned_k(made: MeasuredReading) -> TunedK:
+def tuned_k(reading: MeasuredReading) -> TunedK:
     """Tune k on dev questions.
 
     Raises Refused if the reading has no dev questions: choosing k on the measured questions would bias the result
     upwards.
     """
-    dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
+    dev = np.array([question.split == "dev" for question in reading.questions], dtype=bool)
     if not dev.any():
         raise Refused(
-            f"run {made.run!r} has no dev question with answers to tune k on; give --tune-on a run over dev "
+            f"run {reading.run!r} has no dev question with answers to tune k on; give --tune-on a run over dev "
             "questions ('blindspot retrieve --split dev')"
         )
-    shares = {k: proportion(made.exact[k][dev], made.units.codes[dev]) for k in made.ks}
-    best = max(made.ks, key=lambda k: (shares[k].value, -k))
-    return TunedK(best, made.run, shares[best])
+    shares = {k: proportion(reading.exact[k][dev], reading.units.codes[dev]) for k in reading.ks}
+    best = max(reading.ks, key=lambda k: (shares[k].value, -k))
+    return TunedK(best, reading.run, shares[best])
 
 
 @dataclass(frozen=True, slots=True)

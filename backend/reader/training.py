@@ -195,7 +195,7 @@ def _run_trainer(
 
 
 def save_best(
-    working: Path, target: Path, made: TrainedReader, about: dict, write: Callable[[Path, Path], object] = copy_model
+    working: Path, target: Path, reader: TrainedReader, about: dict, write: Callable[[Path, Path], object] = copy_model
 ) -> TrainedReader:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder.
 
@@ -209,4 +209,4 @@ def save_best(
         write(checkpoint.folder, building)
         write_training_json(building, about | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
     shutil.rmtree(working)
-    return replace(made, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)
+    return replace(reader, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

@@ -25,22 +25,22 @@ EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"
 
 
-def example_parts(study: Study, compared: Comparison, k: int, hidden: Set[str] = frozenset()) -> Iterator[str]:
+def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str] = frozenset()) -> Iterator[str]:
     """Yield the section; nothing if both runs answer the same questions.
 
     Args:
         hidden: Ids of questions that are no examples.
     """
-    found_a, found_b = found_by(compared.first_a, k), found_by(compared.first_b, k)
-    may_show = np.ones(len(compared), dtype=bool)
-    rows = rows_of(compared.questions, sorted(hidden))
+    found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
+    may_show = np.ones(len(comparison), dtype=bool)
+    rows = rows_of(comparison.questions, sorted(hidden))
     may_show[rows[rows >= 0]] = False
     only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
     drawn = _draw(only)
     if not any(len(rows) for rows in drawn):
         return
     yield heading(f"{counted(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
-    names = compared.a.name, compared.b.name
+    names = comparison.a.name, comparison.b.name
     of = [
         f"{len(rows):,} of the {counted(len(all_rows), 'question')} that only {name} answers in its first {k}"
         for name, rows, all_rows in zip(names, drawn, only, strict=True)
@@ -48,9 +48,11 @@ def example_parts(study: Study, compared: Comparison, k: int, hidden: Set[str] =
     yield remark(f"Drawn at random (seed {SEED}): {' and '.join(of)}. The rarest subjects come first.")
     number = 0
     for winner, rows in zip(names, drawn, strict=True):
-        for row in sorted(rows.tolist(), key=lambda row: (int(compared.frequency[row]), compared.questions[row].id)):
+        for row in sorted(
+            rows.tolist(), key=lambda row: (int(comparison.frequency[row]), comparison.questions[row].id)
+        ):
             number += 1
-            yield _example(study, compared, row, number, winner, k)
+            yield _example(study, comparison, row, number, winner, k)
 
 
 def _draw(only: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -62,16 +64,19 @@ def _draw(only: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [random.permutation(rows)[:count] for rows, count in zip(only, counts, strict=True)]
 
 
-def _example(study: Study, compared: Comparison, row: int, number: int, winner: str, k: int) -> str:
-    question = compared.questions[row]
+def _example(study: Study, comparison: Comparison, row: int, number: int, winner: str, k: int) -> str:
+    question = comparison.questions[row]
     facts = [f"Answer: {'; '.join(question.answers[:4])}"] if question.answers else []
     if question.frequency is not None:
         facts.append(f"subject mentioned {counted(question.frequency, 'time')}")
     facts.append(f"only {winner} answers it in its first {k}")
-    sides = ((compared.a, compared.rows_a, compared.first_a), (compared.b, compared.rows_b, compared.first_b))
+    sides = (
+        (comparison.a, comparison.rows_a, comparison.first_a),
+        (comparison.b, comparison.rows_b, comparison.first_b),
+    )
     lists = "".join(_hit_list(study, side, int(rows[row]), int(first[row]), question, k) for side, rows, first in sides)
-    explained = why(study, question, [compared.a.name, compared.b.name], compared.a.rule, neighbours=0)
-    missed = next(name for name in (compared.a.name, compared.b.name) if name != winner)
+    explained = why(study, question, [comparison.a.name, comparison.b.name], comparison.a.rule, neighbours=0)
+    missed = next(name for name in (comparison.a.name, comparison.b.name) if name != winner)
     return (
         f'<article class="example"><h3>{number}. {escape(question.text)}</h3>{remark(". ".join(facts) + ".")}'
         f'<div class="lists">{lists}</div><p><strong>Why {escape(missed)} missed it:</strong> '

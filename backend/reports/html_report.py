@@ -131,10 +131,10 @@ def _comparison(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Com
     return compared if len(compared) else None
 
 
-def _findings(study: Study, compared: Comparison, k: int) -> list[str]:
-    a, b = compared.a.name, compared.b.name
+def _findings(study: Study, comparison: Comparison, k: int) -> list[str]:
+    a, b = comparison.a.name, comparison.b.name
     names = spoken_names({name: study.run(name).manifest for name in (a, b)}, a, b)
-    return [each.sentence[0].upper() + each.sentence[1:] for each in findings(compared, k, names)]
+    return [each.sentence[0].upper() + each.sentence[1:] for each in findings(comparison, k, names)]
 
 
 def _conclusions(conclusions: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -161,9 +161,9 @@ def _about(study: Study) -> str:
     return remark(message)
 
 
-def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: str) -> Iterator[str]:
+def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: str) -> Iterator[str]:
     """Yield the section on two runs: their accuracy by frequency, and the slices where they differ from elsewhere."""
-    a, b = compared.a, compared.b
+    a, b = comparison.a, comparison.b
     yield heading(f"{a.name} and {b.name}, by frequency", anchor)
     curves = frequency_curves(Panel.of({a.name: a, b.name: b}), k)
     if any(points for each in curves.series.values() for points in each.values()):
@@ -180,13 +180,13 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes(compared: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
+def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
-    k = min(CAUSES_K, compared.depth)
-    table = miss_table(compared, k, np.arange(len(compared))).without_examples(hidden)
+    k = min(CAUSES_K, comparison.depth)
+    table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden)
     if not any(run.misses for run in table.runs):
         return
-    a, b = compared.a.name, compared.b.name
+    a, b = comparison.a.name, comparison.b.name
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from (each.as_html() for each in cause_tables(table))

@@ -62,24 +62,24 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
     return LabelFindings(found, audit(study), corrected, powered_audits(study), success)
 
 
-def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
-    people = counted(len(found.quality.work), "annotator")
-    together = found.quality.together
+def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
+    people = counted(len(findings.quality.work), "annotator")
+    together = findings.quality.together
     if together is not None and together.positive.value is not None:
         yield (
-            f"{people} gave {counted(found.count, 'label')}; on whether a passage answers, they agree with alpha "
+            f"{people} gave {counted(findings.count, 'label')}; on whether a passage answers, they agree with alpha "
             f"{_coefficient(together.positive)}, where 1 is perfect and 0 is chance."
         )
     else:
-        yield f"{people} gave {counted(found.count, 'label')}. No passage has two independent labels, so agreement is unknown."
-    rate = None if found.audit.overall is None else found.audit.overall.positive
+        yield f"{people} gave {counted(findings.count, 'label')}. No passage has two independent labels, so agreement is unknown."
+    rate = None if findings.audit.overall is None else findings.audit.overall.positive
     if rate is not None and (share := rate.value) is not None:
         between = "" if rate.low is None or rate.high is None else f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
         yield (
             f"{100 * share:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
             "question: false negatives."
         )
-    for each in found.powered:
+    for each in findings.powered:
         if each.overall is not None and (share := each.overall.value) is not None:
             low, high = each.overall.low, each.overall.high
             between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
@@ -88,47 +88,47 @@ def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
                 f"corrected by its {each.overall.labelled:,} labels: {100 * share:.1f}%{between}, lambda "
                 f"{each.overall.weight:.2f}."
             )
-    for name, figures in found.corrected.items():
+    for name, figures in findings.corrected.items():
         at_k = next((each for each in figures if each.k == k), None)
         if at_k is not None and at_k.corrected.value != at_k.original.value:
             yield f"Labels correct Success@{k} of {name} from {percent(at_k.original)} to {percent(at_k.corrected)}."
-    for sampled in found.success:
+    for sampled in findings.success:
         if sampled.k == k and sampled.labelled is not None:
             yield from sampled.sentences()
 
 
-def label_parts(found: LabelFindings) -> Iterator[str]:
+def label_parts(findings: LabelFindings) -> Iterator[str]:
     yield heading("Labels of annotators", ANCHOR)
-    together = found.quality.together
+    together = findings.quality.together
     if together is not None and together.four.passages:
         yield _agreement(together.four, together.positive).as_html()
         yield remark(
             f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the "
             "same people."
         )
-    if found.quality.pairs:
+    if findings.quality.pairs:
         rows = [
             [" and ".join(pair.people), _coefficient(pair.four), _coefficient(pair.positive), pair.four.passages]
-            for pair in found.quality.pairs
+            for pair in findings.quality.pairs
         ]
         heads = ["", "four labels", "positive or not", "passages"]
         yield ResultTable("Pairs of annotators: Cohen's kappa", heads, rows).as_html()
-    yield _people(found.quality).as_html()
-    disputed = sum(len(dispute.passages) for dispute in found.quality.disputes)
+    yield _people(findings.quality).as_html()
+    disputed = sum(len(dispute.passages) for dispute in findings.quality.disputes)
     yield remark(f"{counted(disputed, 'passage')} disputed or unsure, and not yet settled.")
-    if found.corrected:
-        yield _corrected(found.corrected).as_html()
+    if findings.corrected:
+        yield _corrected(findings.corrected).as_html()
         yield remark(
             "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no "
             "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
         )
-    if any(each.labelled is not None for each in found.success):
-        yield _sampled(found.success).as_html()
+    if any(each.labelled is not None for each in findings.success):
+        yield _sampled(findings.success).as_html()
         yield remark(
             "Success@k if people judged every hit, from the questions that random audits showed completely. A judge's scores of all "
             "questions narrow the interval; a biased judge widens it and does not move the figure."
         )
-    for each in found.success:
+    for each in findings.success:
         if each.labelled is None:
             yield remark(" ".join(each.sentences()))
 
@@ -148,7 +148,7 @@ def _agreement(four: Agreement, positive: Agreement) -> ResultTable:
     return ResultTable("Agreement of all annotators", heads, rows)
 
 
-def _people(found: Quality) -> ResultTable:
+def _people(quality: Quality) -> ResultTable:
     rows = [
         [
             each.name,
@@ -158,7 +158,7 @@ def _people(found: Quality) -> ResultTable:
             f"{100 * each.unsure / each.labels:.1f}%",
             None if each.seconds is None else f"{each.seconds:.1f}",
         ]
-        for each in found.work
+        for each in quality.work
     ]
     return ResultTable("Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows)
 
@@ -198,10 +198,10 @@ def _sampled(success: Sequence[RunSuccess]) -> ResultTable:
     return ResultTable("Success@k from a random sample", heads, rows)
 
 
-def _coefficient(found: Agreement) -> str:
-    if found.value is None:
+def _coefficient(agreement: Agreement) -> str:
+    if agreement.value is None:
         return ABSENT
-    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return f"{agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f})"
 
 
 def _interval(estimate: Estimate) -> str:

@@ -61,7 +61,7 @@ class EncodedIndex(ABC, Generic[Model]):
         """Return the arrays of some passages."""
 
     @abstractmethod
-    def join(self, parts: Sequence[Arrays]) -> Arrays:
+    def join(self, arrays: Sequence[Arrays]) -> Arrays:
         """Join the arrays of following passages."""
 
     @abstractmethod

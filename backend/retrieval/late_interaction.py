@@ -52,8 +52,8 @@ class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
             "tokens": np.concatenate(vectors).astype(np.float16),
         }
 
-    def join(self, parts: Sequence[Arrays]) -> Arrays:
-        return {name: np.concatenate([part[name] for part in parts]) for name in self.arrays}
+    def join(self, arrays: Sequence[Arrays]) -> Arrays:
+        return {name: np.concatenate([part[name] for part in arrays]) for name in self.arrays}
 
     def write(self, folder: Path, blocks: Blocks, model: MultiVectorModel, passages: int) -> dict[str, int]:
         return write_token_vectors(folder, blocks, model.dimension)

@@ -43,11 +43,11 @@ class SparseIndex(EncodedIndex[SparseModel]):
         rows = model.encode_passages(passages)
         return {"offsets": rows.offsets, "terms": rows.terms, "weights": rows.weights}
 
-    def join(self, parts: Sequence[Arrays]) -> Arrays:
-        lengths = np.concatenate([np.diff(part["offsets"]) for part in parts])
+    def join(self, arrays: Sequence[Arrays]) -> Arrays:
+        lengths = np.concatenate([np.diff(part["offsets"]) for part in arrays])
         return {
             "offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            **{key: np.concatenate([part[key] for part in parts]) for key in ("terms", "weights")},
+            **{key: np.concatenate([part[key] for part in arrays]) for key in ("terms", "weights")},
         }
 
     def write(self, folder: Path, blocks: Blocks, model: SparseModel, passages: int) -> dict[str, int]:

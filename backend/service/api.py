@@ -293,16 +293,16 @@ def _documented(*codes: int) -> dict[int | str, dict]:
     return {code: {"model": Error, "description": ERRORS[code]} for code in codes}
 
 
-def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: float) -> dict:
-    lengths = (found.hits.ordinals >= 0).sum(1).tolist()
+def _answer(request: SearchRequest, batched: BatchedHits, digest: str, seconds: float) -> dict:
+    lengths = (batched.hits.ordinals >= 0).sum(1).tolist()
     return {
-        "retriever": asked.retriever,
-        "k": asked.k,
+        "retriever": request.retriever,
+        "k": request.k,
         "corpus": digest,
-        "indexes": found.indexes,
-        "settings": found.settings,
-        "ordinals": [row[:length].tolist() for row, length in zip(found.hits.ordinals, lengths, strict=True)],
-        "scores": [row[:length].tolist() for row, length in zip(found.hits.scores, lengths, strict=True)],
+        "indexes": batched.indexes,
+        "settings": batched.settings,
+        "ordinals": [row[:length].tolist() for row, length in zip(batched.hits.ordinals, lengths, strict=True)],
+        "scores": [row[:length].tolist() for row, length in zip(batched.hits.scores, lengths, strict=True)],
         "seconds": round(seconds, 6),
     }
 

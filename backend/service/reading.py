@@ -38,9 +38,9 @@ def about(study: Study) -> dict[str, Any]:
     }
 
 
-def question(found: Question) -> dict[str, Any]:
+def question(record: Question) -> dict[str, Any]:
     """Return a question as JSON values."""
-    return asdict(found) | {"answers": list(found.answers), "gold": list(found.gold)}
+    return asdict(record) | {"answers": list(record.answers), "gold": list(record.gold)}
 
 
 def questions(study: Study, offset: int, limit: int, query: str = "", **filters: str | None) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def _hits(study: Study, run: Run, ids: Sequence[str], k: int) -> list[list[dict[
     ]
 
 
-def named_hits(study: Study, found: Hits) -> list[list[dict[str, Any]]]:
+def named_hits(study: Study, hits: Hits) -> list[list[dict[str, Any]]]:
     """Return hits by passage id, best first, a list for each question: rank, passage, title, score."""
-    wanted = sorted({int(row) for row in found.ordinals.ravel() if row >= 0})
+    wanted = sorted({int(row) for row in hits.ordinals.ravel() if row >= 0})
     named = dict(zip(wanted, study.corpus.passages(wanted), strict=True))
     return [
         [
@@ -131,7 +131,7 @@ def named_hits(study: Study, found: Hits) -> list[list[dict[str, Any]]]:
             for rank, (row, score) in enumerate(zip(rows, scores, strict=True), 1)
             if row >= 0
         ]
-        for rows, scores in zip(found.ordinals.tolist(), found.scores.tolist(), strict=True)
+        for rows, scores in zip(hits.ordinals.tolist(), hits.scores.tolist(), strict=True)
     ]
 
 

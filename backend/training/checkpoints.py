@@ -256,7 +256,7 @@ def set_schedule(
 
 
 def every_steps(settings: Any, steps: int, times: int, trained: int, compared: int) -> int:
-    """Steps between two checkpoints, each of which is evaluated.
+    """Steps between two checkpoints; every checkpoint is evaluated.
 
     Without a setting, training evaluates `times` times in all, or less often if evaluation would take more than about
     half as long as training. (A training text costs about three times as much as a text that is only encoded.)

@@ -224,8 +224,8 @@ def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Exa
     return [replace(example, positives=own.positives) for example, own in zip(lists, examples, strict=True)]
 
 
-def whole_lists(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
-    """All positives and all negatives of as many questions as make up at most `most` pairs, and of one at least.
+def whole_lists(examples: Sequence[Example], maximum: int, seed: int = 0) -> list[LabelledPair]:
+    """All positives and all negatives of as many questions as make up at most `maximum` pairs, and of one at least.
 
     The share of positives among these pairs is that of the lists that the model will score, so the probabilities that
     are fitted to them hold there. Passages of unknown relevance are in no example and do not count.
@@ -237,20 +237,20 @@ def whole_lists(examples: Sequence[Example], most: int, seed: int = 0) -> list[L
             for passages, positive in ((example.positives, True), (example.hard_negatives(), False))
             for passage in passages
         ]
-        if pairs and len(pairs) + len(own) > most:
+        if pairs and len(pairs) + len(own) > maximum:
             break
         pairs += own
     return pairs
 
 
-def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
-    """All positives of each question and random negatives, about `most` pairs in all, but at least one negative of
+def held_out_pairs(examples: Sequence[Example], maximum: int, seed: int = 0) -> list[LabelledPair]:
+    """All positives of each question and random negatives, about `maximum` pairs in all, but at least one negative of
     each question. They compare checkpoints.
     """
     pairs: list[LabelledPair] = []
     for example in examples:
         negatives = example.hard_negatives()
-        n_wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
+        n_wanted = min(len(negatives), max(1, maximum // len(examples) - len(example.positives)))
         drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, n_wanted)
         pairs += [
             LabelledPair(example.id, example.question, passage, passage not in drawn)

@@ -74,7 +74,7 @@ def curve_inputs(
 ) -> CurveInputs:
     """Choose the defaults: the newest runs of one lexical retriever over train and dev, and the first encoder's index.
 
-    Raises Missing with the command that makes what lacks.
+    Raises Missing for an absent part, with the command that creates it.
     """
     runs = study.parts("runs")
     for inputs in (train, dev):

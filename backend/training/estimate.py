@@ -122,8 +122,8 @@ def _timed(step: Callable[[list[tuple[int, int]]], None], sampler: BatchSampler)
     return took
 
 
-def _fitting(most: int, seconds: Callable[[int], float], within: float | None) -> int:
-    """Return the highest number of steps up to `most` that takes at most `within` seconds; at least 1."""
+def _fitting(maximum: int, seconds: Callable[[int], float], within: float | None) -> int:
+    """Return the highest number of steps up to `maximum` that takes at most `within` seconds; at least 1."""
     if within is None:
-        return most
-    return next((steps for steps in range(most, 1, -1) if seconds(steps) <= within), 1)
+        return maximum
+    return next((steps for steps in range(maximum, 1, -1) if seconds(steps) <= within), 1)

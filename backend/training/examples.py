@@ -147,16 +147,16 @@ class BatchSampler:
             yield [(epoch, index) for index in order[place * self.batch : (place + 1) * self.batch]]
 
 
-def batch_sampler(examples: int, settings: SampledSettings, least: int = 1) -> BatchSampler:
+def batch_sampler(examples: int, settings: SampledSettings, minimum: int = 1) -> BatchSampler:
     """Return the sampler of batches for all processes.
 
     Args:
-        least: number of examples without which nothing can be learned.
+        minimum: number of examples without which nothing can be learned.
 
     Raises Refused if there are fewer, or if a process would have none.
     """
     processes = world_size()
-    if examples < max(processes, least):
+    if examples < max(processes, minimum):
         raise Refused(f"{examples} questions are too few to train on with {processes} processes; add some")
     batch = min(settings.batch, examples // processes)
     steps = settings.steps or max(1, round(settings.epochs * (examples // (batch * processes))))

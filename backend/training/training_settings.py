@@ -254,7 +254,7 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
 
 @settings_class
 class TrainingOptions:
-    """What the trainings of dual encoders, cross-encoders and readers take beside the settings of the model."""
+    """Settings of training that dual encoders, cross-encoders and readers share."""
 
     start: str = Field(
         default="minilm",

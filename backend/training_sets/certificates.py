@@ -193,17 +193,17 @@ def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate |
     return stated
 
 
-def sensitivity(found: Certificate) -> str:
+def sensitivity(certificate: Certificate) -> str:
     """Return one sentence: the bounds if people miss a share of the positives, a measured one where there is one."""
-    share = ASSUMED if found.missed_share is None else found.missed_share
+    share = ASSUMED if certificate.missed_share is None else certificate.missed_share
     if share >= 1:
         return "Every label of a settled positive said otherwise, so these labels prove nothing about the positives."
-    upper, after = found.missing(share)
+    upper, after = certificate.missing(share)
     bounds = f"at most {100 * upper:.3g}% as the set is, at most {100 * after:.3g}% after"
-    if found.missed_share is None:
+    if certificate.missed_share is None:
         return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would measure that share."
     return (
-        f"People missed {found.missed:,} of {found.of_positives:,} labels of settled positives ({100 * share:.1f}%): with such misses "
+        f"People missed {certificate.missed:,} of {certificate.of_positives:,} labels of settled positives ({100 * share:.1f}%): with such misses "
         f"{bounds}."
     )
 
@@ -255,23 +255,23 @@ def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Ce
     )
 
 
-def _upper(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
-    betting = bets(hits[None], drawn[None], cells, target, max(1, horizon), confidence)
+def _upper(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
+    betting = bets(hits[None], draws[None], cells, target, max(1, horizon), confidence)
     if len(hits) == cells.size:  # a census
         return float(hits.sum() / cells.size)
     return float(betting.upper(level=confidence)[0])
 
 
-def _more(plan: CertificatePlan, at_most: float, hits: np.ndarray, drawn: np.ndarray, after: float) -> int | None:
+def _more(plan: CertificatePlan, at_most: float, hits: np.ndarray, draws: np.ndarray, after: float) -> int | None:
     if after <= at_most:
         return 0
     if len(hits) < len(plan.draws):
         return len(plan.draws) - len(hits)
     target = at_most * plan.negatives / plan.cells.size
-    return further_draws(hits, drawn, plan.cells, target, plan.horizon, plan.confidence)
+    return further_draws(hits, draws, plan.cells, target, plan.horizon, plan.confidence)
 
 
-def _strata(plan: CertificatePlan, hits: np.ndarray, drawn: np.ndarray, n: int) -> list[StratumBound]:
+def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) -> list[StratumBound]:
     """Return the bound of each stratum. Within a stratum, too, pairs were drawn in proportion to their weights."""
     place = np.array([draw.stratum for draw in plan.draws[:n]], np.int64)
     result = []
@@ -282,7 +282,7 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, drawn: np.ndarray, n: int) 
         share = float(counts @ plan.cells.weights / (plan.cells.counts @ plan.cells.weights))
         upper = (
             _upper(
-                hits[inside], renumbered[drawn[inside]], part, plan.target, int(plan.horizon * share), plan.confidence
+                hits[inside], renumbered[draws[inside]], part, plan.target, int(plan.horizon * share), plan.confidence
             )
             if inside.any()
             else 1.0

@@ -218,19 +218,19 @@ def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, con
         )
 
 
-def queue_plan(study: Study, name: str, made: CertificatePlan, by: str | None = None) -> str:
+def queue_plan(study: Study, name: str, plan: CertificatePlan, by: str | None = None) -> str:
     """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused."""
     require(study, by, "make batches")
     training_set = TrainingSet.open(study, name)
-    assert made.member is not None
+    assert plan.member is not None
     with study.building(f"training_sets/{name}"):
         if read_plan(training_set) is not None:
             raise Refused(f"the pairs of training set {name!r} were drawn already")
         folder = _folder(training_set)
         folder.mkdir(exist_ok=True)
         with open(folder / CELLS, "wb") as file:
-            np.save(file, made.member.astype(np.int16))
-        return _queue(study, training_set, made, [*made.draws, *made.positive_draws], by)
+            np.save(file, plan.member.astype(np.int16))
+        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], by)
 
 
 def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str:
@@ -294,26 +294,26 @@ def _population(study: Study, training_set: TrainingSet) -> _Population:
     return _Population(negatives, positives, free, free_positives, known, known_positives, labels)
 
 
-def _chances(study: Study, found: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
+def _chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
     """Return the chance of each unjudged negative to be a false one, and whether labels taught it.
 
     The pilot is every settled label of the study: it need not be a random sample.
     """
-    if not found.open:
+    if not population.open:
         return np.zeros(0), False
     if store is None:
-        return np.full(len(found.open), np.nan), False
-    settled = {pair: label for pair, label in found.labels.items() if label in ("positive", "related", "negative")}
-    by_pair = {pair[:2]: pair for pair in (*found.negatives, *found.positives)}
+        return np.full(len(population.open), np.nan), False
+    settled = {pair: label for pair, label in population.labels.items() if label in ("positive", "related", "negative")}
+    by_pair = {pair[:2]: pair for pair in (*population.negatives, *population.positives)}
     pilot = [pair for pair in settled if pair in by_pair]
-    wanted = [*(pair[:2] for pair in found.open), *pilot]
+    wanted = [*(pair[:2] for pair in population.open), *pilot]
     known = store(wanted)
     scores = np.array([known.get(pair, np.nan) for pair in wanted])
     answers = np.array([float(bool(by_pair[pair].answer)) for pair in wanted])
-    places = len(found.open) + np.flatnonzero(np.isfinite(scores[len(found.open) :]))
+    places = len(population.open) + np.flatnonzero(np.isfinite(scores[len(population.open) :]))
     hits = np.array([settled[wanted[place]] == "positive" for place in places], dtype=bool)
     chances, learned = pilot_chances(scores, answers, places, hits)
-    return chances[: len(found.open)], learned
+    return chances[: len(population.open)], learned
 
 
 def _census(cells: Cells) -> SamplingPlan:
@@ -350,7 +350,7 @@ def _stratum(pair: Pair) -> str:
 
 
 def _queue(
-    study: Study, training_set: TrainingSet, made: CertificatePlan, draws: Sequence[Draw], by: str | None
+    study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], by: str | None
 ) -> str:
     """Queue some draws, and store the plan with the batch's name."""
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -362,13 +362,13 @@ def _queue(
         settings = {
             "certificate": name,
             "origin": f"certificate of training set {name}",
-            "seed": made.seed,
-            "judge": made.judge,
+            "seed": plan.seed,
+            "judge": plan.judge,
             "size": len(draws),
         }
         Queue(study.labels_path).add_batch(batch, items, settings, by=by)
-        made.batches.append(batch)
-    write_json(_folder(training_set) / PLAN, made.as_json())
+        plan.batches.append(batch)
+    write_json(_folder(training_set) / PLAN, plan.as_json())
     return batch
 
 

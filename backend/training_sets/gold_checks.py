@@ -247,7 +247,7 @@ def best_judge(study: Study, check: GoldCheck) -> str:
 def queue_gold_check(
     study: Study, name: str, check: GoldCheck, size: int = SIZE, by: str | None = None
 ) -> BatchSummary:
-    """DrawnClaim claims, and queue them as the batch `name`. A second batch of an equal check continues its draws.
+    """Draw claims, and queue them as the batch `name`. A second batch of an equal check continues its draws.
 
     Raises:
         Missing: as `claims_of`, or no claim. Refused: the name is taken, every claim was drawn, or `by` may not.

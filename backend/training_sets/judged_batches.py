@@ -1,4 +1,4 @@
-"""Batches whose priority arm goes by a judge."""
+"""Batches that order their priority part by the scores of a judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_batch_by_judge(
     progress: Progress | None = None,
     **settings: Any,
 ) -> BatchSummary:
-    """Make a batch whose priority arm goes by a judge. The audit and the other arms stay as they are.
+    """Make a batch that orders its priority part by the scores of a judge. The audit and the other arms stay as they are.
 
     Args:
         judge: a judge with scores; a pair without a score counts as answer match, subject and rank estimate it.

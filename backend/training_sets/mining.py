@@ -142,21 +142,23 @@ class EasyNegativeSampler:
                     facts.append(_fact_of(question))
         return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
 
-    def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
-        """Draw `count` different passages of the whole collection, none of `taken`; fewer if there are not enough."""
-        count = min(count, self.passages - len(taken))
+    def random(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
+        """Draw `count` different passages of the whole collection, none of `excluded_rows`; fewer if there are not enough."""
+        count = min(count, self.passages - len(excluded_rows))
         drawn: dict[int, None] = {}
         rng = self._rng(question, "random")
         while len(drawn) < count:
             drawn.update(
                 dict.fromkeys(
-                    integer for integer in rng.integers(self.passages, size=2 * count).tolist() if integer not in taken
+                    integer
+                    for integer in rng.integers(self.passages, size=2 * count).tolist()
+                    if integer not in excluded_rows
                 )
             )
         return [NegativeCandidate(ordinal, "random") for ordinal in list(drawn)[:count]]
 
-    def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
-        """Draw `count` gold passages of questions about other facts, none of `taken`; fewer if there are not enough."""
+    def other_gold(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
+        """Draw `count` gold passages of questions about other facts, none of `excluded_rows`; fewer if there are not enough."""
         fact = _fact_of(question)
         drawn: dict[int, None] = {}
         tried = (
@@ -167,7 +169,7 @@ class EasyNegativeSampler:
         for place in tried.tolist():
             if len(drawn) == count:
                 break
-            if int(self.golds[place]) not in taken and (fact is None or self.facts[place] != fact):
+            if int(self.golds[place]) not in excluded_rows and (fact is None or self.facts[place] != fact):
                 drawn[int(self.golds[place])] = None
         return [NegativeCandidate(ordinal, "other_gold") for ordinal in drawn]
 

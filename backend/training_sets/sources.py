@@ -82,15 +82,15 @@ def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[st
     return last, by_question, store.bad_questions_as_of(last)
 
 
-def _searched(runs: Sequence[Run], chosen: EligibleQuestions) -> tuple[list[str], dict[str, str]]:
-    questions = [id for id in chosen.ids if not runs or any(run.row(id) is not None for run in runs)]
-    if chosen.ids and not questions:
+def _searched(runs: Sequence[Run], eligible: EligibleQuestions) -> tuple[list[str], dict[str, str]]:
+    questions = [id for id in eligible.ids if not runs or any(run.row(id) is not None for run in runs)]
+    if eligible.ids and not questions:
         names = ", ".join(run.name for run in runs)
         raise Missing(
-            f"{names} searched none of the {len(chosen.ids):,} questions that may train; make a run over them with "
+            f"{names} searched none of the {len(eligible.ids):,} questions that may train; make a run over them with "
             "'blindspot retrieve --split train'"
         )
-    return questions, chosen.left_out | dict.fromkeys(set(chosen.ids).difference(questions), NOT_SEARCHED)
+    return questions, eligible.left_out | dict.fromkeys(set(eligible.ids).difference(questions), NOT_SEARCHED)
 
 
 def _run_hash(run: Run) -> str:

@@ -93,5 +93,5 @@ def tally_order(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _fates(found: Counter) -> dict[str, int]:
-    return {fate: found[fate] for fate in FATES}
+def _fates(counts: Counter) -> dict[str, int]:
+    return {fate: counts[fate] for fate in FATES}

@@ -126,9 +126,9 @@ def _refuse(study: Study, kind: str, name: str, done: str, confirmed: bool, kept
         raise Refused(f"{words(kind)} {name!r} is named by others: {_listed(found)}; confirm if it should be {done}")
 
 
-def _listed(found: Sequence[Dependent]) -> str:
-    shown = "; ".join(each.words for each in found[:6])
-    return shown + (f"; and {len(found) - 6} more" if len(found) > 6 else "")
+def _listed(dependents: Sequence[Dependent]) -> str:
+    shown = "; ".join(each.words for each in dependents[:6])
+    return shown + (f"; and {len(dependents) - 6} more" if len(dependents) > 6 else "")
 
 
 def _refuse_taken(target: Path, kind: str, new: str) -> None:

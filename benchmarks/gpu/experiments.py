@@ -83,7 +83,7 @@ def unseen_relations(setting: Setting, bench: Workbench) -> ExperimentPlan:
     cells = [
         *success_cells("BM25", [Bm25Hits(asked, deepest)], setting.ks, macro=True),
         *success_cells("MiniLM as it comes", [DenseHits(asked, deepest, Index(setting.first))], setting.ks, macro=True),
-        *(_macro(cell) for cell in dense_row(setting, "trained on other relations", data, asked=asked)),
+        *(_macro(cell) for cell in dense_row(setting, "trained on other relations", data, selection=asked)),
     ]
     at = f"Success@{setting.ks[-2] if len(setting.ks) > 1 else setting.ks[0]}"
     trained = ("trained on other relations", at)

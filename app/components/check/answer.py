@@ -22,15 +22,15 @@ VAGUE = 0.25
 """Half width of an interval up to which a rate is not stated."""
 
 
-def answer(facts: FileFacts, found: Labelled, sees: bool) -> Html:
+def answer(facts: FileFacts, labelled: Labelled, sees: bool) -> Html:
     """Return the sentence on top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
-    if found.rate is None or not found.judged:
+    if labelled.rate is None or not labelled.judged:
         return tag("h1", f"How many of {counted(facts.negatives, 'negative')} are false? No pair is judged yet.")
     if not sees:
-        return tag("h1", f"{counted(found.judged, 'pair')} of {counted(facts.negatives, 'negative')} are judged.")
-    return tag("h1", rate_sentence(found.rate))
+        return tag("h1", f"{counted(labelled.judged, 'pair')} of {counted(facts.negatives, 'negative')} are judged.")
+    return tag("h1", rate_sentence(labelled.rate))
 
 
 def rate_sentence(rate: RateEstimate) -> str:
@@ -46,40 +46,40 @@ def rate_sentence(rate: RateEstimate) -> str:
     )
 
 
-def primary(opened: Study, facts: FileFacts, found: Labelled, written: CleanedFile | None) -> None:
+def primary(opened: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
     """Show the one next step: draw, judge, see the rule, or write the file."""
     if not facts.negatives:
         return
-    if found.rate is None:
+    if labelled.rate is None:
         jobs.start_button(opened, request(draw_pairs), key="draw", words="Draw pairs to judge", primary=True)
         return
-    if not checks.sees_rate(opened, found):
+    if not checks.sees_rate(opened, labelled):
         show(_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
         return
     if url.value("step") and written is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
             write_button(opened, checks.rules(opened), "Write the cleaned file", primary=True)
-            if not found.all_judged:
+            if not labelled.all_judged:
                 show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
     else:
-        show(_line(*_next(found)))
-    if found.all_judged and url.value("step") and found.rate.drawn < min(MOST_DRAWS, found.rate.pairs):
-        more = min(found.rate.drawn + MORE, MOST_DRAWS)
+        show(_line(*_next(labelled)))
+    if labelled.all_judged and url.value("step") and labelled.rate.drawn < min(MOST_DRAWS, labelled.rate.pairs):
+        more = min(labelled.rate.drawn + MORE, MOST_DRAWS)
         jobs.start_button(opened, request(draw_pairs, more), key="more", words=f"Draw {MORE} more pairs")
 
 
-def _next(found: Labelled) -> tuple[object, ...]:
+def _next(labelled: Labelled) -> tuple[object, ...]:
     """Return the button, and a second way in words."""
     judge = link("judge on", url.JUDGE, data_key="j")
     if url.value("step"):
-        second = "" if found.all_judged else join("or ", judge)
+        second = "" if labelled.all_judged else join("or ", judge)
         return _button("See the cleaned file", "#file"), second
-    if found.is_enough:
+    if labelled.is_enough:
         return (
             _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),
-            "" if found.all_judged else join("or ", judge, " for a shorter interval"),
+            "" if labelled.all_judged else join("or ", judge, " for a shorter interval"),
         )
-    if not found.judged:
+    if not labelled.judged:
         return _button("Judge the first pair", url.JUDGE, "j"), "By keys, a few seconds a pair; stop whenever you like."
     rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
@@ -93,16 +93,16 @@ def _line(button: object, second: object) -> Html:
     return div(button, tag("span", second, cls="soft") if second else "", cls="action")
 
 
-def trace_panel(found: Labelled) -> None:
+def trace_panel(labelled: Labelled) -> None:
     """Show the rate after each label with its interval."""
     from plotly.graph_objects import Figure, Scatter
 
     from blindspot.app.components.plots import plot
 
-    count = list(range(1, len(found.estimates) + 1))
+    count = list(range(1, len(labelled.estimates) + 1))
     blue = "#0072b2"
     figure = Figure()
-    high, low = (100 * found.high).tolist(), (100 * found.low).tolist()
+    high, low = (100 * labelled.high).tolist(), (100 * labelled.low).tolist()
     edge = {"width": 0}
     about = "%{x} labels: %{y:.1f}%"
     figure.add_trace(Scatter(x=count, y=high, line=edge, mode="lines", name="upper end", hovertemplate=about))
@@ -121,7 +121,7 @@ def trace_panel(found: Labelled) -> None:
     line = {"color": blue, "width": 2}
     mode = "lines+markers" if len(count) < 10 else "lines"
     figure.add_trace(
-        Scatter(x=count, y=(100 * found.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
+        Scatter(x=count, y=(100 * labelled.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
     )
     figure.update_layout(
         height=260,

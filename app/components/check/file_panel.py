@@ -23,9 +23,9 @@ NAMES = ("Download the file", "The list of changes", "The card")
 RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
-def file_panel(opened: Study, found: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
+def file_panel(opened: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
     """Show the choices, the button that writes the file, and links to what was written."""
-    if not who.may(opened.labels_path, "export") or not checks.sees_rate(opened, found):
+    if not who.may(opened.labels_path, "export") or not checks.sees_rate(opened, labelled):
         return
     with st.container(key="file"):
         show(tag("h2", "The file back", id="file"))
@@ -43,7 +43,7 @@ def file_panel(opened: Study, found: Labelled, curve: RuleCurve, written: Cleane
             write_button(opened, curve, "Write the cleaned file")
         show(tag("p", _what(how, None if row is None else row.rule.as_text()), cls="convention"))
         if written is not None:
-            _written(opened, found, written)
+            _written(opened, labelled, written)
 
 
 def write_button(opened: Study, curve: RuleCurve, words: str, primary: bool = False) -> None:
@@ -62,9 +62,9 @@ def _what(how: str, rule: str | None) -> str:
     )
 
 
-def _written(opened: Study, found: Labelled, written: CleanedFile) -> None:
+def _written(opened: Study, labelled: Labelled, written: CleanedFile) -> None:
     rule = "" if written.rule is None else f", with {written.rule}"
-    since = found.judged - written.judged
+    since = labelled.judged - written.judged
     later = f" {counted(since, 'pair')} judged since: write it again." if since > 0 else ""
     show(
         tag(

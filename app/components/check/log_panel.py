@@ -59,37 +59,38 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
     return log_precision(_study)
 
 
-def log_answer(opened: Study, found: LogPrecision | None, sees: bool) -> Html:
+def log_answer(opened: Study, precision: LogPrecision | None, sees: bool) -> Html:
     """Return the sentence on top."""
-    if found is None or not found.judged:
+    if precision is None or not precision.judged:
         return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
     if not sees:
         return tag(
-            "h1", f"{counted(found.judged, 'question')} of the sample {'is' if found.judged == 1 else 'are'} judged."
+            "h1",
+            f"{counted(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
         )
-    return tag("h1", precision_words(found))
+    return tag("h1", precision_words(precision))
 
 
-def _next_step(opened: Study, found: LogPrecision | None) -> None:
-    if found is None:
+def _next_step(opened: Study, precision: LogPrecision | None) -> None:
+    if precision is None:
         jobs.start_button(
             opened, request(draw_log_questions), key="draw-log", words="Draw questions to judge", primary=True
         )
         return
-    if found.judged < found.drawn:
-        words = "Judge the next question" if found.judged else "Judge the first question"
-        second = f"{found.judged} of {found.drawn} done. The interval is for the whole sample: judge all of it."
+    if precision.judged < precision.drawn:
+        words = "Judge the next question" if precision.judged else "Judge the first question"
+        second = f"{precision.judged} of {precision.drawn} done. The interval is for the whole sample: judge all of it."
         button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
         show(div(button, tag("span", second, cls="soft"), cls="action"))
         return
     facts = log_facts(opened)
     show(tag("p", "The whole sample is judged.", cls="soft"))
-    if found.drawn < facts.events - facts.without_chunks:
+    if precision.drawn < facts.events - facts.without_chunks:
         jobs.start_button(opened, request(draw_log_questions), key="draw-log", words=f"Draw {QUESTIONS} more questions")
 
 
-def _unanswered(opened: Study, name: str, found: LogPrecision) -> Html:
-    asked = opened.questions.some(found.examples)
+def _unanswered(opened: Study, name: str, precision: LogPrecision) -> Html:
+    asked = opened.questions.some(precision.examples)
     lines = [tag("li", link(each.text, url.href(url.QUESTION, {"a": name, "b": name, "q": each.id}))) for each in asked]
     return div(tag("h2", "Questions that nothing answers"), tag("ul", *lines), cls="panel")
 

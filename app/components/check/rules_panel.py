@@ -95,13 +95,13 @@ def best_of_each(curve: RuleCurve) -> list[RuleRow]:
     return list(found.values())
 
 
-def _table(rows: list[RuleRow], best: RuleRow | None, chosen: RuleRow | None) -> Html:
+def _table(rows: list[RuleRow], best: RuleRow | None, chosen_rule: RuleRow | None) -> Html:
     head = tag(
         "tr",
         tag("th", "rule", scope="col", cls="left"),
         *(tag("th", term(name, about), scope="col") for name, about in HEADS),
     )
-    lines = [_row(row, row is best, row is chosen) for row in rows]
+    lines = [_row(row, row is best, row is chosen_rule) for row in rows]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures rules"), cls="scrolling")
 
 

@@ -163,7 +163,7 @@ def _change(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Split",
             "map-split",
-            lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=acting(map)),
+            lambda: changes.split(map, id, typed["map-parts"], seen_version=seen, by=acting(map)),
             "Split.",
         )
         st.multiselect("Merge with", list(others), format_func=others.__getitem__, key=f"map-merge-{at}")

@@ -53,13 +53,15 @@ FIXED = {
 _LINE = 62
 
 
-def held_figure(map: Map, found: Sequence[str], views: Sequence[int], marked: frozenset[str], *parts: Any) -> Any:
+def held_figure(map: Map, found: Sequence[str], views: Sequence[int], highlighted: frozenset[str], *parts: Any) -> Any:
     """Return `figure`, cached as long as its contents stay the same.
 
     Args:
         parts: titles, starts, ids and `labelled` of `figure`.
     """
-    return _cached_figure(map, found, parts, map.folder, map.manifest["made"], tuple(views), marked, hash(tuple(found)))
+    return _cached_figure(
+        map, found, parts, map.folder, map.manifest["made"], tuple(views), highlighted, hash(tuple(found))
+    )
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -70,11 +72,11 @@ def _cached_figure(
     folder: Path,
     made: str,
     views: tuple[int, ...],
-    marked: frozenset[str],
+    highlighted: frozenset[str],
     mark: int,
 ) -> Any:
     titles, starts, ids, labelled = _parts
-    return figure(_map, titles, starts, ids, _found, views, marked, labelled)
+    return figure(_map, titles, starts, ids, _found, views, highlighted, labelled)
 
 
 def figure(
@@ -84,7 +86,7 @@ def figure(
     ids: Sequence[str],
     found: Sequence[str],
     views: Sequence[int],
-    marked: Collection[str] = (),
+    highlighted: Collection[str] = (),
     labelled: Any = str,
 ) -> Any:
     """The map as a plotly figure.
@@ -93,7 +95,7 @@ def figure(
         titles, starts, ids: one entry for each point.
         found: the category of each point.
         views: indices of the encoders to show side by side.
-        marked: ids of the points to mark with rings.
+        highlighted: ids of the points to mark with rings.
         labelled: returns the readable name of a category.
     """
     from plotly.subplots import make_subplots
@@ -104,7 +106,7 @@ def figure(
         [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
     )
     result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
-    every = categories(found, most=len(COLOURS))
+    every = categories(found, maximum=len(COLOURS))
     selected = set(every)
     drawn = np.array([name if name in selected else OTHERS for name in found], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
@@ -116,8 +118,8 @@ def figure(
         places = np.asarray(map.coordinates(view))
         if len(shown) < len(map):
             result.add_trace(_density(places), 1, column)
-        if marked:
-            ringed = [i for i, id in enumerate(ids) if id in marked]
+        if highlighted:
+            ringed = [i for i, id in enumerate(ids) if id in highlighted]
             result.add_trace(_rings(places[ringed]), 1, column)
         in_legend = set() if column == 1 else set(order)
         for name in order:

@@ -31,7 +31,7 @@ METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
 CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups only", "none": "none"}
 
 
-def form(study: Study, taken: set[str]) -> None:
+def form(study: Study, taken_names: set[str]) -> None:
     """Show the form and the button that starts the job."""
     dense = dense_indexes(study)
     if not dense:
@@ -56,7 +56,7 @@ def form(study: Study, taken: set[str]) -> None:
     )
     with st.container(key="map-form"):
         show(tag("h2", "New map"))
-        arguments = _form_values(study, dense, runs, sets, taken)
+        arguments = _form_values(study, dense, runs, sets, taken_names)
         wrong = _problem(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
@@ -65,9 +65,11 @@ def form(study: Study, taken: set[str]) -> None:
     jobs.panel(study)
 
 
-def _form_values(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
+def _form_values(
+    study: Study, dense: list[str], runs: list[str], sets: list[str], taken_names: set[str]
+) -> dict[str, Any]:
     """Show the fields, and return the values that differ from the defaults of `MapRequest`."""
-    given = _which_points(study, dense, runs, sets, taken)
+    given = _which_points(study, dense, runs, sets, taken_names)
     with st.expander("Method, seed, clusters"):
         given |= _how_drawn(study)
     defaults = {
@@ -77,7 +79,9 @@ def _form_values(study: Study, dense: list[str], runs: list[str], sets: list[str
     return {key: value for key, value in given.items() if key == "name" or value != defaults[key]}
 
 
-def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
+def _which_points(
+    study: Study, dense: list[str], runs: list[str], sets: list[str], taken_names: set[str]
+) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
     encoder = first.selectbox("Encoder", dense, key="make-encoder")
     others = ["", *(name for name in dense if name != encoder)]
@@ -126,7 +130,7 @@ def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[st
             "minute or two for 10,000."
         ),
     )
-    name = fourth.text_input("Name", _free_name(encoder, after, taken), key=f"make-name-{encoder}-{after}")
+    name = fourth.text_input("Name", _free_name(encoder, after, taken_names), key=f"make-name-{encoder}-{after}")
     return {
         "name": name.strip(),
         "encoder": encoder,
@@ -176,12 +180,12 @@ def _problem(arguments: dict[str, Any]) -> str:
     return ""
 
 
-def _free_name(encoder: str, after: str | None, taken: set[str]) -> str:
+def _free_name(encoder: str, after: str | None, taken_names: set[str]) -> str:
     base = f"{encoder}-and-{after}" if after else encoder
     return next(
         name
-        for number in range(1, len(taken) + 2)
-        if (name := base if number == 1 else f"{base}-{number}") not in taken
+        for number in range(1, len(taken_names) + 2)
+        if (name := base if number == 1 else f"{base}-{number}") not in taken_names
     )
 
 

@@ -18,8 +18,8 @@ POSITIVE = "Positive against related or negative; unsure counts as not judged"
 FOUR = "Positive, related, negative and unsure as four nominal labels"
 
 
-def agreement_panel(found: Quality) -> Html:
-    together = found.together
+def agreement_panel(quality: Quality) -> Html:
+    together = quality.together
     if together is None or not together.four.passages:
         message = (
             "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with "
@@ -51,7 +51,7 @@ def agreement_panel(found: Quality) -> Html:
         "intervals resample questions, so they hold for other questions judged by the same people.",
         cls="convention",
     )
-    return div(tag("h2", "Agreement"), scrolling(table), message, _pairs(found.pairs), cls="panel")
+    return div(tag("h2", "Agreement"), scrolling(table), message, _pairs(quality.pairs), cls="panel")
 
 
 def _pairs(pairs: tuple[Agreements, ...]) -> Html:
@@ -85,8 +85,8 @@ def _pairs(pairs: tuple[Agreements, ...]) -> Html:
     return div(tag("h3", "Pairs of annotators"), scrolling(table))
 
 
-def people_panel(found: Quality) -> Html:
-    if not found.work:
+def people_panel(quality: Quality) -> Html:
+    if not quality.work:
         return Html("")
     head = heads(
         "annotator",
@@ -103,8 +103,8 @@ def people_panel(found: Quality) -> Html:
             "Passages with the same label when judged blind a second time in another batch",
         ),
     )
-    lines = [_person(each) for each in found.work]
-    drift = found.drift
+    lines = [_person(each) for each in quality.work]
+    drift = quality.drift
     note = ["Current labels, without practice. "]
     if drift.passages:
         interval = f" ({bounds(drift.low, drift.high)})" if drift.low is not None else ""

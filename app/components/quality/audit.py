@@ -31,7 +31,7 @@ ROCKETQA = (
 
 
 def audit_panel(
-    found: Audit,
+    audit: Audit,
     batches: tuple[str, ...],
     chosen: str | None,
     by: str,
@@ -48,7 +48,7 @@ def audit_panel(
         powered: the rates with each judge's scores.
     """
     title = tag("h2", "False negatives among unlabelled passages")
-    if not found.drawn:
+    if not audit.drawn:
         return div(
             title,
             tag(
@@ -60,15 +60,15 @@ def audit_panel(
             ),
             cls="panel",
         )
-    judged = found.drawn - found.bad - found.waiting
+    judged = audit.drawn - audit.bad - audit.waiting
     sentences = [
-        f"Random audit: {judged:,} of {counted(found.drawn, 'question')} judged completely",
-        f", {found.waiting:,} remaining" if found.waiting else "",
-        f", {found.bad:,} bad (left out)" if found.bad else "",
+        f"Random audit: {judged:,} of {counted(audit.drawn, 'question')} judged completely",
+        f", {audit.waiting:,} remaining" if audit.waiting else "",
+        f", {audit.bad:,} bad (left out)" if audit.bad else "",
         ".",
     ]
     picker = _batch_picker(batches, chosen, here)
-    if found.overall is None:
+    if audit.overall is None:
         return div(
             title,
             tag("p", *sentences, " The rates appear after the first completely judged question.", cls="convention"),
@@ -79,10 +79,10 @@ def audit_panel(
         title,
         tag("p", *sentences, cls="convention"),
         picker,
-        _headline(found.overall),
-        tag("p", _convention(found.overall), cls="convention"),
+        _headline(audit.overall),
+        tag("p", _convention(audit.overall), cls="convention"),
         _powered_lines(powered),
-        _group_rates(found, by, here, next((each for each in powered if each.overall is not None), None)),
+        _group_rates(audit, by, here, next((each for each in powered if each.overall is not None), None)),
         tag(
             "p",
             link(
@@ -152,8 +152,8 @@ def _powered_lines(powered: Sequence[PoweredAudit]) -> Html:
     return join(*lines)
 
 
-def _group_rates(found: Audit, by: str, here: Callable[..., str], powered: PoweredAudit | None) -> Html:
-    held = [name for name in BYS if found.by.get(name, {}).keys() - {UNKNOWN}]
+def _group_rates(audit: Audit, by: str, here: Callable[..., str], powered: PoweredAudit | None) -> Html:
+    held = [name for name in BYS if audit.by.get(name, {}).keys() - {UNKNOWN}]
     if not held:
         return Html("")
     by = by if by in held else held[0]
@@ -170,7 +170,7 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str], powered: Power
         ),
         cls="choices",
     )
-    groups = found.by[by]
+    groups = audit.by[by]
     scale = gauge_head("False negatives in percent: the dot is the rate, the line its 95% interval")
     head = heads(
         by,

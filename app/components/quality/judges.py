@@ -39,20 +39,20 @@ MARKS: dict[Trust, str] = {"yes": "✓ yes", "no": "✕ no", "inconclusive": "in
 Here = Callable[..., str]
 
 
-def judges_panel(found: JudgeTable | str, chosen: str, by: str, injections: str, here: Here) -> Html:
+def judges_panel(judge_table: JudgeTable | str, chosen: str, by: str, injections: str, here: Here) -> Html:
     """The panel on judges.
 
     Args:
-        found: the measured judges, or why there are none.
+        judge_table: the measured judges, or why there are none.
         chosen: the judge whose details show; "" for none.
         by: the grouping of the trust table, one of BYS.
         injections: what is known of injections against the chosen judge; "" for nothing.
         here: returns the page's address with changed parameters.
     """
     title = tag("h2", "How good are the judges?")
-    if isinstance(found, str):
-        return div(title, tag("p", found, cls="convention"), cls="panel", id="judges")
-    if not found.judges:
+    if isinstance(judge_table, str):
+        return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
+    if not judge_table.judges:
         hint = join(
             "No judge has scores yet. Learn one on Training, or ", command("blindspot judge learn NAME --run RUN")
         )
@@ -72,16 +72,16 @@ def judges_panel(found: JudgeTable | str, chosen: str, by: str, injections: str,
             "By the prices given for the endpoint and the stored answers; 0 for judges of this machine",
         ),
     )
-    lines = [_line(judge, judge.name == chosen, here) for judge in found.judges]
-    detail = next((judge for judge in found.judges if judge.name == chosen and judge.figures is not None), None)
+    lines = [_line(judge, judge.name == chosen, here) for judge in judge_table.judges]
+    detail = next((judge for judge in judge_table.judges if judge.name == chosen and judge.figures is not None), None)
     return div(
         title,
         tag(
             "p",
-            f"{counted(found.pairs, 'pair')} of {counted(found.questions, 'question')}: {found.about}.",
+            f"{counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.about}.",
             cls="convention",
         ),
-        _samples(found.sample, here),
+        _samples(judge_table.sample, here),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
         _detail(detail.name, detail.figures, by, injections, here) if detail and detail.figures else "",
         cls="panel",
@@ -97,12 +97,12 @@ def _samples(sample: str, here: Here) -> Html:
     return div(span("Measured on", cls="label"), span(*links, cls="choices"), cls="choice-line")
 
 
-def _line(judge: MeasuredJudge, chosen: bool, here: Here) -> Html:
+def _line(judge: MeasuredJudge, is_chosen: bool, here: Here) -> Html:
     figures = judge.figures
     name = join(
         link(
             judge.name,
-            here(judge=None if chosen else judge.name),
+            here(judge=None if is_chosen else judge.name),
             title="Show or hide details",
             data_focus=f"judge-{judge.name}",
         ),
@@ -126,7 +126,7 @@ def _line(judge: MeasuredJudge, chosen: bool, here: Here) -> Html:
         _trust(overall.negatives),
         _cost(judge.cost),
         head=name,
-        cls="chosen" if chosen else None,
+        cls="chosen" if is_chosen else None,
     )
 
 

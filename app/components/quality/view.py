@@ -151,13 +151,13 @@ def _nothing(opened: Study) -> Html:
     )
 
 
-def _head(found: Quality) -> Html:
-    labels, people = sum(each.labels for each in found.work), len(found.work)
+def _head(quality: Quality) -> Html:
+    labels, people = sum(each.labels for each in quality.work), len(quality.work)
     counts = tag(
         "span",
         tag("b", counted(labels, "label")),
         f" by {counted(people, 'person', 'people')}, ",
-        tag("b", counted(sum(len(dispute.passages) for dispute in found.disputes), "passage")),
+        tag("b", counted(sum(len(dispute.passages) for dispute in quality.disputes), "passage")),
         " to settle",
         cls="counts",
     )

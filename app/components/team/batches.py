@@ -190,7 +190,7 @@ def _chosen(batch: Batch) -> str | None:
     return None if name == ANYBODY else name
 
 
-def _make(opened: Study, taken: set[str]) -> None:
+def _make(opened: Study, taken_names: set[str]) -> None:
     runs = study.shown_runs(opened)
     show(tag("h3", "New batch"))
     forecast_line(opened, "batch")
@@ -213,7 +213,7 @@ def _make(opened: Study, taken: set[str]) -> None:
                 kind="warning",
             )
         )
-    number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
+    number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken_names)
     with st.form("make-batch", border=False, enter_to_submit=False):
         tags = [each.tag for each in desk(opened).tags.counts()]
         top = st.columns([2, 5, 2])

@@ -224,7 +224,7 @@ def describe(
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
         matches: (q, k) bool of BM25 and dense: whether the passage contains an answer string.
 
-    Returns: figures by name, each {"share": 0..1, "n": of how many, "low", "high": its 95% interval by fact}. "Found"
+    Returns: figures by name, each {"share": 0..1, "n": number of cases, "low", "high": its 95% interval by fact}. "Found"
         is Success@5, relevant being every passage of the truth, so a planted false negative counts as found; the
         `_by_answer` figures take the answer match instead. false_negatives: of the passages in the dense top 5 that are
         not gold, those that answer the question (n: such passages). only_bm25, only_dense, both, neither: questions

@@ -123,22 +123,22 @@ def find_writer(kind: str, name: str) -> Format:
     return writers[name]
 
 
-def settings_of(chosen: Format, assignments: Iterable[str]) -> dict[str, Any]:
+def settings_of(format: Format, assignments: Iterable[str]) -> dict[str, Any]:
     """Return the settings of a format: its defaults, changed by assignments `NAME=VALUE`.
 
     Raises:
         Refused: an unknown name, or a value of the wrong type.
     """
-    values = dict(chosen.settings)
+    values = dict(format.settings)
     for assignment in assignments:
         name, sign, value = assignment.partition("=")
         if not sign or name not in values:
             known = ", ".join(f"{key} ({default})" for key, default in values.items())
             raise Refused(
-                f"--set {assignment}: the format {chosen.name} has "
+                f"--set {assignment}: the format {format.name} has "
                 + (f"the settings {known}; use --set NAME=VALUE" if known else "no settings")
             )
-        if isinstance(chosen.settings[name], int):
+        if isinstance(format.settings[name], int):
             if not (value.isascii() and value.isdigit() and len(value) < 16):
                 raise Refused(f"--set {assignment}: {name} must be a whole number")
             values[name] = int(value)

@@ -22,21 +22,21 @@ def is_tar(start: bytes) -> bool:
     return start[257:262] == b"ustar"
 
 
-def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+def read_members(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """Read the wanted files of a folder or tar (plain or compressed), by their path inside it, sorted.
 
     Raises:
         BadInput: a broken or truncated archive, or a member that points outside it or is not a regular file.
     """
-    return dict(sorted(_folder(path, wanted) if path.is_dir() else _tar(path, wanted)))
+    return dict(sorted(_folder(path, is_wanted) if path.is_dir() else _tar(path, is_wanted)))
 
 
-def members_sha256(path: Path, wanted: Callable[[str], bool]) -> str:
+def members_sha256(path: Path, is_wanted: Callable[[str], bool]) -> str:
     """Return the sha256 of an archive's bytes, or of the names and contents of a folder's wanted files."""
     if not path.is_dir():
         return file_sha256(path)
     digest = hashlib.sha256()
-    for name, data in sorted(_folder(path, wanted)):
+    for name, data in sorted(_folder(path, is_wanted)):
         digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
     return digest.hexdigest()
 
@@ -46,13 +46,13 @@ def member_place(path: Path, name: str) -> str:
     return str(path / name) if path.is_dir() else f"{path}:{name}"
 
 
-def _folder(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _folder(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
             file = Path(folder, name)
             inside = file.relative_to(path).as_posix()
-            if not wanted(inside):
+            if not is_wanted(inside):
                 continue
             check_plain_file(file)
             if not file.resolve().is_relative_to(path.resolve()):
@@ -65,7 +65,7 @@ def _folder(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                 raise BadInput(f"cannot be read ({error.strerror or error})", file) from error
 
 
-def _tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _tar(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     stream = _Stream(ByteSource(path))
     seen: set[str] = set()
     total = 0
@@ -73,7 +73,7 @@ def _tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes
         with tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
             for member in archive:
                 _check(member, path)
-                if not member.isreg() or not wanted(_inside(member)):
+                if not member.isreg() or not is_wanted(_inside(member)):
                     continue
                 if _inside(member) in seen or len(seen) > MAX_MEMBERS:
                     raise BadInput("this file occurs twice in the archive", f"{path}:{member.name}")

@@ -192,14 +192,14 @@ def _store(
     sha256: str,
     reading: _RunFile,
     rejected: RejectedRows,
-    taken: Iterable[str],
+    taken_names: Iterable[str],
     gathered: _ResultsCollector,
     progress: Progress | None,
 ) -> FileResult:
     ids, hits, flags = reading.rows.finish()
     run = write_run(
         study,
-        run_name_of(path, taken),
+        run_name_of(path, taken_names),
         ids,
         hits,
         {

@@ -223,7 +223,7 @@ class _DuplicateRows(DuplicateId):
 
 def _build_corpus(
     study: Study,
-    chosen: Format,
+    format: Format,
     path: Path,
     options: Options,
     rejected: RejectedRows,
@@ -231,7 +231,7 @@ def _build_corpus(
     report: ThrottledProgress,
 ) -> _CorpusStats:
     written = _CorpusStats()
-    with CorpusWriter(study.folder / "corpus.db") as writer, chosen.opened(path, options) as batches:
+    with CorpusWriter(study.folder / "corpus.db") as writer, format.opened(path, options) as batches:
         for batch, contents in _sound(batches, path, rejected, drop):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
@@ -240,7 +240,7 @@ def _build_corpus(
         if not writer.count:
             raise rejected.first or BadInput("holds no passages", path)
         written.rows = writer.count
-        written.sha256 = written.sha256 or source_sha256(chosen, path)
+        written.sha256 = written.sha256 or source_sha256(format, path)
         report.now(writer.count, writer.count, "indexing ids")
         try:
             writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
@@ -274,11 +274,11 @@ def _sound(
         yield batch, contents
 
 
-def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
+def _with_lines(error: DuplicateId, format: Format, path: Path, options: Options) -> BadInput:
     """Return the error for an id that occurs twice. The file is read again to find the places of the two rows."""
     places: dict[int, tuple[Path, int]] = {}
     row = 0
-    with chosen.opened(path, options) as batches:
+    with format.opened(path, options) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
@@ -317,11 +317,11 @@ def _second_collection(study: Study, path: Path, format: str | None) -> ImportRe
 
 
 def _items(
-    chosen: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
+    format: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
 ) -> list[ImportedQuestion]:
     """Read the questions of a file, each id once."""
     seen_ids: dict[str, ImportedQuestion] = {}
-    with chosen.opened(path, options) as items:
+    with format.opened(path, options) as items:
         for item in items:
             if isinstance(item, BadInput):
                 rejected.add(item)
@@ -370,14 +370,14 @@ def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
     return [row for item in items for row in item.judgements if row.passage_id in known]
 
 
-def _without_questions(chosen: Format, path: Path, options: Options) -> str:
+def _without_questions(format: Format, path: Path, options: Options) -> str:
     """Return the message for a file without questions of the split and the data set that were asked for."""
     asked = "".join(
         f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
     )
     held: Counter[tuple[str, str]] = Counter()
     if asked:
-        with suppress(BadInput), chosen.opened(path, replace(options, split=None, dataset=None)) as items:
+        with suppress(BadInput), format.opened(path, replace(options, split=None, dataset=None)) as items:
             held.update(
                 (each.question.split, each.question.dataset) for each in items if not isinstance(each, BadInput)
             )
@@ -429,11 +429,11 @@ def _first_absent(question: Question, known: dict[str, int]) -> str | None:
 
 
 def _counts(
-    chosen: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
+    format: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
 ) -> dict[str, tuple[int, int]]:
     """Read each entity's count and line."""
     counts: dict[str, tuple[int, int]] = {}
-    with chosen.opened(path) as rows:
+    with format.opened(path) as rows:
         for row in rows:
             if isinstance(row, BadInput):
                 rejected.add(row)

@@ -88,7 +88,7 @@ def import_qrels(
 
 
 def _matches(
-    study: Study, corpus: Corpus, block: list[Qrel], seen: set[tuple[str, str]], rejected: RejectedRows
+    study: Study, corpus: Corpus, block: list[Qrel], already: set[tuple[str, str]], rejected: RejectedRows
 ) -> list[GoldMatch]:
     questions = study.questions.known({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
@@ -99,11 +99,11 @@ def _matches(
             rejected.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
         elif passage is None:
             rejected.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
-        elif (row.question_id, passage) in seen:
+        elif (row.question_id, passage) in already:
             rejected.add(
                 BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} occur twice", row.path, row.line)
             )
         else:
-            seen.add((row.question_id, passage))
+            already.add((row.question_id, passage))
             matches.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))
     return matches

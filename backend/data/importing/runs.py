@@ -203,18 +203,18 @@ def _with_ordinals(
 
 
 def _hits(
-    ordinals: Mapping[str, int], entry: RunEntry, seen: set[int], rejected: RejectedRows
+    ordinals: Mapping[str, int], entry: RunEntry, already: set[int], rejected: RejectedRows
 ) -> list[tuple[int, float, bool | None]]:
     hits = []
     for context in entry.contexts:
         if context.id not in ordinals:
             rejected.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
-        elif (ordinal := ordinals[context.id]) in seen:
+        elif (ordinal := ordinals[context.id]) in already:
             rejected.add(
                 BadInput(f"the passage {context.id!r} occurs twice for one question", entry.path, context.line)
             )
         else:
-            seen.add(ordinal)
+            already.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
     return hits
 

@@ -44,18 +44,18 @@ def writable(folder: Path) -> Iterator[None]:
         raise Refused(f"{folder}: cannot be written to ({reason}); nothing was changed") from error
 
 
-def source_file(chosen: Format, path: Path) -> Path:
+def source_file(format: Format, path: Path) -> Path:
     """Return the file with the rows; the folder itself if its rows are in several files."""
-    files = chosen.files(path) if chosen.files is not None and path.is_dir() else []
+    files = format.files(path) if format.files is not None and path.is_dir() else []
     return files[0] if len(files) == 1 else path
 
 
-def source_sha256(chosen: Format, path: Path) -> str:
+def source_sha256(format: Format, path: Path) -> str:
     """Return the sha256 of a file on disk. For a folder, hash the names and contents of the files that are read."""
-    if chosen.files is None or not path.is_dir():
+    if format.files is None or not path.is_dir():
         return members_sha256(path, lambda name: name.endswith(".json"))
     digest = hashlib.sha256()
-    for file in chosen.files(path):
+    for file in format.files(path):
         digest.update(f"{file.relative_to(path).as_posix()}\0{file_sha256(file)}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()
 

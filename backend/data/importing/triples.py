@@ -258,11 +258,11 @@ def questions_from_facts(
     ), notes
 
 
-def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> dict[str, list[Fact]]:
+def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) -> dict[str, list[Fact]]:
     """Facts by split, drawn apart from one another."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
-        number = most * (MAX_TRAINING // MAX_QUESTIONS) if split == "train" else most
+        number = maximum * (MAX_TRAINING // MAX_QUESTIONS) if split == "train" else maximum
         return {split: [by_subject[subject] for subject in nested_sample(list(by_subject), number, seed)]}
     tenth = round(len(facts) * SHARE)
     test = nested_sample(list(by_subject), tenth, seed)
@@ -270,9 +270,9 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
     dev = nested_sample(rest, tenth, seed)
     train = [subject for subject in rest if subject not in set(dev)]
     chosen = {
-        "train": nested_sample(train, most * (MAX_TRAINING // MAX_QUESTIONS), seed),
-        "dev": nested_sample(dev, most, seed),
-        "test": nested_sample(test, most, seed),
+        "train": nested_sample(train, maximum * (MAX_TRAINING // MAX_QUESTIONS), seed),
+        "dev": nested_sample(dev, maximum, seed),
+        "test": nested_sample(test, maximum, seed),
     }
     return {part: [by_subject[subject] for subject in some] for part, some in chosen.items()}
 

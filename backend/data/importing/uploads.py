@@ -121,14 +121,14 @@ def readings(path: Path, split: str | None = None) -> list[FileReading]:
     return sorted(found, key=lambda reading: bool(reading.fault))
 
 
-def _reading(path: Path, chosen: Format, split: str | None) -> FileReading:
-    options = Options(split if chosen.kind == "questions" else None, settings=chosen.settings)
+def _reading(path: Path, format: Format, split: str | None) -> FileReading:
+    options = Options(split if format.kind == "questions" else None, settings=format.settings)
     try:
-        with chosen.opened(path, options) as records:
+        with format.opened(path, options) as records:
             rows = list(islice(chain.from_iterable(map(_texts, records)), SHOWN_ROWS))
     except BlindspotError as error:
-        return FileReading(chosen.kind, chosen.name, chosen.what, (), str(error))
-    return FileReading(chosen.kind, chosen.name, chosen.what, tuple(rows))
+        return FileReading(format.kind, format.name, format.what, (), str(error))
+    return FileReading(format.kind, format.name, format.what, tuple(rows))
 
 
 def _texts(record: Any) -> Iterator[tuple[str, ...]]:

@@ -102,8 +102,8 @@ def _claims(
     ]
 
 
-def _hits(system: str, asked: QuestionSelection, k: int) -> RunPart:
-    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(StudyEncoder(system)))
+def _hits(system: str, selection: QuestionSelection, k: int) -> RunPart:
+    return Bm25Hits(selection, k) if system == BM25 else DenseHits(selection, k, Index(StudyEncoder(system)))
 
 
 def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:
@@ -173,28 +173,30 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
 
 
 def _line(
-    bench: Workbench, name: str, asked: QuestionSelection, official: bool, seen: bool | None, least: int
+    bench: Workbench, name: str, selection: QuestionSelection, official: bool, seen: bool | None, minimum: int
 ) -> BucketLine:
-    questions = asked.of(bench)
+    questions = selection.of(bench)
     numbers = bucket_numbers(questions, official)
     if seen is not None:
         numbers = np.where(is_seen(bench, questions) == seen, numbers, -1)
     n = Counter(numbers[numbers >= 0].tolist())
-    return BucketLine(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
+    return BucketLine(
+        name, selection, official, seen, {number: n[number] for number in sorted(n) if n[number] >= minimum}
+    )
 
 
-def _contrasts(lines: Sequence[BucketLine], least: int) -> Iterator[tuple[str, Buckets, Buckets]]:
+def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
     """Yield (row, buckets, buckets to compare with): the two ends of the first line, and the two lines bucket by
     bucket.
     """
     if not lines:
         return
-    whole = [number for number, count in lines[0].n.items() if count >= least and number < BUCKETS]
+    whole = [number for number, count in lines[0].n.items() if count >= minimum and number < BUCKETS]
     if len(whole) > 1:
         first, last = whole[0], whole[-1]
         yield f"{lines[0].row(first)} less bucket {last}", [(lines[0], first)], [(lines[0], last)]
     shared = [number for number in lines[0].n if number in lines[-1].n]
-    if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= least:
+    if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= minimum:
         yield (
             f"{lines[1].name} less {lines[0].name.split(', ')[-1]}, same buckets",
             [(lines[1], number) for number in shared],

@@ -25,7 +25,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             data = setting.data(
                 questions=(f"{source}/train",), mined=setting.mined((f"{source}/train",)), policy="answer_match"
             )
-            cells += in_column(dense_row(setting, f"trained on {source}", data, asked=questions), column)
+            cells += in_column(dense_row(setting, f"trained on {source}", data, selection=questions), column)
             if source != target:
                 claims += [
                     PaperClaim(

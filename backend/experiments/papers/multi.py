@@ -23,8 +23,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for name in sets:
         questions, column = setting.asked(measured_on(setting, bench, name)), f"{name} @{k}"
         cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
-        cells += in_column(dense_row(setting, "single", data[name], asked=questions), column)
-        cells += in_column(dense_row(setting, "multi", tuple(data.values()), asked=questions), column)
+        cells += in_column(dense_row(setting, "single", data[name], selection=questions), column)
+        cells += in_column(dense_row(setting, "multi", tuple(data.values()), selection=questions), column)
     smallest = min(sets, key=lambda name: len(eligible_questions(bench, (f"{name}/train",)).ids))
     at = f"{smallest} @{k}"
     return ExperimentPlan(

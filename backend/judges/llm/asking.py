@@ -29,7 +29,7 @@ GARBLED_TWICE = 2
 
 @dataclass(slots=True)
 class Asked:
-    """What asking about some pairs brought.
+    """The answers of a language model about some pairs, and their cost.
 
     Attributes:
         scores: Score by (question id, passage id) of the pairs with a grade.

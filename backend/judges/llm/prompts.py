@@ -72,7 +72,7 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that the model is told."""
+        """A hash of the whole prompt."""
         return text_sha256(_VERSION, SYSTEM, self.text, str(self.top))[:16]
 
     def messages(self, question: str, passage: Passage) -> list[dict[str, str]]:

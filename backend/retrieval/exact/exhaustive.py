@@ -37,7 +37,7 @@ def search_exhaustively(
     questions: np.ndarray,
     rounded: RoundedQueries,
     k: int,
-    least: np.ndarray,
+    minimum: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best rows of each question by exact score, ties by row: (q, k) int32 and float32.
 
@@ -45,12 +45,12 @@ def search_exhaustively(
         blocks: all rows, in order.
         vectors: the same rows, (n, d) float16, n at least k.
         rounded: the questions, rounded for a product in float32.
-        least: (q,) float32, a score that at least k rows of each question reach.
+        minimum: (q,) float32, a score that at least k rows of each question reach.
     """
     import torch
 
     with torch.inference_mode():
-        return _exact_best(blocks, vectors, questions, rounded, k, least)
+        return _exact_best(blocks, vectors, questions, rounded, k, minimum)
 
 
 def _exact_best(blocks, vectors, questions, rounded, k, least):
@@ -89,11 +89,11 @@ def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[
     return which[kept], ordinals[kept], scores[kept]
 
 
-def _kth(held: tuple[np.ndarray, ...], k: int, least: np.ndarray) -> np.ndarray:
-    """Return the k-th score of each question, (q,) float32, or `least` if the question has fewer scores."""
+def _kth(held: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
+    """Return the k-th score of each question, (q,) float32, or `minimum` if the question has fewer scores."""
     which, _, scores = held
-    counts = np.bincount(which, minlength=len(least))
-    full, found = np.flatnonzero(counts >= k), least.copy()
+    counts = np.bincount(which, minlength=len(minimum))
+    full, found = np.flatnonzero(counts >= k), minimum.copy()
     found[full] = scores[counts.cumsum()[full] - counts[full] + k - 1]
     return found
 

@@ -119,7 +119,7 @@ def _write_norms(norms: Any, documents: int, file: Any) -> Any:
 
 
 def length_table() -> np.ndarray:
-    """Return the document length that each norm stands for, (256,) float32. Call it only inside `on_jvm`."""
+    """Return the document length that each norm encodes, (256,) float32. Call it only inside `on_jvm`."""
     decode = java_class("org.apache.lucene.util.SmallFloat").byte4ToInt
     return np.array([decode(code if code < 128 else code - 256) for code in range(256)], np.float32)
 

@@ -282,29 +282,29 @@ def _add_slices(router: APIRouter, shared: Version1) -> None:
         return {"items": [asdict(each) for each in saved(study).values()]}
 
     @router.put("/saved-slices/{name}", response_model=answers.SavedSliceAnswer)
-    def save_slice(caller: Asking, name: SliceName, asked: requests.SliceRequest) -> dict[str, Any]:
+    def save_slice(caller: Asking, name: SliceName, body: requests.SliceRequest) -> dict[str, Any]:
         """Save a slice by name."""
         from blindspot.backend.evaluation.saved_slices import save
 
         caller.require(study, "save slices")
-        return asdict(save(study, name, asked.expression, asked.replace, caller.name))
+        return asdict(save(study, name, body.expression, body.replace, caller.name))
 
 
 def _add_search(router: APIRouter, shared: Version1) -> None:
     study = shared.study
 
     @router.post("/search", response_model=answers.LiveAnswer)
-    async def search_live(caller: Asking, asked: requests.LiveRequest) -> dict[str, Any]:
+    async def search_live(caller: Asking, body: requests.LiveRequest) -> dict[str, Any]:
         """Search with a retriever now, and return passages by id."""
-        await run_in_threadpool(caller.require_live, study, asked.questions)
+        await run_in_threadpool(caller.require_live, study, body.questions)
         try:
             batched = await asyncio.wait_for(
-                asyncio.wrap_future(shared.service.ask(asked.retriever, asked.questions, asked.k)), shared.time_limit
+                asyncio.wrap_future(shared.service.ask(body.retriever, body.questions, body.k)), shared.time_limit
             )
         except TimeoutError:
-            raise HTTPException(504, f"{asked.retriever} did not answer in time; ask again in a moment") from None
+            raise HTTPException(504, f"{body.retriever} did not answer in time; ask again in a moment") from None
         return {
-            "retriever": asked.retriever,
+            "retriever": body.retriever,
             "hits": await run_in_threadpool(reading.named_hits, study, batched.hits),
         }
 
@@ -330,17 +330,17 @@ def _add_labels(router: APIRouter, shared: Version1) -> None:
         return labelling.labels(study, caller, question)
 
     @router.post("/labels", response_model=answers.ReceiptsAnswer)
-    def give_labels(caller: Asking, asked: requests.LabelsRequest) -> dict[str, Any]:
+    def give_labels(caller: Asking, body: requests.LabelsRequest) -> dict[str, Any]:
         """Store label events in your own name. Send them again, with the same ids, if no answer comes: an event is
         stored once.
         """
-        events = [each.model_dump(exclude_unset=True) for each in asked.events]
+        events = [each.model_dump(exclude_unset=True) for each in body.events]
         return {"receipts": labelling.store_events(study, caller, events)}
 
     @router.post("/queue", response_model=answers.QueueAnswer)
-    def take_questions(caller: Asking, asked: requests.QueueRequest) -> dict[str, Any]:
+    def take_questions(caller: Asking, body: requests.QueueRequest) -> dict[str, Any]:
         """Take questions of the open batches to judge, without ranks and scores, for 15 minutes."""
-        return {"items": labelling.take_questions(study, caller, asked.count)}
+        return {"items": labelling.take_questions(study, caller, body.count)}
 
 
 def _add_judgements(router: APIRouter, shared: Version1) -> None:
@@ -364,10 +364,10 @@ def _add_judgements(router: APIRouter, shared: Version1) -> None:
         return labelling.judgements(study, machine, offset, limit)
 
     @router.post("/judgements", response_model=answers.ReceiptsAnswer)
-    def give_judgements(caller: Asking, asked: requests.JudgementsRequest) -> dict[str, Any]:
+    def give_judgements(caller: Asking, body: requests.JudgementsRequest) -> dict[str, Any]:
         """Store labels of a machine annotator, all or none. They count for no consensus and no agreement of people."""
-        given = [labelling.MachineLabels(each.id, each.question, each.labels) for each in asked.items]
-        return {"receipts": labelling.store_judgements(study, caller, asked.machine, given)}
+        given = [labelling.MachineLabels(each.id, each.question, each.labels) for each in body.items]
+        return {"receipts": labelling.store_judgements(study, caller, body.machine, given)}
 
 
 def _add_jobs(router: APIRouter, shared: Version1) -> None:
@@ -389,9 +389,9 @@ def _add_jobs(router: APIRouter, shared: Version1) -> None:
         return {"items": job_requests.recent(study, caller, limit)}
 
     @router.post("/jobs", response_model=answers.JobAnswer, status_code=202)
-    def start_job(caller: Asking, asked: requests.JobStart) -> dict[str, Any]:
+    def start_job(caller: Asking, body: requests.JobStart) -> dict[str, Any]:
         """Start a job in a process of its own."""
-        started = job_requests.start(study, caller, asked.kind, asked.arguments, asked.id)
+        started = job_requests.start(study, caller, body.kind, body.arguments, body.id)
         return job_requests.state(study, caller, started)
 
     @router.get("/jobs/{job}", response_model=answers.JobAnswer)

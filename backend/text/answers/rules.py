@@ -118,7 +118,7 @@ class Rule(ABC):
 
     @abstractmethod
     def matching(self, passage: Any, positions: Sequence[int], needles: Sequence[Any]) -> list[int]:
-        """Return those of the positions in `needles` whose answer the passage contains."""
+        """Return the positions in `needles` of the answers that the passage contains."""
 
     @abstractmethod
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:

@@ -101,26 +101,26 @@ def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
     yield f"- certificate: {_certificate_line(stated_certificate(study, training_set))}"
 
 
-def _certificate_line(found: Certificate | None) -> str:
-    if found is None:
+def _certificate_line(certificate: Certificate | None) -> str:
+    if certificate is None:
         return "none; nobody certified how many false negatives this set has at most"
-    if found.withdrawn:
-        return f"withdrawn, because {'; '.join(found.withdrawn)}"
-    confidence = f"{100 * found.confidence:g}% confidence each"
+    if certificate.withdrawn:
+        return f"withdrawn, because {'; '.join(certificate.withdrawn)}"
+    confidence = f"{100 * certificate.confidence:g}% confidence each"
     return (
-        f"at most {100 * found.upper:.2f}% of the negatives are false ({100 * found.upper_after:.2f}% once the found ones are "
-        f"taken out), and at least {100 * found.right_at_least:.1f}% of the positives are right ({confidence}; "
-        f"n = {found.judged:,} drawn negatives and {found.positives_judged:,} positives judged, label event "
-        f"{found.label_event:,}); by what these annotators call positive. {sensitivity(found)}"
+        f"at most {100 * certificate.upper:.2f}% of the negatives are false ({100 * certificate.upper_after:.2f}% once the found ones are "
+        f"taken out), and at least {100 * certificate.right_at_least:.1f}% of the positives are right ({confidence}; "
+        f"n = {certificate.judged:,} drawn negatives and {certificate.positives_judged:,} positives judged, label event "
+        f"{certificate.label_event:,}); by what these annotators call positive. {sensitivity(certificate)}"
     )
 
 
-def _agreement(found: Agreement) -> str:
-    if found.value is None:
-        return f"not defined (n = {found.passages:,} passages judged twice or more)"
-    interval = "" if found.low is None else f" (95%: {found.low:.2f} to {found.high:.2f})"
+def _agreement(agreement: Agreement) -> str:
+    if agreement.value is None:
+        return f"not defined (n = {agreement.passages:,} passages judged twice or more)"
+    interval = "" if agreement.low is None else f" (95%: {agreement.low:.2f} to {agreement.high:.2f})"
     return (
-        f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} "
+        f"Krippendorff's alpha {agreement.value:.2f}{interval}, n = {agreement.passages:,} passages of {agreement.questions:,} "
         "questions, over all labels of the study"
     )
 

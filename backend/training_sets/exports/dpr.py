@@ -46,7 +46,7 @@ def _record(row: ExportRow) -> dict[str, Any]:
     }
 
 
-def _contexts(held: Sequence[PairPassage]) -> list[dict[str, Any]]:
+def _contexts(passages: Sequence[PairPassage]) -> list[dict[str, Any]]:
     return [
         {
             "title": passage.title,
@@ -54,7 +54,7 @@ def _contexts(held: Sequence[PairPassage]) -> list[dict[str, Any]]:
             "score": 0.0 if pair.score is None else pair.score,
             "passage_id": passage.id,
         }
-        for pair, passage in held
+        for pair, passage in passages
     ]
 
 

@@ -29,8 +29,8 @@ def _records(rows: ExportRows) -> Iterator[dict[str, Any]]:
         }
 
 
-def _passages(held: Sequence[PairPassage]) -> list[dict[str, str]]:
-    return [{"docid": passage.id, "title": passage.title, "text": passage.text} for _, passage in held]
+def _passages(passages: Sequence[PairPassage]) -> list[dict[str, str]]:
+    return [{"docid": passage.id, "title": passage.title, "text": passage.text} for _, passage in passages]
 
 
 EXPORTS.register(ExportFormat("tevatron", "Tevatron's JSON lines", "Tevatron's trainers.", write))
