@@ -12,7 +12,7 @@ from blindspot.app import study as opened_study
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
-from blindspot.app.markup import show, tag
+from blindspot.app.markup import join, show, tag
 from blindspot.backend.core.declared import build, declared
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -34,8 +34,11 @@ def form(study: Study, taken: set[str]) -> None:
     """Show the form and the button that starts the job."""
     dense = dense_indexes(study)
     if not dense:
-        show(notice("A map needs a dense index."))
-        for step in DENSE.steps(study):
+        steps = [step for step in DENSE.steps(study) if step.job is not None]
+        lacking = "" if steps else join(" Add an encoder first: ", tag("code", "blindspot encoder add"), ".")
+        show(notice("A map needs a dense index.", lacking))
+        for step in steps:
+            assert step.job is not None
             jobs.start_button(study, step.job, key="map-index", words="Build the dense index", primary=True)
             show(tag("p", step.why, cls="soft"))
         jobs.panel(study)
