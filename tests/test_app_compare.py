@@ -213,3 +213,28 @@ def test_the_interval_is_that_of_the_run_that_is_ahead(tmp_path):
     assert (
         row(page, "place of birth (P19)") == f"place of birth (P19) 3 66.7 100.0 B +33.3 {ends(1, 0, 3)} 1.000 2 0 1 0"
     )
+
+
+def test_a_random_sample_for_both_runs_is_one_button(study, tmp_path, monkeypatch):
+    """The button's job makes a batch whose questions are all of the random audit."""
+    import shutil
+
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.db.people import People
+    from blindspot.db.queue import Queue
+
+    shutil.copytree(study.folder, tmp_path / "own")
+    own, sent = Study.open(tmp_path / "own"), []
+    People(own.labels_path).add("lea", "lead")
+    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, by: sent.append(asked))
+    page = compare(own)
+    with monkeypatch.context() as patch:
+        patch.setenv("BLINDSPOT_STUDY", str(own.folder))
+        patch.setenv("BLINDSPOT_SIGN_IN", "none")
+        page.app.button(key="make-sample-alpha-beta").click().run()
+    (asked,) = sent
+    assert asked.kind.function is make_batch
+    make_batch(own, **asked.arguments)
+    assert {item.arm for item in Queue(own.labels_path).items("sample-alpha-beta-1")} == {"audit"}
+    assert "Judge batch sample-alpha-beta-1" in compare(own).text

@@ -38,7 +38,7 @@ def _step(number: int, step: DemoStep, is_made: bool) -> Html:
         "li",
         span(f"{number}", cls="place"),
         div(
-            tag("h3", title, span(state, cls="soft after") if state else ""), tag("p", join(step.sentence), cls="soft")
+            tag("h2", title, span(state, cls="soft after") if state else ""), tag("p", join(step.sentence), cls="soft")
         ),
         cls=step.state,
     )

@@ -31,7 +31,7 @@ def found_list(study: Study, result: TextSearch, more: str | None, retrieved: Re
         more: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
     if not result.found:
-        return empty(f"No {result.place} found", result.how)
+        return empty(f"No {result.place} found", result.how, heading="h2")
     gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [

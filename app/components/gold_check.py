@@ -1,4 +1,4 @@
-"""Does the gold state the fact? What people's checks say of runs and training sets, and the buttons that draw what to judge."""
+"""Does the gold state the fact? What people's checks say of runs and training sets, and the button that draws what to judge."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _unchecked(_study: Study, questions: object) -> str:
 
 
 def gold_panel(opened: Study, checks: Sequence[GoldCheck]) -> None:
-    """Show the sentences of some checks, and a button for each that draws (more) claims as a batch."""
+    """Show the sentences of some checks, and one button that draws (more) claims of the chosen check as a batch."""
     sentences = gold_sentences(opened, list(dict.fromkeys(check.of for check in checks)))
     said = sentences or list(filter(None, [_unchecked(opened, study.questions_key(opened))]))
     if not said:
@@ -56,12 +56,18 @@ def gold_panel(opened: Study, checks: Sequence[GoldCheck]) -> None:
     show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said)), cls="panel"))
     if not who.may(opened.labels_path, "make batches"):
         return
-    with st.container(horizontal=True):
-        for number, check in enumerate(checks):
-            words = WORDS[check.population].format(size=SIZE, of=check.of)
-            st.button(words, key=f"gold-check-{number}", on_click=_draw, args=(opened, check))
+    with st.container(key="gold-check", horizontal=True, vertical_alignment="bottom"):
+        check = checks[0]
+        if len(checks) > 1:
+            check = st.selectbox("What to check", checks, format_func=_words, key="gold-check-of", width=420)
+        words = "Make a batch" if len(checks) > 1 else _words(check)
+        st.button(words, key="gold-check-draw", on_click=_draw, args=(opened, check))
     if made := st.session_state.pop(_SAID, None):
         show(notice(made, " ", link("Judge", url.JUDGE), " it."))
+
+
+def _words(check: GoldCheck) -> str:
+    return WORDS[check.population].format(size=SIZE, of=check.of)
 
 
 def _draw(opened: Study, check: GoldCheck) -> None:

@@ -105,7 +105,7 @@ def _column(
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
         cards.append(_card(column, others, rank, highlighted, known, displayed))
-    head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
+    head = tag("h2", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
     return tag(

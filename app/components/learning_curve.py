@@ -60,7 +60,9 @@ def _panel(opened: Study, place: str) -> None:
     lacking = _missing_reason(opened)
     if not points and lacking:
         if place == "training":
-            show(empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}"))
+            show(
+                empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}", heading="h2")
+            )
         return
     with st.container(key=f"curve-{place}"):
         usual: Scope = "judged" if points and points[-1].judged else "all"

@@ -93,9 +93,9 @@ def notice(*words: object, kind: str = "") -> Html:
     return div(*words, cls=f"notice {kind}".strip(), role="note")
 
 
-def empty(title: str, *words: object) -> Html:
-    """The empty state of a page: what the page is for, and the next step."""
-    return div(tag("h2", title), *(tag("p", line) for line in words), cls="empty")
+def empty(title: str, *words: object, heading: str = "h1") -> Html:
+    """The empty state of a page, or of a panel with the heading h2: what it is for, and the next step."""
+    return div(tag(heading, title), *(tag("p", line) for line in words), cls="empty")
 
 
 def command(line: str) -> Html:

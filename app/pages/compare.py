@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import streamlit as st
@@ -29,6 +29,7 @@ from blindspot.app.components.tables import (
     headline,
     scrolling,
 )
+from blindspot.app.components.team.batches import offer_batch
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import (
@@ -51,10 +52,12 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import joined, written
 from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
+SAMPLE = 50  # random questions of an offered batch, enough for a rate with an interval
 CELL_NAMES = {
     "all": "All questions",
     "both": "Both runs find",
@@ -133,6 +136,16 @@ def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.nda
     kinds: tuple[Population, ...] = ("misses", "hits")
     sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.a.kind, chosen.rule
     gold_panel(opened, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    offer_batch(
+        opened,
+        f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
+        list(sides),
+        f"{SAMPLE} random questions",
+        size=SAMPLE,
+        depth=chosen.k,
+        candidates=2 * chosen.k,
+        mix=asdict(ArmShares(1.0, 0.0, 0.0)),
+    )
     show(judged_table(opened, (chosen.a, chosen.b), chosen.k, relevance, rule))
     show(readings_panel(opened, compared, chosen, kept, by))
     rows = selection.rows(compared, chosen, kept)

@@ -31,7 +31,7 @@ def page() -> None:
         with place_column:
             place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
     if not words:
-        show(empty("Nothing searched yet", ABOUT))
+        show(empty("Nothing searched yet", ABOUT, heading="h2"))
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):

@@ -207,7 +207,18 @@ def _finder(opened, chosen: Selection, facts: Facts, names: tuple[str, str]) -> 
     if not found.slices:
         units = noun(2, found.units.name)
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
-        show(tag(heading, "No slice differs from the rest." if found.tried else none), about)
+        tested = (
+            f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
+            "other facts of the questions. This is no proof that the runs differ by the same amount everywhere: a small slice, or a "
+            "small difference, stays unseen."
+        )
+        instead = (
+            "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
+            link("Compare", chosen.on_compare()),
+            ".",
+        )
+        title = "No slice differs from the rest." if found.tried else none
+        show(tag(heading, title), tag("p", tested if found.tried else "", " ", *instead), about)
         return
 
     def opens(expression: str) -> str:

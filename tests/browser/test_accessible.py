@@ -1,28 +1,34 @@
-"""axe-core finds no serious fault on any page, light or dark, in our parts and in Streamlit's."""
+"""axe-core finds no fault on any page, light or dark, wide or narrow, in our parts and in Streamlit's."""
 
 from __future__ import annotations
 
 import pytest
 
 PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge", "find?words=born",
-         "quality", "map")  # fmt: skip
+         "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
+WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
+ELSEWHERE = {"presentation-role-conflict"}  # minor, of Streamlit's field for files
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_serious_fault_on_any_page(browser, address, scheme):
+def test_no_fault_on_any_page(browser, address, scheme):
+    """Each page is loaded once, and its window made narrower; a width changes no colour, so dark pages are tried at one."""
     from axe_playwright_python.sync_playwright import Axe
 
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme=scheme)
+    context = browser.new_context(color_scheme=scheme)
     try:
         tab = context.new_page()
-        grave = []
+        found = []
         for page in PAGES:
+            tab.set_viewport_size({"width": 1400, "height": 900})
             tab.goto(address + page)
             tab.wait_for_selector("header.top")
             tab.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-            for fault in Axe().run(tab).response["violations"]:
-                if fault["impact"] in ("serious", "critical"):
-                    grave += [(page, fault["id"], node["html"][:160]) for node in fault["nodes"]]
-        assert not grave
+            for width in WIDTHS[scheme]:
+                tab.set_viewport_size({"width": width, "height": 900})
+                for fault in Axe().run(tab).response["violations"]:
+                    if fault["id"] not in ELSEWHERE:
+                        found += [(page, width, fault["id"], node["html"][:160]) for node in fault["nodes"]]
+        assert not found
     finally:
         context.close()

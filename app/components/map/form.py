@@ -12,14 +12,13 @@ from blindspot.app import study as opened_study
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
-from blindspot.app.markup import link, show, tag
-from blindspot.app.url import HOME
+from blindspot.app.markup import join, show, tag
 from blindspot.backend.core.declared import build, declared
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.making import make
 from blindspot.backend.maps.settings import MOST, MapRequest
-from blindspot.backend.retrieval.dense import dense_indexes
+from blindspot.backend.retrieval.dense import DENSE, dense_indexes
 from blindspot.db.errors import BlindspotError
 
 SOURCES = {
@@ -35,15 +34,14 @@ def form(study: Study, taken_names: set[str]) -> None:
     """Show the form and the button that starts the job."""
     dense = dense_indexes(study)
     if not dense:
-        show(
-            notice(
-                "A map needs a dense index. Build one on ",
-                link("Home", HOME),
-                " or with ",
-                tag("code", "blindspot index dense"),
-                ".",
-            )
-        )
+        steps = [step for step in DENSE.steps(study) if step.job is not None]
+        lacking = "" if steps else join(" Add an encoder first: ", tag("code", "blindspot encoder add"), ".")
+        show(notice("A map needs a dense index.", lacking))
+        for step in steps:
+            assert step.job is not None
+            jobs.start_button(study, step.job, key="map-index", words="Build the dense index", primary=True)
+            show(tag("p", step.why, cls="soft"))
+        jobs.panel(study)
         return
     runs = list(opened_study.shown_runs(study))
     sets = list(

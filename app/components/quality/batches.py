@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blindspot.app import url
 from blindspot.app.components.quality.marks import rate_figure
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, heads, join, row, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
@@ -17,13 +18,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
     if not batches:
         return div(
             title,
-            tag(
-                "p",
-                "No batches yet. A lead creates one on Team, or with ",
-                tag("code", "blindspot batch new"),
-                ".",
-                cls="convention",
-            ),
+            tag("p", "No batches yet. A lead creates one on ", link("Team", url.TEAM), ".", cls="convention"),
             cls="panel",
         )
     head = heads(

@@ -17,9 +17,10 @@ from blindspot.analysis.judge_quality import (
     Trust,
 )
 from blindspot.analysis.relations import relation_order
-from blindspot.app.components.marks import command, grouping, relation_label
+from blindspot.app.components.marks import grouping, relation_label
 from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, rate_figure
 from blindspot.app.components.tables import scrolling
+from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
 from blindspot.backend.text.counting import counted
@@ -53,10 +54,8 @@ def judges_panel(judge_table: JudgeTable | str, chosen: str, by: str, injections
     if isinstance(judge_table, str):
         return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
     if not judge_table.judges:
-        hint = join(
-            "No judge has scores yet. Learn one on Training, or ", command("blindspot judge learn NAME --run RUN")
-        )
-        return div(title, tag("p", hint, cls="convention"), cls="panel", id="judges")
+        learn = link("Learn a judge", tabs.address("judges"), cls="button")
+        return div(title, tag("p", "No judge has scores yet.", cls="convention"), learn, cls="panel", id="judges")
     head = heads(
         "judge",
         "pairs",

@@ -139,13 +139,7 @@ def _nothing(opened: Study) -> Html:
         "No labels yet",
         "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
         "answer their question.",
-        join(
-            "To start, a lead creates a batch on ",
-            link("Judge", JUDGE),
-            " or with ",
-            tag("code", "blindspot batch new"),
-            ".",
-        )
+        join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")
         if opened.runs()
         else next_step(opened),
     )

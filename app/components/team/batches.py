@@ -23,6 +23,7 @@ from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.judging.batches import former_order, make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
 from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
+from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
@@ -34,6 +35,7 @@ from blindspot.db.records import SPLITS
 
 _REFUSED, _SENT, _MOVED = "batches-refused", "batches-sent", "batches-moved"
 ANYBODY = "anybody"
+RUNS_OFFERED = 3  # at most, for an offered batch to pool
 ANSWERS_AND_RANK = "answer match, subject and rank"
 ORDER_TITLES: dict[Order, str] = {
     "priority": "likely and harmful false negatives",
@@ -86,6 +88,30 @@ def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
     if _start(opened, name, runs, size=len(question_ids), slice=question_ids):
         st.session_state[_SENT] = name
+
+
+def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
+    """Lead to the open batch of these settings whose name begins with `stem`, or show a button that makes it of the
+    first runs. Return False without runs.
+    """
+    batches = desk(opened).queue.batches()
+    if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, stem, settings)), None):
+        show(tag("p", link(f"Judge batch {waiting.name}", url.JUDGE), f": its questions are {words}."))
+        return True
+    if not runs:
+        return False
+    taken = {batch.name for batch in batches}
+    name = next(name for number in range(1, 10_000) if (name := f"{stem}-{number}") not in taken)
+    asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
+    jobs.start_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
+    if jobs.is_unfinished(opened, asked):
+        show(notice("The batch will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
+    return True
+
+
+def _is_offer(batch: Batch, stem: str, settings: dict[str, Any]) -> bool:
+    splits = settings.get("splits")
+    return batch.name.startswith(f"{stem}-") or (splits is not None and batch.settings.get("splits") == splits)
 
 
 def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
@@ -208,11 +234,12 @@ def _make(opened: Study, taken_names: set[str]) -> None:
         show(
             notice(
                 "No run has searched the training questions. A batch of dev or test questions corrects the "
-                "evaluation and never trains. For labels that train, run: ",
-                tag("code", "blindspot retrieve --with bm25 --split train"),
+                "evaluation and never trains. For labels that train, search them first.",
                 kind="warning",
             )
         )
+        asked = request(retrieve, "bm25", split="train")
+        jobs.start_button(opened, asked, key="search-train", words="Search the training questions with BM25")
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken_names)
     with st.form("make-batch", border=False, enter_to_submit=False):
         tags = [each.tag for each in desk(opened).tags.counts()]

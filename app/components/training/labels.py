@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from blindspot.app import study, url, who
-from blindspot.app.components import jobs
+from blindspot.app import study
 from blindspot.app.components.marks import notice
+from blindspot.app.components.team.batches import offer_batch
 from blindspot.app.desk import desk
-from blindspot.app.markup import link, show, tag
+from blindspot.app.markup import show, tag
 from blindspot.app.runs import over_training_questions
-from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.text.counting import counted
-
-RUNS = 3  # at most, for the offered batch to pool
 
 
 def label_counts(opened: Study) -> None:
@@ -42,24 +38,11 @@ def label_counts(opened: Study) -> None:
 
 
 def _offer(opened: Study) -> None:
-    batches = desk(opened).queue.batches()
-    waiting = next(
-        (each for each in batches if each.state == "open" and each.settings.get("splits") == ["train"]), None
-    )
-    if waiting is not None:
-        show(tag("p", link(f"Judge batch {waiting.name}", url.JUDGE), ": its questions are training questions."))
-        return
-    runs = over_training_questions(opened, study.shown_runs(opened))
-    if not runs:
-        show(tag("p", "A batch of training questions needs a run over them; Sets starts one.", cls="soft"))
-        return
-    if not who.may(opened.labels_path, "make batches"):
-        return
-    taken = {batch.name for batch in batches}
-    name = next(name for number in range(1, 10_000) if (name := f"train-{number}") not in taken)
-    jobs.start_button(
+    if not offer_batch(
         opened,
-        request(make_batch, name, runs[:RUNS], splits=["train"]),
-        key="batch-that-trains",
-        words="Make a batch of training questions",
-    )
+        "train",
+        over_training_questions(opened, study.shown_runs(opened)),
+        "training questions",
+        splits=["train"],
+    ):
+        show(tag("p", "A batch of training questions needs a run over them; Sets starts one.", cls="soft"))

@@ -167,6 +167,7 @@ def _run_over_train(opened: Study) -> None:
             empty(
                 "No training questions",
                 "A training set needs questions of the split train with gold passages. Import some first.",
+                heading="h2",
             )
         )
         return
