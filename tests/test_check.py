@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -256,6 +257,19 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     ]
     assert np.mean(inside) >= 0.9
     assert truth[kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
+
+
+def test_a_rule_that_is_the_wrong_way_round_is_not_called_chance(scored):
+    """The same file with every score negated: a true negative has the higher score."""
+    found, false = scored
+    judged = judged_draws(found.checked, labels_of(found, false))
+    pairs = replace(judged.pairs, score=-judged.pairs.score)
+    curve = compare_rules(found.checked, replace(judged, pairs=pairs))
+    upper = next(each for each in curve.qualities if each.name == "max_score")
+    assert upper.high < 0.5
+    wrong_way, chance = curve.why.split("drops the true ones first: ")[1].split("no better than chance: ")
+    assert "max_score (AUC" in wrong_way and "range_min (AUC" in chance
+    assert curve.chosen is None or curve.rows[curve.chosen].rule.name != "max_score"
 
 
 def test_rules_are_read_as_trainers_write_them(scored):

@@ -56,7 +56,6 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         term(f"S@{k} corrected", _CORRECTED),
         term("bounds", _BOUNDS),
     )
-    few = ". If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     few = " If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
     # Folded while no label changes a figure.

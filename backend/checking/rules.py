@@ -88,7 +88,7 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class RuleQuality:
-    """How well a rule's statistic tells false from true negatives. 0.5 is a coin."""
+    """How well a rule's statistic tells false from true negatives. 0.5 is chance."""
 
     name: str
     auc: float
@@ -338,11 +338,11 @@ def _choose(
     """Choose the row with the largest gain, of the rules that tell false from true negatives."""
     separating = {each.name for each in qualities if each.low > 0.5}
     places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
-    coins = [each for each in qualities if each.name not in separating]
+    others = [each for each in qualities if each.name not in separating]
     if not places:
         why = (
             "no rule tells false from true negatives: "
-            + _aucs(coins)
+            + _unfit(others)
             + ". Take out the false ones that were found, or judge more"
         )
         return RuleCurve(rows, qualities, None, why, None)
@@ -363,10 +363,20 @@ def _choose(
         f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
         f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
     )
-    if coins:
-        why += "; no better than a coin: " + _aucs(coins)
+    if others:
+        why += "; " + _unfit(others)
     return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
-def _aucs(qualities: Sequence[RuleQuality]) -> str:
-    return ", ".join(f"{each.name} (AUC {each.auc:.2f}, {each.low:.2f} to {each.high:.2f})" for each in qualities)
+def _unfit(qualities: Sequence[RuleQuality]) -> str:
+    """Say which rules drop true negatives before false ones, and which do not tell them apart."""
+    kinds = {
+        "drops the true ones first": [each for each in qualities if each.high < 0.5],
+        "no better than chance": [each for each in qualities if each.high >= 0.5],
+    }
+    return "; ".join(
+        f"{words}: "
+        + ", ".join(f"{each.name} (AUC {each.auc:.2f}, {each.low:.2f} to {each.high:.2f})" for each in some)
+        for words, some in kinds.items()
+        if some
+    )
