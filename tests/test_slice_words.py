@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,22 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
     assert sentence(head, ("one", "two")).startswith(
         (
             "one is 100.0 points ahead on 60 questions that ask for place of birth",
-            "one is 0.0 points ahead on 100 questions that ask for place of death",
+            "one and two are level on 100 questions that ask for place of death",
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("here", "outside", "words"),
+    [
+        (0.449, 0.016, "A is 44.9 points ahead on 84 questions of relation P1; elsewhere 1.6 ahead."),
+        (-0.06, 0.196, "B is 6.0 points ahead on 84 questions of relation P1; elsewhere 19.6 behind."),
+        (0.2, 0.0, "A is 20.0 points ahead on 84 questions of relation P1; elsewhere level."),
+        (-0.0001, 0.209, "A and B are level on 84 questions of relation P1; elsewhere A is 20.9 ahead."),
+        (0.0, -0.1, "A and B are level on 84 questions of relation P1; elsewhere B is 10.0 ahead."),
+    ],
+)
+def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
+    figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=SimpleNamespace(value=here)))
+    found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
+    assert sentence(found, ("A", "B")) == words

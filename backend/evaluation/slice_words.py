@@ -94,12 +94,13 @@ def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
         names: of A and B, as the sentence calls them.
     """
     estimate = found_slice.figures.difference.estimate
-    value, elsewhere = 100 * (estimate.value or 0.0), 100 * found_slice.outside
-    ahead = 0 if value >= 0 else 1
-    if ahead:
-        value, elsewhere = -value, -elsewhere
-    about = f"{names[ahead]} is {value:.1f} points ahead on {counted(found_slice.figures.n, 'question')} "
-    return f"{about}{in_words(found_slice.expression)}; elsewhere {elsewhere:+z.1f}."
+    here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
+    questions = f"on {counted(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
+    if not here:
+        outside = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead" if elsewhere else "as well"
+        return f"{names[0]} and {names[1]} are level {questions}; elsewhere {outside}."
+    outside = f"{abs(elsewhere):.1f} {'ahead' if (elsewhere > 0) == (here > 0) else 'behind'}" if elsewhere else "level"
+    return f"{names[here < 0]} is {abs(here):.1f} points ahead {questions}; elsewhere {outside}."
 
 
 def interval(found_slice: FoundSlice) -> str:
