@@ -224,7 +224,7 @@ def test_what_the_audit_cannot_say(tmp_path):
     make_batch(study, "few", [RUN], size=5, depth=10, candidates=10, mix=ArmShares(1.0, 0, 0), seed=1)
     annotate(study, truth, {"ann": 1.0})
     measured = corrected_run(study, study.run(RUN), "gold")
-    assert "and 10 are needed; draw one" in run_successes(study, RUN, measured, [5])[0].reason
+    assert "and 10 are needed; draw one" in run_successes(study, RUN, measured, [5])[0].sentences()[0]
     narrow = make_batch(study, "narrow", [RUN], size=20, depth=10, candidates=3, mix=ArmShares(1.0, 0, 0), seed=2)
     assert narrow.arms == {"audit": 20}
     annotate(study, truth, {"ann": 1.0}, seed=1)

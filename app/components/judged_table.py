@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from blindspot.analysis.judged import JudgedFigures
@@ -91,7 +93,8 @@ def _sampled(
 ) -> list[str]:
     """Success@k from a random sample of questions, in words; `last` and `scored` are keys of the cache."""
     measured = corrected_run(_study, _study.run(name), relevance, rule)
-    return [line for each in run_successes(_study, name, measured, [k]) for line in success_lines(_study, each)]
+    found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
+    return [line for each in found for line in success_lines(_study, each)]
 
 
 def _row(side: str, name: str, figures: JudgedFigures) -> Html:

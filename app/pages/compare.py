@@ -136,6 +136,7 @@ def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.nda
     kinds: tuple[Population, ...] = ("misses", "hits")
     sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.a.kind, chosen.rule
     gold_panel(opened, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    show(judged_table(opened, (chosen.a, chosen.b), chosen.k, relevance, rule))
     offer_batch(
         opened,
         f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
@@ -146,7 +147,6 @@ def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.nda
         candidates=2 * chosen.k,
         mix=asdict(ArmShares(1.0, 0.0, 0.0)),
     )
-    show(judged_table(opened, (chosen.a, chosen.b), chosen.k, relevance, rule))
     show(readings_panel(opened, compared, chosen, kept, by))
     rows = selection.rows(compared, chosen, kept)
     questions = div(

@@ -53,7 +53,7 @@ class RunSuccess:
     """Success@k of a run from a random sample.
 
     Attributes:
-        labelled: From labels alone; None if `reason` says what is missing and what to do.
+        labelled: From labels alone; None if `reason` says what is missing. todo: The command that brings it; "" for none.
         open: Questions that gold does not settle; only their share of successes is estimated.
         judges: With each judge's scores; empty without judges.
     """
@@ -64,12 +64,13 @@ class RunSuccess:
     open: int = 0
     judges: list[JudgedSuccess] = field(default_factory=list)
     reason: str = ""
+    todo: str = ""
 
     def sentences(self) -> list[str]:
         """Return the figures in words: a line for each judge that helps, else one line with what is missing."""
         name = f"Success@{self.k} of {self.run} if people judged every hit"
         if self.labelled is None:
-            return [f"{name}: no estimate. {self.reason}."]
+            return [f"{name}: no estimate. {'; '.join(filter(None, (self.reason, self.todo)))}."]
         base = f"{counted(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
         lines = [
             f"{name}: {percent_words(each.share)} from the labels of {base}, and the scores of {each.share.scored:,}, judge "
@@ -192,12 +193,12 @@ def _success(
     )
     found = _largest(study, name, cut, samples)
     if isinstance(found, str):
-        return RunSuccess(name, cut.k, None, reason=f"{found}; {todo}")
+        return RunSuccess(name, cut.k, None, reason=found, todo=todo)
     if (few := found.settled) < FEW:
         said = (
             f"Random audits settled all of the first {cut.k} hits of {counted(few, 'question')}, and {FEW} are needed"
         )
-        return RunSuccess(name, cut.k, None, reason=f"{said}; {todo}")
+        return RunSuccess(name, cut.k, None, reason=said, todo=todo)
     powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
     return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
 
