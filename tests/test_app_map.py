@@ -4,7 +4,9 @@ selections."""
 import numpy as np
 import pytest
 
+from blindspot.app.components import jobs
 from blindspot.app.components.map.figure import SELECTABLE, figure, selectable
+from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, values
@@ -58,10 +60,17 @@ def nobody_is_signed_in(monkeypatch):
     monkeypatch.setattr("blindspot.app.who.mode", lambda: "local")
 
 
-def test_without_a_map_the_page_says_what_one_is_and_how_to_make_it(study, tmp_path):
+def test_without_a_map_the_page_says_what_one_is_and_builds_the_index(study, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(jobs, "start", lambda opened, asked, *_, **__: started.append(asked))
     bare = make_study(tmp_path / "bare", people())
     page = Page(bare.folder, "map")
-    assert "No maps yet" in page.text and "blindspot index dense" in page.text
+    assert "No maps yet" in page.text
+    page.app.button(key="map-index").click().run()
+    assert started == [request(build_index, "minilm")]
+    settings = bare.settings_path.read_text()
+    bare.settings_path.write_text(settings[: settings.index("[encoders.minilm]")])
+    assert "blindspot encoder add" in Page(bare.folder, "map").text
 
 
 def test_the_form_has_sane_answers_and_tells_the_command(study):
