@@ -44,7 +44,7 @@ class LogFacts:
     """What is seen in a log at once.
 
     Attributes:
-        events: Questions as they were asked. questions: Distinct ones; case, spaces and punctuation apart.
+        events: Questions asked, repetitions counted. questions: Distinct ones; case, spaces and punctuation ignored.
         without_chunks: Events for which nothing came back. chunks: Distinct by id and text. identical: Chunks whose text
         another one has, under another id. near_identical: Chunks that share 90% of their 5-word sequences with another
         one. depth: Chunks of an event, at the median. fields: Own facts, each with the number of events that have it.

@@ -82,7 +82,7 @@ def models_tab(opened: Study, training_set: str) -> None:
 
 
 def _before_and_after(opened: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
-    """Return the runs before and after the training of a dual encoder; None for a run that there is not."""
+    """Return the runs before and after the training of a dual encoder; None for a run that does not exist."""
     runs, split = study.shown_runs(opened), _split(opened)
     after = trial_run_name(model, split) if split else ""
     if model not in models or after not in runs:
