@@ -1,6 +1,6 @@
 """The app's main script: open the study, let people sign in, show the page. Streamlit runs it at every change.
 
-`blindspot open --study STUDY` starts `blindspot.app.hosting`, which serves this script.
+`blindspot open --study STUDY` starts `blindspot.app.server_process`, which serves this script.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _add_experiments() -> None:
 
 
 def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
-    from blindspot.app.tables import console, print_json
+    from blindspot.app.terminal_tables import console, print_json
     from blindspot.backend.experiments import tables
 
     if json:

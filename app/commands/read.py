@@ -121,7 +121,7 @@ def read(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
-        from blindspot.app.tables import print_json
+        from blindspot.app.terminal_tables import print_json
 
         print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
@@ -143,7 +143,7 @@ def _check_dev(study: Any, run: str) -> None:
 
 def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> None:
     from blindspot.analysis.relations import relation_name
-    from blindspot.app.tables import console
+    from blindspot.app.terminal_tables import console
     from blindspot.backend.core.result_table import ResultTable, rich_tables
     from blindspot.backend.core.units import counted_by, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import streamlit as st
 
 from blindspot.app import study, url, who
+from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
 from blindspot.app.components.marks import INTERVAL, how, letter, notice
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
-from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.parts import described, descriptions
-from blindspot.app.components.tables import measure_heads, run_figures, scrolling
+from blindspot.app.components.relations_tables import choices
 from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import Measured

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from blindspot.db.records import Hits, Question
 
 LINES = "lines.npy"
 RUN = "file"
-BLOCK = 6000  # passages whose words are in memory together
+BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
 OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
 """In the place of a retriever, in the manifests of runs."""
@@ -141,10 +142,17 @@ class _Builder:
         self._passage_numbers: dict[int, int] = {}
         self._pending: list[tuple[str, str, str]] = []
         self._counts = WordCounts()
-        for block in self._blocks():
-            self._add(block)
-            if self.progress is not None:
-                self.progress(len(self.lines), None, "reading rows")
+        compared: Future[None] | None = None
+        with ThreadPoolExecutor(1) as beside:  # compares the texts of a block while the next one is read
+            for block in self._blocks():
+                texts, at = self._add(block)
+                if compared is not None:
+                    compared.result()
+                compared = beside.submit(self._compare, texts, at)
+                if self.progress is not None:
+                    self.progress(len(self.lines), None, "reading rows")
+            if compared is not None:
+                compared.result()
         if not self.questions:
             raise BadInput("there is no row in it", self.file.path)
 
@@ -163,9 +171,10 @@ class _Builder:
         if block:
             yield block
 
-    def _add(self, block: list[tuple[int, Entry]]) -> None:
+    def _add(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
+        """Number the questions and passages of a block. Returns its texts, and the one in each place."""
         groups: list[str] = []
-        texts: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
+        places: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
         positive: list[bool] = []
         found: list[str] = []
         of_group: list[int] = []
@@ -177,7 +186,7 @@ class _Builder:
             group, question = len(groups) - 1, self._question(entry)
             for place, slot in enumerate(entry.slots):
                 passage = self._passage(slot.title, slot.text, number)
-                row = texts.setdefault((group, passage), len(found))
+                row = places.setdefault((group, passage), len(found))
                 if row == len(found):
                     found.append(slot.text)
                     of_group.append(group)
@@ -196,18 +205,19 @@ class _Builder:
                 for name, value in zip(columns, values, strict=True):
                     columns[name].append(value)
         self._flush()
-        features = text_features(
-            GroupedTexts(
-                [_no_nul(each) for each in groups],
-                [_no_nul(each) for each in found],
-                np.array(of_group, np.int64),
-                np.array(positive, bool),
-            ),
-            self._counts,
-        )
         kinds = (np.int32, np.int16, np.int32, np.int32, bool, np.float32)
         for (name, column), kind in zip(columns.items(), kinds, strict=True):
             self.chunks[name].append(np.array(column, kind))
+        texts = GroupedTexts(
+            [_no_nul(each) for each in groups],
+            [_no_nul(each) for each in found],
+            np.array(of_group, np.int64),
+            np.array(positive, bool),
+        )
+        return texts, at
+
+    def _compare(self, texts: GroupedTexts, at: list[int]) -> None:
+        features = text_features(texts, self._counts)
         for name in ("overlap", "shared", "similar", "empty"):
             self.chunks[name].append(getattr(features, name)[at])
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from blindspot.analysis.audit import Rate, rate
 from blindspot.analysis.intervals import Interval, mean_interval
-from blindspot.backend.checking.near_copies import near_copies
+from blindspot.backend.checking.near_duplicate_candidates import near_copies
 from blindspot.backend.core.made_from import log_run
 from blindspot.backend.core.manifest import read_json, whole_folder, write_json
 from blindspot.backend.core.study import Study
