@@ -96,7 +96,7 @@ def new(
     if columns:
         raise typer.BadParameter("--set goes with --from-log")
     if results:
-        from blindspot.app.tables import print_results_import
+        from blindspot.app.terminal_tables import print_results_import
         from blindspot.backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
@@ -114,7 +114,7 @@ def new(
 
 
 def _new_from_log(folder: Path, log: Path, title: str | None, columns: list[str], skip_bad: bool) -> None:
-    from blindspot.app.tables import print_log, print_preview
+    from blindspot.app.terminal_tables import print_log, print_preview
     from blindspot.backend.checking.logs import log_facts, study_from_log
     from blindspot.backend.data.retrieval_logs import open_log, preview
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.checking.building import CheckedStudy
-from blindspot.backend.checking.near_copies import near_copies
+from blindspot.backend.checking.near_duplicate_candidates import near_copies
 from blindspot.backend.checking.pairs import Places, is_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.judging.near_duplicates import THRESHOLD

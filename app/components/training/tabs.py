@@ -9,7 +9,7 @@ import streamlit as st
 
 from blindspot.app import url
 from blindspot.app.components.marks import notice
-from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.training.changes import PARAMETERS
 from blindspot.app.markup import div, link, show, tag
 
