@@ -153,8 +153,8 @@ class PlantedProse:
         plain = pick(forms["plain"]).format(X=subject, A=answer)
         asked = pick(forms["question"]).format(X=subject)
         for place in range(SIBLINGS):
-            near = " ".join(each.format(X=subject) for each in forms["near"])
-            self._add(subject, f"{near} {fill[place]}")
+            near = forms["near"][place % 2].format(X=subject)
+            self._add(subject, f"{near} {self._random.choice(fill)} {fill[place]}")
         question, title, text = asked, subject, f"{plain} {' '.join(fill[:4])}"
         clean, clean_title, rivals = text, subject, ()
         if cause == "other_words":
@@ -167,8 +167,8 @@ class PlantedProse:
         elif cause == "unnamed_subject":
             title = clean_title = "Notes of a local society"
             rest = plain.replace(subject, "he")
-            text = f"A paper was read about {subject}. {fill[0]} {rest[0].upper()}{rest[1:]} {fill[1]}"
-            clean = f"{plain} {fill[0]} {fill[1]}"
+            text = f"A paper was read about {subject}. {rest[0].upper()}{rest[1:]} {fill[0]}"
+            clean = f"A paper was read about {subject}. {plain} {fill[0]}"
         elif cause == "crowded_passage":
             around = [each.format(Y=self._name()) for each in ASIDES]
             text, clean = " ".join([*around[:3], plain, *around[3:]]), plain
@@ -181,11 +181,13 @@ class PlantedProse:
             title = self._name()
             text = f"{title} once met {subject}. {' '.join(fill[4:8])} The talk was of {answer}."
         elif cause == "rare_subject":
-            clean_subject, subject = subject, self._rare_name()
+            syllables = self._random.sample(RARE, 6)
+            clean_subject, subject = subject, _rare_name(syllables)
             title, text, question = (each.replace(clean_subject, subject) for each in (title, text, question))
             rivals = tuple(
                 self._add(name, text.replace(subject, name).replace(answer, self._answer(relation)))
-                for name in (self._rare_name() for _ in range(6))
+                for name in (_rare_name(self._random.sample(syllables, 6)) for _ in range(6))
+                if name != subject
             )
         elif cause == "doubtful_gold":
             text = f"{' '.join(fill[:2])} {pick(forms['chance']).format(X=subject, A=answer)} {' '.join(fill[2:4])}"
@@ -225,14 +227,10 @@ class PlantedProse:
         self.passages.append(Passage(f"prose-{len(self.passages) + 1}", title, text))
         return self.passages[-1].id
 
-    def _rare_name(self) -> str:
-        first, last = ("".join(self._random.sample(RARE, 3)).capitalize() for _ in range(2))
-        return f"{first} {last}"
-
     def _asked(self, id: str, relation: str) -> Question:
         name = self._name()
         text = RELATIONS[relation]["question"][0].format(X=name)
-        return Question(id, text, (self._answer(relation),), relation, name, OFTEN, dataset="planted", split="train")
+        return Question(id, text, (self._answer(relation),), relation, name, frequency=OFTEN, dataset="planted", split="train")
 
     def _name(self) -> str:
         while True:
@@ -247,3 +245,7 @@ class PlantedProse:
         if relation == "firm":
             return f"{town} {self._random.choice(FIRMS)}"
         return f"{town}-{other}"
+
+
+def _rare_name(syllables: list[str]) -> str:
+    return " ".join("".join(part).capitalize() for part in (syllables[:3], syllables[3:]))

@@ -191,8 +191,8 @@ def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
     first = np.array([row["cause"] == cause for row in rows], bool)
     named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
     if edit == DOUBT:
-        shares = proportion(named, units), proportion(first, units)
-        return CauseCount(cause, edit, *shares, *[proportion(np.zeros(0, bool))] * 4, _examples(rows, named))
+        nothing, named_share, first_share = (proportion(each, units[: len(each)]) for each in (named[:0], named, first))
+        return CauseCount(cause, edit, named_share, first_share, nothing, nothing, nothing, nothing, _examples(rows, named))
     applies = np.array([edit in row["edits"] for row in rows], bool)
     tried = [row["edits"][edit] for row in rows if edit in row["edits"]]
     gold = np.array([each["rank"] <= k for each in tried], bool)

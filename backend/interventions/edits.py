@@ -359,14 +359,15 @@ def apply(names: str, miss: MissedQuestion) -> EditedMiss | None:
     """Make an edit, or several whose names are joined by TOGETHER, one after the other. None where one of them finds
     nothing to change.
     """
-    changed, removed = 0, frozenset[int]()
-    for name in names.split(TOGETHER):
-        made = EDITS[name].apply(miss)
+    first, *others = names.split(TOGETHER)
+    made = EDITS[first].apply(miss)
+    for name in others:
         if made is None:
             return None
-        miss = replace(miss, gold=made.passage, question=replace(miss.question, text=made.question))
-        changed, removed = changed + made.changed, removed | made.removed
-    return replace(made, changed=changed, removed=removed)
+        now = replace(miss, gold=made.passage, question=replace(miss.question, text=made.question))
+        then = EDITS[name].apply(now)
+        made = then and replace(then, changed=made.changed + then.changed, removed=made.removed | then.removed)
+    return made
 
 
 def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]:
