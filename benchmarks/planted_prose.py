@@ -230,7 +230,9 @@ class PlantedProse:
     def _asked(self, id: str, relation: str) -> Question:
         name = self._name()
         text = RELATIONS[relation]["question"][0].format(X=name)
-        return Question(id, text, (self._answer(relation),), relation, name, frequency=OFTEN, dataset="planted", split="train")
+        return Question(
+            id, text, (self._answer(relation),), relation, name, frequency=OFTEN, dataset="planted", split="train"
+        )
 
     def _name(self) -> str:
         while True:

@@ -192,7 +192,9 @@ def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
     named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
     if edit == DOUBT:
         nothing, named_share, first_share = (proportion(each, units[: len(each)]) for each in (named[:0], named, first))
-        return CauseCount(cause, edit, named_share, first_share, nothing, nothing, nothing, nothing, _examples(rows, named))
+        return CauseCount(
+            cause, edit, named_share, first_share, nothing, nothing, nothing, nothing, _examples(rows, named)
+        )
     applies = np.array([edit in row["edits"] for row in rows], bool)
     tried = [row["edits"][edit] for row in rows if edit in row["edits"]]
     gold = np.array([each["rank"] <= k for each in tried], bool)
