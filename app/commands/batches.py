@@ -155,7 +155,7 @@ def batch_gold(
     training_set: Annotated[
         str, typer.Option("--set", metavar="SET", help="With --of training: the set (default: all training questions).")
     ] = "",
-    k: Annotated[int, typer.Option(min=1, help="Cut-off of a miss or a find.")] = 20,
+    k: Annotated[int, typer.Option(min=1, help="Cut-off of a miss or a find.")] = 5,
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
     judge: Annotated[

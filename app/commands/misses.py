@@ -12,7 +12,7 @@ from blindspot.app.commands.common import AsCsv, AsJson, AsLatex, RelevanceOptio
 def misses(
     a: Annotated[str, typer.Argument(metavar="A", help="Run whose misses are explained.")],
     b: Annotated[str | None, typer.Argument(metavar="[B]", help="Second run, over the same questions.")] = None,
-    k: Annotated[int | None, typer.Option("--k", min=1, help="Cut-off of a miss (default: 20).")] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Cut-off of a miss (default: 5).")] = None,
     slice: Annotated[
         str,
         typer.Option(metavar="EXPRESSION", help="Count only these questions, as in 'first(bm25-dev)<=20'."),

@@ -11,7 +11,7 @@ from blindspot.app.commands.common import AsJson, Device, StudyOption, do, open_
 
 def why(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run of an encoder whose index is in the study.")],
-    k: Annotated[int, typer.Option("--k", min=1, help="A miss has no gold passage in the top k.")] = 20,
+    k: Annotated[int, typer.Option("--k", min=1, help="A miss has no gold passage in the top k.")] = 5,
     where: Annotated[
         str, typer.Option("--slice", metavar="EXPRESSION", help="Explain only these questions, as in 'relation:P19'.")
     ] = "",

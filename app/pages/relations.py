@@ -19,7 +19,7 @@ from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
 from blindspot.backend.core.result_table import latex_tables
 from blindspot.backend.evaluation import report_plots
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.measures import HEADLINE_K, MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
@@ -56,7 +56,7 @@ def page() -> None:
                 format_func=kinds.__getitem__,
             )
     panel = study.panel(opened, names, relevance)
-    k = url.number("k", min(20, panel.depth), 1, panel.depth)
+    k = url.number("k", min(HEADLINE_K, panel.depth), 1, panel.depth)
     offered = offered_measures(panel.kind)
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")

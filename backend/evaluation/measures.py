@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from blindspot.backend.evaluation.relevance import Relevance
 
 
+HEADLINE_K = 5
+"""The k of Success@k wherever no other is asked for: on every page, and in every command that counts misses."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankingMeasure:
     """A measure of a ranked list.
@@ -44,7 +48,7 @@ class RankingMeasure:
     @property
     def default_k(self) -> int:
         """The cut-off that people expect: 5 for Success@k, 10 for the measures of ranked retrieval."""
-        return 5 if self.name == "success" else 10
+        return HEADLINE_K if self.name == "success" else 10
 
     def at(self, k: int | str) -> str:
         """Return the title at a cut-off: "nDCG@10"."""

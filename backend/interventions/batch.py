@@ -19,6 +19,7 @@ from blindspot.analysis.significance import difference
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
 from blindspot.backend.core.units import units_of
+from blindspot.backend.evaluation.measures import HEADLINE_K
 from blindspot.backend.interventions.edits import DOUBT, EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
@@ -63,7 +64,7 @@ class CauseCount:
 def explain_misses(
     study: Study,
     run: str,
-    k: int = 20,
+    k: int = HEADLINE_K,
     where: str = "",
     found_by: str | None = None,
     limit: int = LIMIT,

@@ -51,7 +51,8 @@ def notes(result: dict[str, Any]) -> list[str]:
         else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
     )
     return [
-        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}.",
+        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
+        "`misses` and Compare count by answers, unless they are told to count by gold.",
         f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
         f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings there. "
         "Difference: gold minus placebo, paired by question. Intervals: 95%, by the study's unit of observation.",
