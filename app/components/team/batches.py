@@ -103,9 +103,7 @@ def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **set
     taken = {batch.name for batch in batches}
     name = next(name for number in range(1, 10_000) if (name := f"{stem}-{number}") not in taken)
     asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
-    jobs.start_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
-    if jobs.is_unfinished(opened, asked):
-        show(notice("The batch will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
+    jobs.followed_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
     return True
 
 
