@@ -255,7 +255,7 @@ def test_the_command_plans_draws_and_states(study):
         (["raw", "--at-most", "80%"], "--at-most must be above 0% and below 50%"),
         (["raw", "--at-most", "many"], "--at-most must be above 0%"),
         (["raw", "--at-most", "2%", "--confidence", "100%"], "--confidence must be above 0% and below 100%"),
-        (["raw", "--at-most", "2%", "--confidence", "30%"], "--confidence from 50% to below 100%"),
+        (["raw", "--at-most", "2%", "--confidence", "30%"], "confidence must be a number of at least 0.5 and below 1"),
         (["raw", "--at-most", "2%", "--labels", "20"], "20 judged negatives cannot certify 2% at 95% confidence"),
         (["raw", "--at-most", "2%", "--judge", "nobody"], "there are no scores of a model 'nobody'"),
         (["absent", "--at-most", "2%"], "there is no training set 'absent'"),

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import (
-    MEASURE_HELP,
-    AsCsv,
     AsJson,
     Device,
-    RelevanceOption,
+    OutputForm,
     Split,
     StudyOption,
     WithoutOwn,
+    by_bucket,
+    check_form,
     do,
     open_study,
     print_report,
-    whole_numbers,
 )
-from blindspot.app.commands.options import LateCommand, takes_options
+from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
+from blindspot.backend.core.declared import build
+from blindspot.backend.evaluation.settings import ReportOptions
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -129,22 +130,12 @@ def _print_run(run: Run) -> None:
         print(f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
 
 
+@takes_settings(ReportOptions, "options")
+@takes_settings(OutputForm, "form")
 def report(
-    run: Annotated[list[str] | None, typer.Option("--run", help="Run to report (repeatable; default: all).")] = None,
-    by: Annotated[
-        Literal["relation", "frequency", "bucket", "split", "slice"] | None,
-        typer.Option(metavar="relation|frequency|split|slice", help="Add a table by this grouping."),
-    ] = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option("--measure", metavar="MEASURE", help=f"Measure to report instead (repeatable): {MEASURE_HELP}"),
-    ] = None,
-    relevance: RelevanceOption = "answers",
-    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="Cut-offs.")] = "1,5,20,100",
-    json: AsJson = False,
-    csv: AsCsv = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
+    *,
+    options: dict[str, Any],
+    form: dict[str, bool],
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
@@ -158,23 +149,20 @@ def report(
     """Report the accuracy of runs, with n and intervals."""
     from blindspot.backend.evaluation.report import report as make
 
-    if json + csv + latex + (html is not None) > 1:
-        raise typer.BadParameter("give one of --json, --csv, --latex, --html")
+    check_form(form, html=html)
+    chosen = build(ReportOptions, by_bucket(options))
     if html is not None:
         from blindspot.backend.reports.html_report import write_html_report
 
-        size = write_html_report(open_study(study), html, run or None, relevance, rule, measure or ())
+        size = write_html_report(open_study(study), html, chosen.runs, chosen.relevance, chosen.rule, chosen.measures)
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
-    cut_offs = whole_numbers(k, "--k", "10,50,1000")
-    grouping = "bucket" if by == "frequency" else by
-    result = make(open_study(study), run or None, grouping, relevance, rule, cut_offs, measures=measure or ())
-    print_report(result, json, csv, latex)
-    if beside and not (json or csv or latex):
-        _print_beside(beside, measure or ["ndcg"], cut_offs)
+    print_report(make(open_study(study), **vars(chosen)), form)
+    if beside and not form:
+        _print_beside(beside, chosen.measures or ("ndcg",), chosen.ks)
 
 
-def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:
+def _print_beside(files: list[Path], measures: Sequence[str], cut_offs: Sequence[int]) -> None:
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
     from blindspot.app.console import Terminal
     from blindspot.backend.core.result_table import ResultTable

@@ -10,6 +10,7 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.db.errors import BadInput, Missing
@@ -185,6 +186,7 @@ def diff(
 
 
 @training_set_app.command("certify")
+@takes_settings(CertificateSettings, only=("judge", "labels", "positives", "seed"))
 def certify_set(
     name: Name,
     at_most: Annotated[
@@ -193,21 +195,12 @@ def certify_set(
     confidence: Annotated[
         str, typer.Option(metavar="SHARE", help="Confidence of each bound, as in 95%; new certificates only.")
     ] = "95%",
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Judge whose scores choose the pairs and save labels; new certificates only."
-        ),
-    ] = None,
-    labels: Annotated[
-        int | None, typer.Option(min=1, help="Negatives to judge (default: as many as the plan finds enough).")
-    ] = None,
-    positives: Annotated[int, typer.Option(min=0, help="Positives to judge, for the share that is right.")] = 30,
+    *,
+    settings: dict[str, Any],
     more: Annotated[
         int | None, typer.Option(min=1, help="Draw this many further negatives as another batch to judge.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; draw and store nothing.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -236,10 +229,10 @@ def certify_set(
     if made is None:
         if more is not None or target is None:
             raise Missing(no_plan(name))
-        planned = make_plan(opened, name, target, level, judge, labels, positives, seed)
+        planned = make_plan(opened, name, target, confidence=level, **settings)
         _queue_certificate(opened, name, planned, dry_run, json)
         return
-    if judge not in (None, made.judge):
+    if settings.get("judge") not in (None, made.judge):
         raise BadInput(
             f"the pairs of training set {name!r} were drawn with {made.judge or 'no judge'}; leave out --judge, or build "
             "the set under another name to draw again"

@@ -57,9 +57,9 @@ class ReaderModelPart(Model):
             bench,
             name,
             bench.name(self.hits),
-            bench.name(self.start),
             asdict(self.settings),
-            bench.device,
+            start=bench.name(self.start),
+            device=bench.device,
             progress=progress,
         )
 

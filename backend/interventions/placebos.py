@@ -10,6 +10,7 @@ import numpy as np
 from blindspot.backend.core.sampling import text_key
 from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, Placebo
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
+from blindspot.backend.interventions.settings import PLACEBOS
 from blindspot.backend.text.answers import has_answer, mentions_subject, rule_for
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
     from blindspot.db.records import Passage
 
-PLACEBOS = 9  # of a miss
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
 
 

@@ -18,7 +18,8 @@ from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted, duration
 from blindspot.backend.training_sets.certificates import Certificate, certify, sensitivity, stated_certificate
-from blindspot.backend.training_sets.certification import POSITIVES, draw_more, make_plan, queue_plan, read_plan
+from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan
+from blindspot.backend.training_sets.check_settings import POSITIVES
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
 
@@ -94,7 +95,13 @@ def _plan_form(opened: Study, chosen: TrainingSet) -> None:
         st.session_state.pop(key, None)
         with st.spinner("Planning the draws …"):
             st.session_state[key] = make_plan(
-                opened, chosen.name, at_most / 100, confidence / 100, chosen_judge, labels, int(positives)
+                opened,
+                chosen.name,
+                at_most / 100,
+                confidence=confidence / 100,
+                judge=chosen_judge,
+                labels=labels,
+                positives=int(positives),
             )
     planned = st.session_state.get(key)
     if planned is None:
