@@ -10,11 +10,8 @@ import typer
 
 from blindspot.app.commands.common import (
     AsJson,
-    Device,
     OutputForm,
-    Split,
     StudyOption,
-    WithoutOwn,
     by_bucket,
     check_form,
     do,
@@ -61,9 +58,10 @@ def _retrieve_command() -> Callable[..., None]:
     from dataclasses import replace as changed
 
     from blindspot.backend.core.declared import declared
+    from blindspot.backend.retrieval.retrieve import RunSettings, retrieve
     from blindspot.backend.retrieval.retriever import RETRIEVERS
 
-    settings: dict[str, Declared] = {}
+    settings: dict[str, Declared] = dict(declared(RunSettings))
     for kind in RETRIEVERS:
         for setting in declared(kind.options).values():
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
@@ -71,41 +69,9 @@ def _retrieve_command() -> Callable[..., None]:
     about = "; ".join(f"{kind.name}: {kind.help}{_unavailable(kind)}" for kind in RETRIEVERS)
     with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
 
-    def command(
-        *,
-        retriever: str,
-        k: Annotated[
-            int | None, typer.Option("--k", min=1, help="Hits per question (default: from study.toml, 100).")
-        ] = None,
-        split: Split = None,
-        name: Annotated[str | None, typer.Option(help="Name of the run (default: as in bm25-dev).")] = None,
-        options: dict[str, Any],
-        rule: Annotated[
-            str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
-        ] = "dpr",
-        replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
-        without_own: WithoutOwn = False,
-        device: Device = None,
-        study: StudyOption = None,
-    ) -> None:
+    def command(*, retriever: str, options: dict[str, Any], study: StudyOption = None) -> None:
         RETRIEVERS.get(retriever)
-        opened = open_study(study)
-        from blindspot.backend.retrieval.retrieve import retrieve
-
-        result = do(
-            retrieve,
-            opened,
-            kind=retriever,
-            k=k,
-            split=split,
-            name=name,
-            rule=rule,
-            replace=replace,
-            device=device,
-            without_own_passage=without_own,
-            **options,
-        )
-        _print_run(result)
+        _print_run(do(retrieve, open_study(study), kind=retriever, **options))
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)

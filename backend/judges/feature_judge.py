@@ -92,10 +92,8 @@ def learn_judge(
 
     People's labels count before gold. Dev and test questions, and questions that leak from them, are left out.
 
-    Args:
-        run: a run over training questions; the judge will judge lists of the same retriever.
-        encoder: whose dense index gives the features of meaning; None goes without them.
-        settings: what differs from the defaults of `FeatureJudgeSettings`.
+    run: a run over training questions; the judge will judge lists of the same retriever. encoder: whose dense index gives
+    the features of meaning; None goes without them. settings: what differs from those of `FeatureJudgeSettings`.
 
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.

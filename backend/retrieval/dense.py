@@ -110,10 +110,8 @@ def build_index(
         if vectors is not None:
             vectors = Path(vectors)
             order = _check_vectors(study, encoder, vectors, None if ids is None else Path(ids))
-            sources, origin = (
-                [vectors],
-                {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
-            )
+            sources = [vectors]
+            origin = {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)}
         elif not merge:
             recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
