@@ -231,7 +231,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )
     checked = Study.create(tmp_path / "checked")
-    path = checking.keep_upload(checked, "mined.jsonl", io.BytesIO(mined.encode()))
+    path = keep_file(checked, "mined.jsonl", io.BytesIO(mined.encode())).name
     assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9

@@ -361,7 +361,7 @@ def test_equal_scores_are_ordered_as_asked_in_and_out(tmp_path, ties, order):
         export_run(study, "file", format, tmp_path / "out", ties=ties)
         lines = [line.split() for line in (tmp_path / "out").read_text().splitlines()]
         assert [line[2 if format == "trec" else 1] for line in lines] == order
-    with pytest.raises(BadInput, match="ties must be one of id, row, file"):
+    with pytest.raises(Refused, match="--ties must be one of id, row, file"):
         export_run(study, "file", "trec", tmp_path / "out", ties="score")
     with pytest.raises(Refused, match="--ties"):
         import_run(study, path, "other", ties="score")

@@ -236,7 +236,7 @@ def truth_of(
     known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
     open_ranks = ~known & (np.arange(lists.rows.shape[1]) < SELDOM_RIGHT)
     truth = np.where(gold, POSITIVE, np.where(answers | open_ranks, UNKNOWN, NEGATIVE)).astype(np.int8)
-    _apply_labels(study, lists, by_people, truth)
+    apply_labels(study, lists, by_people, truth)
     return truth, answers
 
 
@@ -251,7 +251,8 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
     return match_run(study.corpus, lists.questions, lists.rows, progress=progress)
 
 
-def _apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
+def apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
+    """Put people's labels of hits into `truth` (q, k)."""
     rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels})
     for i, question in enumerate(lists.questions):
         for passage, label in by_people.get(question.id, {}).items():

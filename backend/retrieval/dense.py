@@ -296,6 +296,11 @@ class Dense:
         """Score passages for encoded questions."""
         return self._search.score(vectors, ordinals)
 
+    @property
+    def dense(self) -> Dense:
+        """Itself, as retrievers around an index have it; see `question_vectors.kept_vectors`."""
+        return self
+
     def vectors_of(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
         """Return the vectors of questions, (q, d) float32: from the study's cache if they are kept there."""
         if self.kept_in is None:
