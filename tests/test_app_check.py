@@ -190,10 +190,10 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     page = Page(study.folder, "")
     assert "check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
-    bad = io.BytesIO(b"\xff\x00 no table")
-    bad.name = "bad.csv"
-    path, found, fault = _take(study, bad)
-    assert not found and "no training data" in fault or "known form" in fault, fault
+    bad = io.BytesIO(b'{"some": 1}\n')
+    bad.name = "bad.jsonl"
+    _, found, fault = _take(study, bad)
+    assert not found and "no training data of a known form" in fault
     assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
     with pytest.raises(BadInput):
