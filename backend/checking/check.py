@@ -169,13 +169,12 @@ def check(
         folder = Path(tempfile.mkdtemp(prefix="blindspot-check-")) if in_memory else beside
     else:
         folder = Path(study)
-    sha256 = "" if in_memory else source_sha256(file.path)
     if (folder / FOLDER).is_dir():
         checked = open_checked(Study.open(folder))
-        if in_memory or checked.manifest["sha256"] != sha256:
+        if in_memory or checked.manifest["sha256"] != source_sha256(file.path):
             raise Refused(f"{folder} was made of another file, or the file changed since; give another --study")
     else:
-        checked = build_study(file, folder, sha256, progress)
+        checked = build_study(file, folder, progress)
     return Check(file, checked, _facts(file, checked, list(held_out)))
 
 
