@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
+from blindspot.app.main import PAGES
 from blindspot.backend.checking.check import check, is_check, open_check
 from blindspot.backend.checking.jobs import (
     cleaned_file,
@@ -31,7 +32,7 @@ from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from tests.app_pages import Page
+from tests.app_pages import Page, lacked_words
 from tests.llm_server import ChatServer, answer, pair_of
 
 QUESTIONS = 120
@@ -184,9 +185,9 @@ def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study)
         assert "language model" not in shown(Page(study.folder, "check", "Ann"))
         add_llm_judge(study, "llm", server.url, ["m"], settings={"retries": 0, "price_in": 1.0, "price_out": 2.0})
         page = Page(study.folder, "check", "Ann")
-        assert "150 requests" in shown(page) and "cost 0." in shown(page) and f"Texts go to {server.url}" in shown(page)
+        assert "150 requests" in shown(page) and "cost 0." in shown(page) and f":{server.port}" in shown(page)
         (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
-        assert button.disabled and "Texts of questions and passages may go" in page.app.checkbox[0].label
+        assert button.disabled and f"blindspot consent give http://127.0.0.1:{server.port}" in shown(page)
         with pytest.raises(NeedsConsent):
             jobs.run(judge_drawn, study, "llm")
         assert server.requests == 0
@@ -203,6 +204,16 @@ def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study)
         assert f"Judged by the judge llm: 150 pairs, {rate.false} false" in shown(page)
         assert "No pair is judged yet" in shown(page)
         assert "llm" not in shown(Page(study.folder, "check", "Ben")), "who judges blind sees no judge"
+
+
+@pytest.mark.parametrize("judged", [0, 150])
+def test_no_page_of_a_check_speaks_of_answers_relations_or_frequencies(study, judged):
+    judge(study, judged)
+    for title, name in PAGES.items():
+        if title not in ("Relations", "Experiments"):
+            page = Page(study.folder, "" if name == "home" else name, "Ann")
+            assert not lacked_words(page), name
+            assert "relations" not in page.links()
 
 
 # Dropping a file

@@ -84,8 +84,8 @@ class Check:
         return draw_sample(self.checked, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
-        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name."""
-        self.judge = judge_sample(self.checked, self.draw(), judge, progress)
+        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name. Draws if nobody did."""
+        self.judge = judge_sample(self.checked, read_sample(self.checked) or self.draw(), judge, progress)
 
     def rate(self, level: float = LEVEL) -> RateEstimate | None:
         """Return the share of false negatives as the labels so far prove it; None before anything was drawn."""
