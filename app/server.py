@@ -30,7 +30,7 @@ SECONDS_TO_START = 60
 def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> list[str]:
     """Return the command that serves the app. The environment variable BLINDSPOT_STUDY names the study."""
     names = [word for host in hosts for word in ("--host", host)]
-    return [sys.executable, "-m", "blindspot.app.hosting", "--port", str(port), "--address", address, *names]
+    return [sys.executable, "-m", "blindspot.app.server_process", "--port", str(port), "--address", address, *names]
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
@@ -59,9 +59,8 @@ def serve(
     Raises:
         Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
-    from blindspot.backend.checking.check import is_check
-    from blindspot.backend.checking.logs import log_run
     from blindspot.backend.core.children import child
+    from blindspot.backend.core.made_from import is_check, log_run
     from blindspot.backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
     local = is_loopback(address) and not hosts

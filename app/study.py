@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind
+from blindspot.app import hidden_questions
 from blindspot.app.per_run import once
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
@@ -191,20 +191,20 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
         raise Missing(f"no run {name!r}; runs of this study: {known}")
     questions, made = questions_key(study), manifest.get("made")
     whole = _measured(study, questions, name, made, relevance, rule)
-    hidden = blind.hidden(study)
+    hidden = hidden_questions.hidden(study)
     if not hidden or (rows_of(whole.questions, sorted(hidden)) < 0).all():
         return whole
-    return _visible(whole, hidden, blind.digest(hidden), questions, name, made, relevance, rule)
+    return _visible(whole, hidden, hidden_questions.digest(hidden), questions, name, made, relevance, rule)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _visible(_whole: Measured, _hidden: frozenset[str], *key: object) -> Measured:
-    return _whole.without(_hidden, blind.REASON)
+    return _whole.without(_hidden, hidden_questions.REASON)
 
 
 def _hidden_key(study: Study) -> str:
     """Return a key that distinguishes results with different hidden questions."""
-    return blind.digest(blind.hidden(study))
+    return hidden_questions.digest(hidden_questions.hidden(study))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -230,7 +230,7 @@ def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: 
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
     made = tuple(known[name].get("made") for name in (a, b))
-    evidence = blind.may_use_labels(study)
+    evidence = hidden_questions.may_use_labels(study)
     return _comparison(left, right, evidence, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
 
 
@@ -267,7 +267,7 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
     manifest = runs(study).get(name)
     if manifest is None:
         raise Missing(f"no run {name!r} in this study")
-    if blind.any_hidden(study, [question_id]):
+    if hidden_questions.any_hidden(study, [question_id]):
         return None
     made = manifest.get("made")
     run = _run(study, str(study.folder), name, made)
@@ -288,7 +288,7 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
 
     Raises Refused for a question that is hidden from the signed-in person.
     """
-    blind.refuse_live(study, question)
+    hidden_questions.refuse_live(study, question)
     from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns
@@ -297,7 +297,7 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
 
 def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
     """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
-    blind.refuse_live(study, question)
+    hidden_questions.refuse_live(study, question)
     from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns

@@ -58,7 +58,7 @@ def _who(labels_path: Path) -> Person | None:
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
         return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
-    if INVITATION in st.query_params:  # happens only without `blindspot.app.hosting`, which exchanges links
+    if INVITATION in st.query_params:  # happens only without `blindspot.app.server_process`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
     session = _session(labels_path)

@@ -229,7 +229,7 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
 def test_a_saved_table_has_the_questions_of_the_page(study, monkeypatch, person, questions):
     saved = []
     monkeypatch.setattr(
-        "blindspot.app.components.downloads.table_downloads", lambda name, latex, csv: saved.append((latex, csv))
+        "blindspot.app.components.download_buttons.table_downloads", lambda name, latex, csv: saved.append((latex, csv))
     )
     Page(study.folder, "compare", person, **PAIR, by="relation")
     ((latex, csv),) = saved

@@ -130,7 +130,7 @@ def test_kill_9_of_open_leaves_no_server_on_the_port(tmp_path):
     process = started_command(
         "open", "--study", str(study.folder), "--port", str(port), "--address", "127.0.0.2", "--backend", "none"
     )
-    app = wait_for_child(process, "blindspot.app.hosting")
+    app = wait_for_child(process, "blindspot.app.server_process")
     wait_until_up(port, process, "127.0.0.2")
     process.kill()
     process.wait()

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from blindspot.app import garbage, hosting
+from blindspot.app import garbage, server_process
 from blindspot.app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
@@ -112,8 +112,8 @@ def test_the_server_installs_it_once(clock, monkeypatch, tmp_path):
     monkeypatch.setenv("BLINDSPOT_STUDY", str(tmp_path))
     monkeypatch.setattr("blindspot.app.log.start_log", lambda folder: None)
     seen = []
-    monkeypatch.setattr(hosting, "host", lambda *where: seen.append(list(gc.callbacks)))
-    hosting.main(["--port", "1", "--address", "127.0.0.1"])
+    monkeypatch.setattr(server_process, "host", lambda *where: seen.append(list(gc.callbacks)))
+    server_process.main(["--port", "1", "--address", "127.0.0.1"])
     keep_collections_short()
     assert (
         [type(callback) for callback in seen[0]] == [type(callback) for callback in gc.callbacks] == [ShortCollections]

@@ -472,10 +472,10 @@ def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
 def test_the_list_shows_ids_whole_at_80_columns(study, monkeypatch):
     from typer.testing import CliRunner
 
-    from blindspot.app import tables
+    from blindspot.app import terminal_tables
     from blindspot.app.cli import app
 
-    monkeypatch.setattr(tables.console, "width", 80)
+    monkeypatch.setattr(terminal_tables.console, "width", 80)
     jobs.run(count_up, study, steps=1)
     with pytest.raises(Refused):
         jobs.run(retrieve, study, "dense", split="dev", encoder="a-rather-long-name-of-an-encoder-that-is-nowhere")

@@ -81,7 +81,7 @@ def batch_new(
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
     """List the batches with their progress and whom they wait for, oldest first."""
-    from blindspot.app.tables import print_rows
+    from blindspot.app.terminal_tables import print_rows
     from blindspot.backend.judging.batches import former_order
     from blindspot.backend.judging.waiting_words import waiting_lines
     from blindspot.db.people import People

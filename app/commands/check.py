@@ -66,7 +66,7 @@ def check(
 def _show(found: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
     """Print what was found, and the files that were written."""
     if json:
-        from blindspot.app.tables import print_json
+        from blindspot.app.terminal_tables import print_json
 
         print_json({**found.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
         return

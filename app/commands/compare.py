@@ -60,10 +60,10 @@ def oracle(
 
     found = choose(Study.open(study), runs, **options)
     if json:
-        from blindspot.app.tables import print_json
+        from blindspot.app.terminal_tables import print_json
 
         print_json(found.as_json())
     else:
-        from blindspot.app.tables import print_oracle
+        from blindspot.app.terminal_tables import print_oracle
 
         print_oracle(found)

@@ -28,7 +28,7 @@ def find(
         raise typer.BadParameter(f"--in must be one of {', '.join(PLACES)}")
     result = found_in(open_study(study), KEEPER, words, chosen, limit)
     if json:
-        from blindspot.app.tables import print_json
+        from blindspot.app.terminal_tables import print_json
 
         print_json(result)
         return

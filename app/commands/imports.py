@@ -93,7 +93,7 @@ def new(
             "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
         )
     if results:
-        from blindspot.app.tables import print_results_import
+        from blindspot.app.terminal_tables import print_results_import
         from blindspot.backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
@@ -107,7 +107,7 @@ def new(
 
 
 def _new_from_log(folder: Path, log: Path, title: str | None, columns: list[str], skip_bad: bool) -> None:
-    from blindspot.app.tables import print_log, print_preview
+    from blindspot.app.terminal_tables import print_log, print_preview
     from blindspot.backend.checking.logs import log_facts, study_from_log
     from blindspot.backend.data.retrieval_logs import open_log, preview
 

@@ -15,7 +15,7 @@ JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as in
 @jobs_app.command("list")
 def jobs_list(study: StudyOption = None) -> None:
     """List the latest jobs, newest first."""
-    from blindspot.app.tables import print_jobs
+    from blindspot.app.terminal_tables import print_jobs
     from blindspot.backend.core import jobs
 
     print_jobs(jobs.recent(open_study(study)))

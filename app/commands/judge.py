@@ -297,7 +297,7 @@ def measure(
     """Measure judges on pairs that people settled: precision, recall, kappa, calibration, and where to trust each."""
     from dataclasses import asdict
 
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.measuring import measure_judges
 
     if gold is not None:
@@ -429,7 +429,7 @@ def curve(
     if as_json:
         print(points_as_json(points))
         return
-    from blindspot.app.tables import print_curve
+    from blindspot.app.terminal_tables import print_curve
 
     print_curve(points)
 

@@ -117,7 +117,7 @@ def labels_audit(
     from dataclasses import asdict
 
     from blindspot.app.audit_words import print_audit, success_lines
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.judges.powered_audit import powered_audits
     from blindspot.backend.judges.powered_success import run_successes
     from blindspot.backend.judging.audits import audit

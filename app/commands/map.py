@@ -53,7 +53,7 @@ def map_new(
 @map_app.command("list")
 def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the maps of the study, oldest first."""
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.stored import maps_of
 
     result = maps_of(open_study(study))
@@ -78,7 +78,7 @@ def map_show(
     study: StudyOption = None,
 ) -> None:
     """Print the numbers of a map: its quality, the spread of each group, the clusters."""
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.maps.edits import clusters_of
     from blindspot.backend.maps.stored import Map
     from blindspot.backend.maps.values import cluster_rows, known

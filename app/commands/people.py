@@ -22,7 +22,7 @@ people_app = group("Add, invite and pause the people who work on the study.")
 @people_app.command("list")
 def people_list(study: StudyOption = None) -> None:
     """List the people with their roles."""
-    from blindspot.app.tables import print_rows
+    from blindspot.app.terminal_tables import print_rows
 
     people = _people(study).all()
     if not people:

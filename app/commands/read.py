@@ -10,7 +10,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.commands.train import Name, run_training
+from blindspot.app.commands.train import Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
 from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.training.training_settings import TrainingOptions
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blindspot.backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
 
+@train_app.command("reader")
 @takes_settings(ReaderSettings)
 @takes_settings(TrainingOptions, "options")
 def train_reader(
@@ -93,7 +94,7 @@ def read(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
-        from blindspot.app.tables import print_json
+        from blindspot.app.terminal_tables import print_json
 
         print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
@@ -115,7 +116,7 @@ def _check_dev(study: Any, run: str) -> None:
 
 def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> None:
     from blindspot.analysis.relations import relation_name
-    from blindspot.app.tables import console
+    from blindspot.app.terminal_tables import console
     from blindspot.backend.core.result_table import ResultTable, rich_tables
     from blindspot.backend.core.units import counted_by, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and the one next command."""
-    from blindspot.app.tables import print_json, print_status
+    from blindspot.app.terminal_tables import print_json, print_status
     from blindspot.backend.core.summary import summary
     from blindspot.backend.upkeep.path import next_command
 

@@ -38,7 +38,7 @@ def tags_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     if not counts:
         print("No tags yet. Tag a question on the Question page, or: blindspot tags add TAG QUESTION")
         return
-    from blindspot.app.tables import print_rows
+    from blindspot.app.terminal_tables import print_rows
 
     print_rows(["tag", "questions", "people"], [[each.tag, each.questions, each.people] for each in counts])
 

@@ -128,7 +128,7 @@ def log(
     study: StudyOption = None,
 ) -> None:
     """Print the loss, validation and speed of a training so far."""
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training.training_log import read_log
 
     lines = read_log(open_study(study), name)

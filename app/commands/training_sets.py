@@ -59,7 +59,7 @@ def build(
 @training_set_app.command("list")
 def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     """List the training sets, oldest first."""
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.training_set import training_sets
 
     result = training_sets(open_study(study))
@@ -89,7 +89,7 @@ def show(
     bucket.
     """
     from blindspot.app.certificates import stated_lines
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certificates import stated_certificate
     from blindspot.backend.training_sets.training_set import TrainingSet
 
@@ -172,7 +172,7 @@ def certify_set(
     however often one looks.
     """
     from blindspot.app.certificates import state_lines
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certificates import certify
     from blindspot.backend.training_sets.certification import (
         HIGHEST,
@@ -213,7 +213,7 @@ def certify_set(
 def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_run: bool, json: bool) -> None:
     """Make the batch of a certificate unless this is a dry run, and print the plan."""
     from blindspot.app.certificates import plan_lines
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.training_sets.certification import queue_plan
 
     batch = None if dry_run else queue_plan(study, name, planned)
@@ -281,7 +281,7 @@ def formats(json: AsJson = False) -> None:
 
 
 def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
 
     if as_json:
         print_json([{"name": name, "help": text} for name, text in rows])

@@ -24,7 +24,7 @@ def why(
     that bring the gold passage into the top k and do less for passages without the answer (placebos).
     """
     from blindspot.app.console import Terminal
-    from blindspot.app.tables import print_json
+    from blindspot.app.terminal_tables import print_json
     from blindspot.backend.interventions.batch import as_dict, explain_misses
     from blindspot.backend.interventions.table import cause_table
 

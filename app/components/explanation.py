@@ -10,10 +10,10 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import study, url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.hit_lists import HitList
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, join, row, show, span, table, tag, text
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import VERMILION

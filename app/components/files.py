@@ -12,8 +12,8 @@ import streamlit as st
 from blindspot.app import who
 from blindspot.app.components import jobs
 from blindspot.app.components.check.log_upload import log_form, may_be_log, start_log
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import heads, join, show, table, tag
 from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_training_file
 from blindspot.backend.checking.reading import open_training_file

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from blindspot.app import blind, study, url, who
+from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.marks import notice
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, show, tag
@@ -31,7 +31,7 @@ WORDS = {
 
 def gold_sentences(opened: Study, of: Sequence[str]) -> list[str]:
     """Return what the checks of these runs or training sets say; empty for who must not see others' labels."""
-    if not blind.may_use_labels(opened):
+    if not hidden_questions.may_use_labels(opened):
         return []
     last = desk(opened).labels.last_event
     return _sentences(opened, str(opened.folder), tuple(of), last, len(desk(opened).queue.batches()))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind, study, who
+from blindspot.app import hidden_questions, study, who
 from blindspot.app.markup import Html, div, span
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
@@ -72,7 +72,7 @@ def judge_marks(opened: Study, question: Question, runs: Sequence[str]) -> dict[
 
 def may_see(opened: Study, question: Question) -> bool:
     """Whether the signed-in person may see a judge's opinion on a question."""
-    hidden = blind.hidden(opened)
+    hidden = hidden_questions.hidden(opened)
     if not hidden:
         return True
     return question.id not in hidden and who.may(opened.labels_path, "see others' labels")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import streamlit as st
 
 from blindspot.analysis.judged import JudgedFigures
-from blindspot.app import blind, url
+from blindspot.app import hidden_questions, url
 from blindspot.app.audit_words import success_lines
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import figure, how, letter, percent
-from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, heads, join, link, row, table, tag, term
 from blindspot.backend.core.study import Study
@@ -37,7 +37,7 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the
     person still has to judge questions of these runs, and while the study has no labels.
     """
-    if any(blind.any_hidden(study, study.run(name).question_ids) for name in names):
+    if any(hidden_questions.any_hidden(study, study.run(name).question_ids) for name in names):
         return Html("")
     last = desk(study).labels.last_event
     if not last:

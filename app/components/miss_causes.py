@@ -9,10 +9,10 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.compare_tables import scrolling
+from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import figure, letter, notice
 from blindspot.app.components.plots import plot
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from blindspot.app import blind, who
+from blindspot.app import hidden_questions, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, join, show, span, tag
 from blindspot.backend.core.study import Study
@@ -72,7 +72,7 @@ def parts_panel(
 
 def download_row(study: Study, kind: str, name: str, words: str = "Download") -> None:
     """Show the choice of a format and the button that downloads a part. The file is made after the click."""
-    if kind == "run" and blind.any_hidden(study, study.run(name).question_ids):
+    if kind == "run" and hidden_questions.any_hidden(study, study.run(name).question_ids):
         show(notice(f"You can download {name} once you have judged its questions that are assigned to you."))
         return
     offered = formats(kind)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from blindspot.app.components.downloads import plot_downloads
+from blindspot.app.components.download_buttons import plot_downloads
 from blindspot.backend.evaluation.report_plots import config
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app import study as held
 from blindspot.app import url
+from blindspot.app.components.compare_tables import Grouping, gain, scrolling
 from blindspot.app.components.marks import figure, grouping, interval, letter, percent, relation_label
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import Grouping, gain, scrolling
 from blindspot.app.markup import Html, div, heads, join, link, row, span, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison

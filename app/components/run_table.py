@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import streamlit as st
 
 from blindspot.app import study, url, who
+from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
 from blindspot.app.components.marks import INTERVAL, how, letter, notice
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
-from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.parts import described, descriptions
-from blindspot.app.components.tables import measure_heads, run_figures, scrolling
+from blindspot.app.components.relations_tables import choices
 from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import Measured
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report_text import index_size, per_second
 from blindspot.backend.retrieval.cost import Cost, cost_of

@@ -8,8 +8,8 @@ import numpy as np
 
 from blindspot.analysis.accuracy import found_by, proportion
 from blindspot.analysis.buckets import FEW
+from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import figure, letter
-from blindspot.app.components.tables import gain
 from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.core.units import Units, n_cell

@@ -8,9 +8,9 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import found_by, proportion
-from blindspot.app import blind, url, who
+from blindspot.app import hidden_questions, url, who
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import figure, letter, notice
-from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag
 from blindspot.app.selection import Selection
@@ -38,7 +38,7 @@ def _question_tags(opened: Study, question: Question, person: Person | None, sel
     everything = desk(opened).tags.all()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.may("tag questions"):
-        known = [each.tag for each in count_tags(everything, blind.hidden(opened))]
+        known = [each.tag for each in count_tags(everything, hidden_questions.hidden(opened))]
         _own_tags(opened, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
     show(_given(opened, given, selection))
@@ -116,7 +116,7 @@ def tags_panel(opened: Study, facts: Facts, selection: Selection, opens: Callabl
     Args:
         opens: from an expression to the address of its slice.
     """
-    hidden = blind.hidden(opened)
+    hidden = hidden_questions.hidden(opened)
     counts = desk(opened).tags.counts(hidden)
     if not counts:
         return

@@ -9,17 +9,8 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.buckets import FEW, UNKNOWN
-from blindspot.app import blind, selection, study, url
-from blindspot.app.components.downloads import table_downloads
-from blindspot.app.components.gold_check import gold_panel
-from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import grouping, how, letter, notice, relation_label, term
-from blindspot.app.components.miss_causes import causes_panel
-from blindspot.app.components.next_step import empty_page
-from blindspot.app.components.question_list import question_table
-from blindspot.app.components.readings import readings_panel
-from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import (
+from blindspot.app import hidden_questions, selection, study, url
+from blindspot.app.components.compare_tables import (
     Grouping,
     accuracy_table,
     concluded,
@@ -29,6 +20,15 @@ from blindspot.app.components.tables import (
     headline,
     scrolling,
 )
+from blindspot.app.components.download_buttons import table_downloads
+from blindspot.app.components.gold_check import gold_panel
+from blindspot.app.components.judged_table import judged_table
+from blindspot.app.components.marks import grouping, how, letter, notice, relation_label, term
+from blindspot.app.components.miss_causes import causes_panel
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.question_list import question_table
+from blindspot.app.components.readings import readings_panel
+from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import offer_batch
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
@@ -166,7 +166,7 @@ def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Group
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     # Now: Streamlit makes the file outside of the page's session.
-    hidden, evidence = blind.hidden(opened), blind.may_use_labels(opened)
+    hidden, evidence = hidden_questions.hidden(opened), hidden_questions.may_use_labels(opened)
 
     def made() -> ComparisonReport:
         options = ComparisonOptions(

@@ -6,12 +6,12 @@ import streamlit as st
 
 from blindspot.app import study, url
 from blindspot.app.components import jobs
-from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
 from blindspot.app.components.marks import notice
 from blindspot.app.components.next_step import empty_page
-from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.plots import plot
+from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import link, show, tag

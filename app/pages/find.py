@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind, study, url, who
+from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.found_texts import Retrieved, found_list
 from blindspot.app.components.marks import empty
 from blindspot.app.entry import enter
@@ -35,7 +35,9 @@ def page() -> None:
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
-        result = full_text.find(opened, words, place, limit, blind.hidden(opened), _whose_notes(opened, place))
+        result = full_text.find(
+            opened, words, place, limit, hidden_questions.hidden(opened), _whose_notes(opened, place)
+        )
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
     retrieved = _retrieved(opened, [each.id for each in result.found]) if place == "passages" else None
@@ -49,7 +51,7 @@ def _retrieved(opened: Study, passages: list[str]) -> Retrieved | None:
         return None
     usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs)))
     name = url.one_of("run", list(runs), usual)
-    run, hidden = opened.run(name), blind.hidden(opened)
+    run, hidden = opened.run(name), hidden_questions.hidden(opened)
     k = min(DEPTH, run.hits.k)
     rows = opened.corpus.ordinals(passages)
     places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))

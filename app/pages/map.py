@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind, url, who
+from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
@@ -59,8 +59,8 @@ def page() -> None:
         with columns[5]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
-    if blind.any_hidden(study, map.question_ids):
-        show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
+    if hidden_questions.any_hidden(study, map.question_ids):
+        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden(study).intersection(map.question_ids))))
         return
     show(tag("h1", f"{map.name}: {counted(map.drawn, 'question')} among {counted(len(map.ordinals), 'passage')}"))
     _picture(map, colours[by], run, k, view)

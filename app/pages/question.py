@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind, selection, study, url, who
+from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.edits import edits_part
 from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, side_by_side, wanted
@@ -29,7 +29,7 @@ from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_a
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.checking.building import is_of_file
-from blindspot.backend.checking.check import is_check
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.full_text import unknown_names
@@ -96,8 +96,8 @@ def _listed(opened: Study) -> None:
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
-    if blind.any_hidden(opened, [question.id]):
-        show(blind.notice_of_hidden(1))
+    if hidden_questions.any_hidden(opened, [question.id]):
+        show(hidden_questions.notice_of_hidden(1))
         return
     reader, _ = chosen_reader(opened, (a, b))
     others = [name for name in chosen.more.split(",") if name in runs_like(runs, a, b)]
@@ -293,7 +293,7 @@ def _ask_box(opened: Study) -> None:
 
 def _unknown_names(opened: Study, asked: str) -> None:
     """Warn of names in a typed question that are in none of the passages with their words."""
-    for name in unknown_names(opened, asked, blind.hidden(opened)):
+    for name in unknown_names(opened, asked, hidden_questions.hidden(opened)):
         words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
         show(notice(words, kind="warning"))
 

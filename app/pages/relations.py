@@ -5,22 +5,22 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.app import study, url
-from blindspot.app.components import panel_tables
-from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components import relations_tables
+from blindspot.app.components.compare_tables import scrolling
+from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import how, notice, relation_label
 from blindspot.app.components.next_step import empty_page
-from blindspot.app.components.panel_tables import choices, page_address
 from blindspot.app.components.plots import plot
+from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import scrolling
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
 from blindspot.backend.core.result_table import latex_tables
 from blindspot.backend.evaluation import report_plots
-from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import relations_sentence
@@ -97,7 +97,7 @@ def _opened(names: list[str], k: int, **more: str) -> str:
 
 
 def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, measure: RankingMeasure) -> None:
-    made = panel_tables.relations(table, names, lambda name: _opened(names, k, relation=name) or page_address())
+    made = relations_tables.relations(table, names, lambda name: _opened(names, k, relation=name) or page_address())
     note = f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval."
     show(
         div(
@@ -117,7 +117,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
         f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun(2, panel.units.name)}.", cls="soft"
     )
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
-    plot(report_plots.dumbbell(table, names, panel_tables.order(table)), "relations")
+    plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
 
 
 def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
@@ -150,7 +150,7 @@ def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
         )
         return
     plot(report_plots.curve_plot(curves, names), "frequency")
-    made = panel_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))
+    made = relations_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
         notes.append("Buckets are those of the question sets.")

@@ -8,15 +8,15 @@ from typing import cast
 import numpy as np
 import streamlit as st
 
-from blindspot.app import blind, selection, study, url, who
-from blindspot.app.components.downloads import table_downloads
+from blindspot.app import hidden_questions, selection, study, url, who
+from blindspot.app.components.compare_tables import accuracy_table, concluded, flip_table, scrolling
+from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import how, notice
 from blindspot.app.components.next_step import empty_page
-from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.question_list import question_table
+from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import condition_help, every_run, found_table, saved_table
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
@@ -194,7 +194,7 @@ def _finder(opened, chosen: Selection, facts: Facts, names: tuple[str, str]) -> 
     """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
     correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
     made = tuple(study.runs(opened)[name].get("made") for name in (chosen.a, chosen.b))
-    hidden = blind.digest(blind.hidden(opened))
+    hidden = hidden_questions.digest(hidden_questions.hidden(opened))
     key = (study.questions_key(opened), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
     found = _found(facts, chosen.slice, correction, *key)
     heading = "h2" if chosen.slice else "h1"

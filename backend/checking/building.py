@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.formats.base import Entry
 from blindspot.backend.checking.pairs import Places
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import Manifest, file_sha256, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -28,9 +31,9 @@ from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Question
 
-FOLDER, LINES = "check", "lines.npy"
+LINES = "lines.npy"
 RUN = "file"
-BLOCK = 6000  # passages whose words are in memory together
+BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
 OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
 """In the place of a retriever, in the manifests of runs."""
@@ -50,17 +53,17 @@ class CheckedStudy:
 
     @property
     def folder(self) -> Path:
-        return self.study.folder / FOLDER
+        return self.study.folder / CHECK
 
 
 def open_checked(study: Study) -> CheckedStudy:
     """Open a study that `build_study` made. Raises Missing for another one."""
-    manifest = read_manifest(study.folder / FOLDER)
+    manifest = read_manifest(study.folder / CHECK)
     if manifest is None:
         raise Missing(
             f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study"
         )
-    folder = study.folder / FOLDER
+    folder = study.folder / CHECK
     return CheckedStudy(study, manifest, Places.load(folder), np.load(folder / LINES))
 
 
@@ -75,17 +78,17 @@ def source_sha256(path: Path) -> str:
     return whole.hexdigest()
 
 
-def build_study(file: TrainingFile, folder: Path, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+def build_study(file: TrainingFile, folder: Path, progress: Progress | None = None) -> CheckedStudy:
     """Read a file into a new study. Raises BadInput for the first wrong row; then nothing is left of the study."""
     study = Study.create(folder, file.path.name)
     try:
-        return fill_study(study, file, sha256, progress)
+        return fill_study(study, file, progress)
     except BaseException:
         _remove(study)
         raise
 
 
-def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+def fill_study(study: Study, file: TrainingFile, progress: Progress | None = None) -> CheckedStudy:
     """Read a file into an empty study. Raises BadInput for the first wrong row; then the study is still empty.
 
     Raises Refused if the study holds passages or questions.
@@ -95,11 +98,12 @@ def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Pro
     builder = _Builder(file, progress)
     with CorpusWriter(study.folder / "corpus.db") as writer:
         builder.read(writer)
+        sha256 = "" if isinstance(file.file, InMemory) else source_sha256(file.path)  # once the rows are sound
         writer.finish(file.path.name, sha256)
     places = builder.places()
     builder.add_questions(study, places)
     _write_file_run(study, places, len(builder.questions))
-    with whole_folder(study.folder / FOLDER) as building:
+    with whole_folder(study.folder / CHECK) as building:
         places.save(building)
         np.save(building / LINES, np.array(builder.lines, np.int64))
         about = {
@@ -140,10 +144,17 @@ class _Builder:
         self._passage_numbers: dict[int, int] = {}
         self._pending: list[tuple[str, str, str]] = []
         self._counts = WordCounts()
-        for block in self._blocks():
-            self._add(block)
-            if self.progress is not None:
-                self.progress(len(self.lines), None, "reading rows")
+        compared: Future[None] | None = None
+        with ThreadPoolExecutor(1) as beside:  # compares the texts of a block while the next one is read
+            for block in self._blocks():
+                texts, at = self._add(block)
+                if compared is not None:
+                    compared.result()
+                compared = beside.submit(self._compare, texts, at)
+                if self.progress is not None:
+                    self.progress(len(self.lines), None, "reading rows")
+            if compared is not None:
+                compared.result()
         if not self.questions:
             raise BadInput("there is no row in it", self.file.path)
 
@@ -162,9 +173,10 @@ class _Builder:
         if block:
             yield block
 
-    def _add(self, block: list[tuple[int, Entry]]) -> None:
+    def _add(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
+        """Number the questions and passages of a block. Returns its texts, and the one in each place."""
         groups: list[str] = []
-        texts: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
+        places: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
         positive: list[bool] = []
         found: list[str] = []
         of_group: list[int] = []
@@ -176,7 +188,7 @@ class _Builder:
             group, question = len(groups) - 1, self._question(entry)
             for place, slot in enumerate(entry.slots):
                 passage = self._passage(slot.title, slot.text, number)
-                row = texts.setdefault((group, passage), len(found))
+                row = places.setdefault((group, passage), len(found))
                 if row == len(found):
                     found.append(slot.text)
                     of_group.append(group)
@@ -195,18 +207,19 @@ class _Builder:
                 for name, value in zip(columns, values, strict=True):
                     columns[name].append(value)
         self._flush()
-        features = text_features(
-            GroupedTexts(
-                [_no_nul(each) for each in groups],
-                [_no_nul(each) for each in found],
-                np.array(of_group, np.int64),
-                np.array(positive, bool),
-            ),
-            self._counts,
-        )
         kinds = (np.int32, np.int16, np.int32, np.int32, bool, np.float32)
         for (name, column), kind in zip(columns.items(), kinds, strict=True):
             self.chunks[name].append(np.array(column, kind))
+        texts = GroupedTexts(
+            [_no_nul(each) for each in groups],
+            [_no_nul(each) for each in found],
+            np.array(of_group, np.int64),
+            np.array(positive, bool),
+        )
+        return texts, at
+
+    def _compare(self, texts: GroupedTexts, at: list[int]) -> None:
+        features = text_features(texts, self._counts)
         for name in ("overlap", "shared", "similar", "empty"):
             self.chunks[name].append(getattr(features, name)[at])
 

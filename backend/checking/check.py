@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
-from blindspot.backend.checking.building import FOLDER, CheckedStudy, build_study, open_checked, source_sha256
+from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
 from blindspot.backend.checking.card import card
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.files import InMemory
@@ -33,6 +33,7 @@ from blindspot.backend.checking.sample import (
     trace,
 )
 from blindspot.backend.checking.writing import Changes, plan_changes, write_changed
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
@@ -84,8 +85,8 @@ class Check:
         return draw_sample(self.checked, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
-        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name."""
-        self.judge = judge_sample(self.checked, self.draw(), judge, progress)
+        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name. Draws if nobody did."""
+        self.judge = judge_sample(self.checked, read_sample(self.checked) or self.draw(), judge, progress)
 
     def rate(self, level: float = LEVEL) -> RateEstimate | None:
         """Return the share of false negatives as the labels so far prove it; None before anything was drawn."""
@@ -169,13 +170,12 @@ def check(
         folder = Path(tempfile.mkdtemp(prefix="blindspot-check-")) if in_memory else beside
     else:
         folder = Path(study)
-    sha256 = "" if in_memory else source_sha256(file.path)
-    if (folder / FOLDER).is_dir():
+    if (folder / CHECK).is_dir():
         checked = open_checked(Study.open(folder))
-        if in_memory or checked.manifest["sha256"] != sha256:
+        if in_memory or checked.manifest["sha256"] != source_sha256(file.path):
             raise Refused(f"{folder} was made of another file, or the file changed since; give another --study")
     else:
-        checked = build_study(file, folder, sha256, progress)
+        checked = build_study(file, folder, progress)
     return Check(file, checked, _facts(file, checked, list(held_out)))
 
 
@@ -185,11 +185,6 @@ def open_check(study: Study) -> Check:
     beside = {role: Path(path) for role, path in checked.manifest["beside"].items()}
     file = open_training_file(checked.manifest["source"], beside.get("collection"), beside.get("queries"))
     return Check(file, checked, _facts(file, checked, []))
-
-
-def is_check(study: Study) -> bool:
-    """Return whether a study was made of a training file."""
-    return (study.folder / FOLDER / "manifest.json").is_file()
 
 
 def _facts(file: TrainingFile, checked_study: CheckedStudy, held_out: list[str]) -> FileFacts:

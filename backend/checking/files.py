@@ -71,13 +71,13 @@ class _Table(RowFile):
         return self._rows(True)
 
     def held_out(self) -> Iterator[tuple[int, Values]]:
-        return self._rows(False)
+        return self._rows(False) if self.path.is_dir() else iter(())  # only folders name splits
 
     def _rows(self, train: bool) -> Iterator[tuple[int, Values]]:
         for row in rows_of(self.path):
             if isinstance(row, BadInput):
                 raise row
-            if (row.split in TRAIN) == train or (train and not self.path.is_dir()):
+            if (row.split in TRAIN) == train:
                 yield row.line, row.values
 
 

@@ -13,7 +13,7 @@ from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
 from blindspot.backend.retrieval.engines.engine import OPENED
-from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
+from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.counting import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -43,29 +43,6 @@ class FrequencyPoint:
     @property
     def few(self) -> bool:
         return self.a.n_units < FEW
-
-
-def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs to compare by default, runs over dev before others.
-
-    These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
-
-    Args:
-        runs: name to manifest, at least one; a single run is returned twice.
-    """
-    # The runs of the learning curve are compared by its own links only.
-    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
-    over_dev = {name: manifest for name, manifest in runs.items() if manifest.get("split") == "dev"}
-    if len(over_dev) > 1:
-        runs = over_dev
-    names = list(runs)
-    kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
-    for a in (name for name in names if is_lexical(runs[name])):
-        for b, kind in kinds.items():
-            other = kind is None or not (is_lexical(runs[b]) or kind.fusion)
-            if other and runs[b].get("question_set") == runs[a].get("question_set"):
-                return a, b
-    return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
 
 
 def spoken_names(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:

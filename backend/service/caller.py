@@ -68,7 +68,7 @@ class Caller:
 
     def require_live(self, study: Study, questions: Sequence[str]) -> None:
         """Raise Forbidden if the caller may not ask questions of their own, Refused for one that would show hidden ranks."""
-        from blindspot.backend.judging.blindness import refuse_live
+        from blindspot.backend.judging.live_refusal import refuse_live
 
         self.require(study, "ask live")
         hidden, sees_others = self.hidden(study), self.may(study, "see others' labels")

@@ -80,7 +80,7 @@ def serving(study: Study, port: int | None = None, address: str = server.ADDRESS
 
 
 def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:
-    from blindspot.app import hosting
+    from blindspot.app import server_process
     from blindspot.backend.core import jobs
 
     jobs._start_process = forked.start_job
@@ -90,7 +90,7 @@ def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) ->
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    hosting.main(arguments)
+    server_process.main(arguments)
 
 
 def import_the_app() -> None:
@@ -98,7 +98,7 @@ def import_the_app() -> None:
     import blindspot.app.components
 
     names = [
-        "blindspot.app.hosting",
+        "blindspot.app.server_process",
         "uvicorn",
         "streamlit.starlette",
         "streamlit.web.bootstrap",

@@ -185,7 +185,7 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
 PAUSING = """
 import sqlite3, sys
 from pathlib import Path
-from blindspot.app import hosting
+from blindspot.app import server_process
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
@@ -198,7 +198,7 @@ def fails_while_there_is(file, method):
 
 Queue.leases_of = fails_while_there_is(Path(sys.argv[1]), Queue.leases_of)
 Labels.add_all = fails_while_there_is(Path(sys.argv[1]), Labels.add_all)
-hosting.main(sys.argv[2:])
+server_process.main(sys.argv[2:])
 """
 
 
@@ -232,7 +232,7 @@ def test_a_study_that_pauses_does_not_break_the_page(tab, desk, tmp_path):
 FULL = """
 import sqlite3, sys
 from pathlib import Path
-from blindspot.app import hosting
+from blindspot.app import server_process
 from blindspot.db import connection
 
 begin = connection._begin
@@ -245,7 +245,7 @@ def begin_unless_full(opened):
     begin(opened)
 
 connection._begin = begin_unless_full
-hosting.main(sys.argv[2:])
+server_process.main(sys.argv[2:])
 """
 
 

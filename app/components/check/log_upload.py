@@ -7,8 +7,8 @@ from pathlib import Path
 import streamlit as st
 
 from blindspot.app.components import jobs
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import heads, show, table, tag
 from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_retrieval_log
 from blindspot.backend.core.jobs import request

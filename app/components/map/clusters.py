@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from blindspot.app import who
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting, attempt, panel
 from blindspot.app.components.marks import INTERVAL, figure
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, link, row, show, span, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes

@@ -7,9 +7,9 @@ from typing import Any
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, neighbours_of
 from blindspot.app.components.marks import notice, relation_label
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, row, span, tag, term
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
 from blindspot.backend.text.counting import counted

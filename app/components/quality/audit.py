@@ -8,9 +8,9 @@ from blindspot.analysis.buckets import UNKNOWN
 from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.app import url
 from blindspot.app.audit_words import powered_words
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
-from blindspot.app.components.tables import scrolling
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.powered_audit import PoweredAudit

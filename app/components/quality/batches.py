@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blindspot.app import url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.quality.marks import rate_figure
-from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judging.audits import BatchProgress
 

@@ -17,9 +17,9 @@ from blindspot.analysis.judge_quality import (
     Trust,
 )
 from blindspot.analysis.relations import relation_order
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, relation_label
 from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, rate_figure
-from blindspot.app.components.tables import scrolling
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from blindspot.app import blind, url
+from blindspot.app import hidden_questions, url
 from blindspot.app.components.marks import empty
 from blindspot.app.components.next_step import next_step
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
@@ -66,7 +66,7 @@ def render(opened: Study, person: Person | None) -> None:
     def here(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    hidden = blind.hidden(opened)  # questions that this person still has to judge stay blind here too
+    hidden = hidden_questions.hidden(opened)  # questions that this person still has to judge stay blind here too
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, here)

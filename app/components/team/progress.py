@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.app import url
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.quality.marks import share
-from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, heads, join, link, row, show, span, tag, term
 from blindspot.backend.core.study import Study

@@ -9,8 +9,8 @@ import streamlit as st
 
 from blindspot.app import who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
-from blindspot.app.components.tables import scrolling
 from blindspot.app.components.training import tabs
 from blindspot.app.entry import one_line
 from blindspot.app.markup import Html, div, heads, link, row, show, span, table, tag, term

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from blindspot.app import blind, url
+from blindspot.app import hidden_questions, url
 from blindspot.app.components.hit_lists import marked
 from blindspot.app.components.marks import notice
 from blindspot.app.components.pager import pager
@@ -94,7 +94,7 @@ def _kind_rows(
 
 def _pairs(opened: Study, changes: Sequence[Change]) -> list[Html]:
     """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
-    hidden = blind.hidden(opened)
+    hidden = hidden_questions.hidden(opened)
     changes = [change for change in changes if change.question not in hidden]
     questions = {each.id: each for each in opened.questions.some(sorted({change.question for change in changes}))}
     rows = opened.corpus.ordinals({change.passage for change in changes})

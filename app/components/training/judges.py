@@ -7,10 +7,10 @@ import streamlit as st
 
 from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
 from blindspot.app import study, url, who
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice, percent
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import scrolling
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import cross_encoders
 from blindspot.app.components.training.pairs import pair_rows

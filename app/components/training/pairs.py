@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.app import blind, url
+from blindspot.app import hidden_questions, url
 from blindspot.app.markup import Html, link, span, tag
 from blindspot.backend.core.study import Study
 
@@ -16,7 +16,7 @@ def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]
     A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
     role of a pair would reveal its labels.
     """
-    hidden = blind.hidden(opened)
+    hidden = hidden_questions.hidden(opened)
     pairs = [pair for pair in pairs if pair[0] not in hidden]
     texts = {
         question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))

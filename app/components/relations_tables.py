@@ -8,8 +8,8 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
+from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import figure, relation_label
-from blindspot.app.components.tables import gain
 from blindspot.app.markup import Html, link, row, span, tag, term
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures

@@ -14,7 +14,7 @@ from blindspot.app.components.marks import empty
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging import blindness
+from blindspot.backend.judging import live_refusal
 from blindspot.backend.text.counting import counted
 
 REASON = "you have still to judge them"
@@ -47,7 +47,7 @@ def digest(questions: Iterable[str]) -> str:
 
 def refuse_live(study: Study, question: str) -> None:
     """Raise Refused for a typed question that would show the signed-in person the ranks of a hidden question."""
-    blindness.refuse_live(study, question, hidden(study), who.may(study.labels_path, "see others' labels"))
+    live_refusal.refuse_live(study, question, hidden(study), who.may(study.labels_path, "see others' labels"))
 
 
 def notice_of_hidden(questions: int) -> Html:

@@ -1,6 +1,6 @@
 """The server process of the app, started by `blindspot.app.server`.
 
-    BLINDSPOT_STUDY=STUDY python -m blindspot.app.hosting --port 8501 --address localhost
+    BLINDSPOT_STUDY=STUDY python -m blindspot.app.server_process --port 8501 --address localhost
 
 It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.links`, which `streamlit run` cannot add.
 """
@@ -25,7 +25,7 @@ SECONDS_TO_CLOSE = 5
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m blindspot.app.hosting")
+    parser = argparse.ArgumentParser(prog="python -m blindspot.app.server_process")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--host", action="append", default=[])
