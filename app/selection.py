@@ -10,7 +10,8 @@ import numpy as np
 from blindspot.analysis import flips
 from blindspot.app import url
 from blindspot.app.study import Comparison
-from blindspot.backend.evaluation.measures import HEADLINE_K, MEASURES, SUCCESS
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slices import Facts
 
 PER_PAGE = 25

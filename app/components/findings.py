@@ -21,8 +21,8 @@ from blindspot.backend.evaluation.findings import (
     frequency_points,
     spoken_names,
 )
-from blindspot.backend.evaluation.measures import HEADLINE_K
 from blindspot.backend.evaluation.pairs import default_pair
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.upkeep.path import Next
 
 

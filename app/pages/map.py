@@ -20,8 +20,8 @@ from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
-from blindspot.backend.evaluation.measures import HEADLINE_K
 from blindspot.backend.evaluation.saved_selections import saved_selection
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of

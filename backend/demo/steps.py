@@ -16,7 +16,7 @@ from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
-from blindspot.backend.evaluation.measures import HEADLINE_K
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary

@@ -15,14 +15,11 @@ import numpy as np
 
 from blindspot.analysis import accuracy
 from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.evaluation.relevance import Relevance
-
-
-HEADLINE_K = 5
-"""The k of Success@k wherever no other is asked for: on every page, and in every command that counts misses."""
 
 
 @dataclass(frozen=True, slots=True)

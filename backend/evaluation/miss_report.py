@@ -13,11 +13,9 @@ from blindspot.backend.core.units import counted_by, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
-from blindspot.backend.evaluation.measures import HEADLINE_K
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import HEADLINE_K, Kind, MissOptions
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
@@ -151,16 +149,6 @@ def _figures(line: CauseLine) -> dict[str, Any]:
         "difference_high": line.difference.high,
         "examples": list(line.examples),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class MissOptions:
-    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count."""
-
-    k: int | None = None
-    relevance: Kind = "answers"
-    rule: str = DEFAULT_RULE
-    slice: str = ""
 
 
 def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:

@@ -18,7 +18,6 @@ from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import findings, spoken_names
-from blindspot.backend.evaluation.measures import HEADLINE_K
 from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.pairs import default_pair
@@ -28,6 +27,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
 from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slice_report import find_in_runs
 from blindspot.backend.reports.examples import example_parts
 from blindspot.backend.reports.interventions import intervention_parts, probe_parts

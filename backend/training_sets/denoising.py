@@ -155,8 +155,7 @@ class Thresholds:
             raise BadInput(f"give the thresholds lower first, not {both.keep_below} and {both.propose_above}")
 
 
-@dataclass(frozen=True, slots=True)
-class PassageEvidence:
+class PassageEvidence(NamedTuple):
     """What machines know about a candidate passage.
 
     answer: whether the passage contains an answer; None if the question has no answers.
@@ -427,13 +426,6 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
     best = max(positives)
     below = (1 - thresholds.share) * abs(best) if margin is None else margin
     return ScoreCeiling(best - below, from_run)
-
-
-def machine_role(
-    base: str, evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None = None
-) -> Decision:
-    """(role, reason) of a mined passage by the policy named `base`."""
-    return DENOISING.get(base).decide(evidence, thresholds, ceiling)
 
 
 def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:

@@ -20,7 +20,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import at
-from blindspot.backend.evaluation.measures import HEADLINE_K
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
@@ -57,6 +57,7 @@ def models_tab(opened: Study, training_set: str) -> None:
     begun: dict[str, str] = st.session_state.get(BEGUN, {})
     before, after = _before_and_after(opened, model, models)
     tabs.title("Models", _sentence(opened, model, before, after, training_set))
+    leads_on = model in models and after_training(opened, model, before, after)
     if not training_set:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(opened.labels_path, "train"):
@@ -65,14 +66,12 @@ def models_tab(opened: Study, training_set: str) -> None:
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
         taken = set(models) | set(opened.settings.encoders) | stopped
-        retriever_form(opened, training_set, taken)
+        retriever_form(opened, training_set, taken, primary=not leads_on)
         with st.expander("Train a cross-encoder"):
             cross_encoder_form(opened, training_set, taken)
     if model in begun and model not in models:
         show(notice(f"{model} is being trained. {begun[model]}"))
     if model and (model in models or model in stopped or model in begun or read_log(opened, model)):
-        if model in models:
-            after_training(opened, model, before, after)
         watch(opened, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
@@ -263,8 +262,8 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(opened: Study, name: str, before: str | None, after: str | None) -> None:
-    """Show the next steps after training.
+def after_training(opened: Study, name: str, before: str | None, after: str | None) -> bool:
+    """Show the next steps after training. Return whether one of them is the page's one primary action.
 
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
     can read a run.
@@ -285,8 +284,9 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
         if after is None:
             job = request(try_model, name, split, **fewer(opened))
             words = f"Index and retrieve for {split}{_indexing_time(opened, about)}"
-            jobs.start_button(opened, job, key=f"try-{name}", words=words)
-        elif before:
+            jobs.start_button(opened, job, key=f"try-{name}", words=words, primary=True)
+            return who.may(opened.labels_path, job.action)
+        if before:
             pair = {"a": before, "b": after}
             show(
                 div(
@@ -295,6 +295,7 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
                     link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
                 )
             )
+    return False
 
 
 def _indexing_time(opened: Study, about: dict[str, Any]) -> str:
