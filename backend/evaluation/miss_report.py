@@ -14,9 +14,8 @@ from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import Kind, MissOptions
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
@@ -151,16 +150,6 @@ def _figures(line: CauseLine) -> dict[str, Any]:
         "difference_high": line.difference.high,
         "examples": list(line.examples),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class MissOptions:
-    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count."""
-
-    k: int | None = None
-    relevance: Kind = "answers"
-    rule: str = DEFAULT_RULE
-    slice: str = ""
 
 
 def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:

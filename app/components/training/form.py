@@ -68,7 +68,7 @@ def retriever_form(opened: Study, training_set: str, taken: set[str], primary: b
         name,
         settings,
         lambda: _time_of_retriever(opened, training_set, start, settings, None if steps else 60 * minutes),
-        lambda: request(train_dual_encoder, name, training_set, start, settings),
+        lambda: request(train_dual_encoder, name, training_set, settings, start=start),
         (pressed, estimating),
     )
 
@@ -94,7 +94,7 @@ def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> Non
         name,
         settings,
         lambda: _time_of_cross_encoder(opened, training_set, model, settings, None if steps else 60 * minutes),
-        lambda: request(train_cross_encoder, name, training_set, model, settings),
+        lambda: request(train_cross_encoder, name, training_set, settings, start=model),
         (pressed, estimating),
     )
 
