@@ -383,3 +383,13 @@ def test_an_annotator_with_open_questions_sees_no_causes_by_labels(study, compar
     seen = {name: Page(copy, "compare", name, a="dense", b="bm25", k=K, causes=1).text for name in ("ann", "lea")}
     assert "False negative above not measured" in seen["ann"] and "False negative above not measured" not in seen["lea"]
     assert "Near-namesake on top 2 " in seen["ann"]
+
+
+def test_the_words_of_the_subjects_name_say_nothing_of_the_wording():
+    from blindspot.backend.evaluation.gold_facts import GoldPassage, largest_overlap
+    from blindspot.db.records import Passage, Question
+
+    asked = Question("q", "Where was Ada Holm born?", ("Oslo",), subject="Ada Holm")
+    other = GoldPassage.of(Passage("g", "Ada Holm", "Her cradle stood in Oslo."))
+    same = GoldPassage.of(Passage("h", "Ada Holm", "She was born in Oslo."))
+    assert largest_overlap(asked, [other]) == 0 and largest_overlap(asked, [other, same]) == 1

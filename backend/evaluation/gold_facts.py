@@ -34,8 +34,11 @@ class AnswerPlace:
 
 
 def largest_overlap(question: Question, gold: Sequence[GoldPassage]) -> float | None:
-    """Return the largest share of the question's content words in one passage (title or text); None if it has none."""
-    words = [f" {word} " for word in content_words(question.text)]
+    """Return the largest share of the question's content words in one passage (title or text); None if it has none.
+
+    The words of the subject's name do not count: they are in nearly every gold passage, whatever it says of the subject.
+    """
+    words = [f" {word} " for word in content_words(question.text) - content_words(question.subject or "")]
     if not words or not gold:
         return None
     found = [sum(word in each.title_tokens or word in each.text_tokens for word in words) for each in gold]
