@@ -33,23 +33,25 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def nearest(
+def nearest_rows(
     queries: np.ndarray,
     vectors: np.ndarray,
     k: int,
     similarity: Similarity = "cosine",
-    without: np.ndarray | None = None,
+    excluded_rows: np.ndarray | None = None,
 ) -> Neighbours:
     """Return the k nearest rows of `vectors` to each query. Candidates are found in float32 and ordered in float64.
 
     Args:
         queries: (q, d) float. vectors: (n, d) float16 or float32, maybe a memory map; read once, in blocks.
-        without: (q,) int, a row to exclude for query i (the query itself); -1 for none.
+        excluded_rows: (q,) int, a row to exclude for query i (the query itself); -1 for none.
 
     Raises: ValueError if there are fewer than k rows.
     """
     query_vectors, queries = np.asarray(queries), _prepared(queries, similarity)
-    remaining = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
+    remaining = len(vectors) - (
+        0 if excluded_rows is None or not len(excluded_rows) else int(np.max(np.asarray(excluded_rows) >= 0))
+    )
     if not 1 <= k <= remaining:
         raise ValueError(f"k is {k}; it must be from 1 to {remaining}, the number of other rows")
     wide = min(k + _SPARE, remaining)
@@ -58,8 +60,8 @@ def nearest(
     for start in range(0, len(vectors), _ROWS):
         values = _similarities(queries, _prepared(vectors[start : start + _ROWS], similarity), similarity)
         block_rows = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
-        if without is not None:
-            values[block_rows == np.asarray(without)[:, None]] = -np.inf
+        if excluded_rows is not None:
+            values[block_rows == np.asarray(excluded_rows)[:, None]] = -np.inf
         rows, similarities = np.concatenate([rows, block_rows], axis=1), np.concatenate([similarities, values], axis=1)
         order = _order(similarities, rows, wide)
         rows, similarities = np.take_along_axis(rows, order, 1), np.take_along_axis(similarities, order, 1)

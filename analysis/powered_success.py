@@ -106,15 +106,15 @@ def shown_completely(pool: int, displayed: int, needed: int) -> float:
     return comb(displayed, needed) / comb(pool, needed)
 
 
-def expected_success(scores: np.ndarray, counted: np.ndarray) -> np.ndarray:
+def expected_success(scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return (q,) the chance that at least one hit is right: 1 - product of (1 - score), as if hits were independent.
 
     The dependence between a question's hits makes this a biased prediction, which the labels correct like any other bias.
 
     Args:
-        scores: (q, k) probabilities. counted: (q, k) bool; other hits (gold, padding) do not count.
+        scores: (q, k) probabilities. counts: (q, k) bool; other hits (gold, padding) do not count.
     """
-    expected: np.ndarray = 1 - np.prod(np.where(counted, 1 - np.asarray(scores, np.float64), 1.0), axis=1)
+    expected: np.ndarray = 1 - np.prod(np.where(counts, 1 - np.asarray(scores, np.float64), 1.0), axis=1)
     return expected
 
 

@@ -172,7 +172,7 @@ def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return distances
 
 
-def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:
+def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count: int = 50) -> tuple[Components, float]:
     """Put two encoders' vectors of the same items into one space: rotate the second onto the first, and return
     principal components of both.
 
@@ -180,9 +180,11 @@ def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Compo
     first; and the residual after the rotation: the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual is 0 for a
     pure rotation, and 1 if a point is as far from its counterpart as from the mean.
     """
-    turned = np.asarray(second, np.float32) @ rotation_onto(second, first).astype(np.float32)
-    residual = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
-    return principal_components(np.concatenate([first, turned]), count), residual
+    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_ranks).astype(np.float32)
+    residual = float(
+        np.linalg.norm(first_ranks - turned) / max(float(np.linalg.norm(first_ranks - first_ranks.mean(axis=0))), 1e-12)
+    )
+    return principal_components(np.concatenate([first_ranks, turned]), count), residual
 
 
 def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:

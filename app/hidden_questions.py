@@ -22,7 +22,7 @@ REASON = "you have still to judge them"
 
 def hidden(study: Study) -> frozenset[str]:
     """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
-    person = who.who(study.labels_path)
+    person = who.signed_in_person(study.labels_path)
     return desk(study).queue.hidden(person.name) if person else frozenset()
 
 

@@ -31,12 +31,12 @@ def print_json(content: Any) -> None:
     print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
-def print_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
     """Print a table without a title, and a line for each note."""
-    console.print(ResultTable("", heads, rows, notes).as_rich())
+    console.print(ResultTable("", headings, rows, notes).as_rich())
 
 
-def print_status(summary: dict[str, Any], following: Step | None) -> None:
+def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
     """Print the contents of a study; the last line is the one next command."""
     passages = summary["passages"]
     console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
@@ -68,8 +68,8 @@ def print_status(summary: dict[str, Any], following: Step | None) -> None:
     for job in summary["jobs"]:
         if job["state"] in ("running", "failed"):
             console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
-    if following is not None:
-        console.print(f"\n{escape(following.why)} Next: {escape(following.command)}")
+    if next_step is not None:
+        console.print(f"\n{escape(next_step.why)} Next: {escape(next_step.command)}")
 
 
 def print_preview(columns: Mapping[str, list[str]]) -> None:

@@ -115,7 +115,7 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
             out / f"{arm}-{seed}.training",
             settings,
             device="cpu",
-            about={"arm": arm},
+            description={"arm": arm},
         )
     encoder = load_encoder(
         replace(

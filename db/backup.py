@@ -291,12 +291,12 @@ _SAME_EVENT = {
 """The tables of people's events, and when a row of two files is the same event."""
 
 
-def _count_absent(connection: sqlite3.Connection, table: str, same: str) -> int:
+def _count_absent(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
     if not _has_table(connection, "main", table):
         return 0
     if not _has_table(connection, "kept", table):
         return _integer(connection, f"SELECT count(*) FROM {table}")
-    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {same})"
+    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {key_columns})"
     return _integer(connection, sql)
 
 

@@ -41,9 +41,9 @@ class CorpusSource:
 class DuplicateId(BlindspotError):
     """An id occurs twice in a collection, in the passage rows `first` and `second`."""
 
-    def __init__(self, id: str, first: int, second: int):
-        self.id, self.first, self.second = id, first, second
-        super().__init__(f"passage id {id!r} occurs twice, in rows {first + 1} and {second + 1}")
+    def __init__(self, id: str, first_row: int, second_row: int):
+        self.id, self.first, self.second = id, first_row, second_row
+        super().__init__(f"passage id {id!r} occurs twice, in rows {first_row + 1} and {second_row + 1}")
 
 
 class Corpus(PerThread):
@@ -94,26 +94,26 @@ class Corpus(PerThread):
         except KeyError as error:
             raise Missing(f"there is no passage number {error.args[0]}; the collection holds {len(self)}") from None
 
-    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
-        """Yield the passages of rows `start` to `stop` (exclusive), in order."""
-        for rows in self.blocks(start, stop):
+    def scan(self, start: int = 0, end: int | None = None) -> Iterator[Passage]:
+        """Yield the passages of rows `start` to `end` (exclusive), in order."""
+        for rows in self.blocks(start, end):
             yield from (Passage(*row) for row in rows)
 
-    def blocks(self, start: int = 0, stop: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
+    def blocks(self, start: int = 0, end: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
         """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all
         passages."""
-        stop = len(self) if stop is None else min(stop, len(self))
+        end = len(self) if end is None else min(end, len(self))
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
-        for low in range(max(start, 0), stop, size):
-            yield self.connection.execute(sql, (low, min(low + size, stop))).fetchall()
+        for low in range(max(start, 0), end, size):
+            yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
 
-    def find(self, words: Sequence[str], limit: int, rows: int) -> list[int]:
+    def find(self, search_words: Sequence[str], limit: int, rows: int) -> list[int]:
         """Return the first rows, at most `limit`, whose title and text together contain every word, in any case.
 
         Args:
             rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
         """
-        condition, values = containing("(title || ' ' || text)", words)
+        condition, values = containing("(title || ' ' || text)", search_words)
         found = self.connection.execute(
             f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
             (rows, *values, limit),

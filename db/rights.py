@@ -95,7 +95,7 @@ def allows(role: str, action: str) -> bool:
     return role in ACTIONS[action].roles
 
 
-def takes(action: str) -> str:
+def required_role(action: str) -> str:
     """What an action takes, for refusals: the lowest role that may do it."""
     roles = ACTIONS[action].roles
     return f"this takes the role {roles[0]}" if roles else "this is done from the command line"

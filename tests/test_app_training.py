@@ -451,6 +451,6 @@ def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch
     monkeypatch.setattr(jobs, "_unfinished", lambda study: next(unfinished))
     monkeypatch.setattr(jobs.st, "rerun", lambda: reruns.append(1))
     for expected in (1, 1):
-        with jobs.followed(study):
+        with jobs.with_job_panel(study):
             pass
         assert len(reruns) == expected, "it reruns when job one ends, and not while job two goes on"

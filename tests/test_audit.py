@@ -23,7 +23,7 @@ def known(tmp_path_factory):
 
 def true_rate(study, truth) -> float:
     """Return the share of answering passages among all unlabelled passages in all pools."""
-    pools = Pools(study, [RUN], 10, "dpr").of(study.questions.all())
+    pools = Pools(study, [RUN], 10, "dpr").pools_of(study.questions.all())
     ids = study.corpus.passages([each.ordinal for pool in pools.values() for each in pool])
     questions = [question for question, pool in pools.items() for _ in pool]
     return float(np.mean([passage.id in truth[question] for question, passage in zip(questions, ids, strict=True)]))

@@ -8,7 +8,7 @@ import pytest
 
 from blindspot.backend.experiments import rocketqa, running
 from blindspot.backend.experiments.papers import EXPERIMENTS
-from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.bm25 import BM25
@@ -26,7 +26,7 @@ def study(tmp_path_factory):
 
 
 def found(study, name, **more):
-    given = {key: value for key, value in TINY.items() if key != "reader" or "reader" in named(name).takes}
+    given = {key: value for key, value in TINY.items() if key != "reader" or "reader" in experiment_named(name).takes}
     return run_experiment(study, name, {**given, **more}, "cpu")
 
 
@@ -78,7 +78,7 @@ def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
     """The best pair of the grid, found by plain loops over the first half."""
     result = found(study, "tune-bm25")
     bench = Workbench(study)
-    plan = named("tune-bm25").plan(named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
+    plan = experiment_named("tune-bm25").plan(experiment_named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
     tuned = plan.cells[-1].measures[0].hits
     halves = [[question.id for question in asked.of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
     assert not set(halves[0]) & set(halves[1]) and len(halves[0] + halves[1]) == 12 and result["cells"][0]["n"] == 6
@@ -126,7 +126,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
     """Experiments that are not run here are at least planned: claims and plots refer to cells, each row has a model for
     each seed.
     """
-    chosen, bench = named(name), Workbench(study)
+    chosen, bench = experiment_named(name), Workbench(study)
     given = {
         "start": "tiny",
         "seeds": (0, 1),
@@ -146,7 +146,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
         (row, column) in places for points in plan.plot.series.values() for _, row, column in points
     )
     for cell in plan.cells:
-        assert not cell.trained or len(cell.measures) == 2
+        assert not cell.is_trained or len(cell.measures) == 2
         for part in {
             part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)
         }:
@@ -206,7 +206,9 @@ def test_better_retrieval_and_better_answers(study):
     ]
     assert [cell["n"] for cell in result["cells"][-2:]] == [6, 6]
     bench = Workbench(study)
-    plan = named("end-to-end").plan(named("end-to-end").setting(running.frozen({**TINY, "ks": [1, 5]})), bench)
+    plan = experiment_named("end-to-end").plan(
+        experiment_named("end-to-end").setting(running.hashable_options({**TINY, "ks": [1, 5]})), bench
+    )
     read = next(cell.measures[0].read for cell in plan.cells if cell.column == "EM@5")
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]

@@ -112,7 +112,7 @@ def test_the_trees_give_what_scikit_learn_gives():
     examples = random_examples()
     model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=15, early_stopping=False, random_state=0)
     model.fit(examples.features, examples.truth)
-    ours = scorers.Trees.of(model)
+    ours = scorers.Trees.from_model(model)
     fresh = random_examples(seed=1).features
     fresh[0] = np.nan
     assert np.allclose(ours(fresh), model.decision_function(fresh), atol=1e-9)

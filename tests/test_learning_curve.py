@@ -150,8 +150,8 @@ def test_the_changed_pairs_are_those_whose_role_the_labels_changed(study, told):
 def test_answered_and_lost_are_the_cells_that_compare_opens(study, told):
     _, point = told
     for learned in point.scopes.values():
-        compared = Comparison.of(measure(study, learned.run_before), measure(study, learned.run))
-        before, now = compared.first_a == 1, compared.first_b == 1
+        compared = Comparison.of_runs(measure(study, learned.run_before), measure(study, learned.run))
+        before, now = compared.first_ranks_a == 1, compared.first_ranks_b == 1
         assert (learned.answered, learned.lost) == ((~before & now).sum(), (before & ~now).sum())
 
 

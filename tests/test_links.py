@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from blindspot.app.links import PersonalLinks, cookie_name, session_cookie
-from blindspot.app.markup import plain
+from blindspot.app.markup import escape_markdown
 from blindspot.db.errors import Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -153,8 +153,11 @@ def test_names_of_people_are_no_markdown(tmp_path):
     name = "![x](http://evil.example/x.png) **b** :red[r] $x$"
     People(study.labels_path).add(name)
     (button,) = [button for button in Page(study.folder, "judge").app.button if button.key.startswith("i-am")]
-    assert button.label == f"I am {plain(name)} (annotator)"
-    assert plain(name).startswith(r"\!\[x\]\(http\:\/\/evil\.example") and plain("Zoë Müller 李") == "Zoë Müller 李"
+    assert button.label == f"I am {escape_markdown(name)} (annotator)"
+    assert (
+        escape_markdown(name).startswith(r"\!\[x\]\(http\:\/\/evil\.example")
+        and escape_markdown("Zoë Müller 李") == "Zoë Müller 李"
+    )
 
 
 def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ from blindspot.analysis.projection import quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, colour_values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
-from blindspot.backend.maps.making import make, make_map, watched
+from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
@@ -111,7 +111,7 @@ def test_neighbours_are_those_of_the_whole_collection_in_the_original_space(stud
     )
     assert len(small.ordinals) == 31
     for map, point in ((whole, 45), (small, 7)):
-        ordinal = map.ordinals[point - map.drawn]
+        ordinal = map.ordinals[point - map.shown_questions]
         cosines = vectors @ vectors[ordinal]
         cosines[ordinal] = -2
         found = map.neighbours(point, 5)
@@ -125,7 +125,7 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
     both = make_map(study, MapRequest("both", second="other", **WHOLE))
     assert both.manifest["together"] == "aligned" and both.encoders == ["tiny", "other"]
     assert both.manifest["left_after_turning"] > 0.05
-    assert both.coordinates(1).shape == (100, 2) and "Procrustes" in both.together
+    assert both.coordinates(1).shape == (100, 2) and "Procrustes" in both.alignment_sentence
     row = both.spread[0]
     assert row["group"] == "all" and row["before"]["positives"] == 40
     assert row["similarity"]["value"] == pytest.approx(
@@ -135,7 +135,7 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
 
 def test_two_encoders_of_different_widths_are_two_maps_and_say_so(study):
     both = make_map(study, MapRequest("widths", second="wide", **WHOLE))
-    assert both.manifest["together"] == "matched" and "have different dimensions" in both.together
+    assert both.manifest["together"] == "matched" and "have different dimensions" in both.alignment_sentence
     assert [each["dimension"] for each in both.manifest["encoders"]] == [32, 48]
 
 
@@ -218,35 +218,35 @@ def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study):
 
 def test_whoever_waits_for_long_work_is_told_and_gets_its_errors():
     told = []
-    assert watched(lambda: 7, lambda *each: told.append(each), "working") == 7
+    assert run_watched(lambda: 7, lambda *each: told.append(each), "working") == 7
     assert set(told) <= {(0, None, "working")}
     with pytest.raises(ZeroDivisionError):
-        watched(lambda: 1 / 0, lambda *each: None, "working")
+        run_watched(lambda: 1 / 0, lambda *each: None, "working")
 
 
 def test_colours_say_what_the_study_knows(study, whole):
     what, state = known(whole), clusters_of(whole)
-    kinds = values(whole, what, "kind", state)
+    kinds = colour_values(whole, what, "kind", state)
     assert categories(kinds) == ["positive", "question", "other passage"]  # 40, 40, 20
-    relations = values(whole, what, "relation", state)
+    relations = colour_values(whole, what, "relation", state)
     assert relations[:40] == ["P19"] * 40 and relations[40:43] == ["P19", "P19", NO_QUESTION]
-    assert set(values(whole, what, "bucket", state)) == {"<=1 mentions", NO_QUESTION}
-    assert set(values(whole, what, "label", state)) == {"question", "gold", "unlabelled"}
-    named = values(whole, what, "cluster", state)
+    assert set(colour_values(whole, what, "bucket", state)) == {"<=1 mentions", NO_QUESTION}
+    assert set(colour_values(whole, what, "label", state)) == {"question", "gold", "unlabelled"}
+    named = colour_values(whole, what, "cluster", state)
     assert named[40] == state.name(int(state.labels[0]))
 
 
 def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study, whole):
     run, what, state = study.run("tiny-dev"), known(whole), clusters_of(whole)
     first = {"P19.dev.0": 1, "P19.dev.1": 0, "P19.dev.2": 7}
-    found = values(whole, what, "hit", state, first, run, k=5)
+    found = colour_values(whole, what, "hit", state, first, run, k=5)
     assert found[:3] == [FOUND, MISSED, MISSED] and found[3] == "not in this run"
     for number in range(40):
         place = what.positives[number][0]
         inside = whole.ordinals[place] in run.hits.ordinals[number, :5]
         assert found[40 + place] == (FOUND if inside else MISSED)
     assert found[42] == NO_QUESTION
-    assert set(values(whole, what, "hit", state)) == {"not in this run"}
+    assert set(colour_values(whole, what, "hit", state)) == {"not in this run"}
 
 
 def test_clusters_are_counted_with_their_questions(study, whole):
@@ -264,7 +264,7 @@ def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
     People(edited.study.labels_path).add("amy", "adjudicator")
     plain = clusters_of(edited)
     first, second = plain.ids[:2]
-    together = merge(edited, [first, second], seen_version=0, by="amy")
+    together = merge(edited, [first, second], seen_version=0, actor="amy")
     assert set(together.members(first)) == set(plain.members(first)) | set(plain.members(second))
     with pytest.raises(Missing):
         together.members(second)
@@ -345,7 +345,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     after = known(whole)
     assert (question, passage) not in pairs_to_judge(whole, after, run, chosen, 10).pairs
     place = study.corpus.ordinals([passage])[passage]
-    assert values(whole, after, "label", clusters_of(whole))[whole.drawn + place] == "positive"
+    assert colour_values(whole, after, "label", clusters_of(whole))[whole.drawn + place] == "positive"
     remade = make_map(study, MapRequest("corrected", **WHOLE))
     assert remade.spread[1]["positives"] == whole.spread[1]["positives"] + (place in {2, 5}), (
         "a judged positive counts in the spread"

@@ -52,7 +52,7 @@ def test_by_hand(study):
 def test_of_two_runs_it_is_the_oracle_of_compare(study, measure):
     ours = oracle(study, ["a", "b"], k=3, measure=measure)
     measured = measure_all(study, ("a", "b"))
-    theirs = overall(Comparison.of(measured["a"], measured["b"]), [3], measure=MEASURES.get(measure)).at[3]
+    theirs = overall(Comparison.of_runs(measured["a"], measured["b"]), [3], measure=MEASURES.get(measure)).at[3]
     assert ours.estimate == theirs.oracle and ours.choices[0].estimate == theirs.a
 
 

@@ -21,7 +21,14 @@ from blindspot.backend.reader.answer_scores import exact_match
 from blindspot.backend.reader.model import load_reader
 from blindspot.backend.reader.reader import Reader
 from blindspot.backend.reader.reading import PER_PART, Reading, read, readings_of
-from blindspot.backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
+from blindspot.backend.reader.readings import (
+    MeasuredReading,
+    answer_rows,
+    answered,
+    compare_readings,
+    macro_exact,
+    tuned_k,
+)
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Question
 from tests import forked
@@ -192,15 +199,15 @@ def test_figures_by_hand():
     assert [row.group for row in answer_rows(made, "bucket")] == ["<=1 mentions", "2-3 mentions"]
     assert macro_exact(made)[5].value == 0.5 and macro_exact(hand_made({1: [1, 0]})) == {}
     other = hand_made({1: [0, 1, 1, 1], 5: [0, 1, 1, 1]}, ["P19", "P19", "P20", None])
-    both = both_answer(made, other, 5)["all"]
+    both = compare_readings(made, other, 5)["all"]
     assert (both.n, both.a.value, both.b.value, both.difference.only_a, both.difference.only_b) == (4, 0.5, 0.75, 1, 2)
-    groups = both_answer(made, other, 5, "relation", kept={"q0", "q2"})
+    groups = compare_readings(made, other, 5, "relation", kept_ids={"q0", "q2"})
     assert {name: (each.n, each.difference.estimate.value) for name, each in groups.items()} == {
         "P19": (1, 1.0),
         "P20": (1, -1.0),
     }
     assert groups["P19"].difference.p_adjusted is not None
-    assert both_answer(made, hand_made({1: [], 5: []}), 5) == {}
+    assert compare_readings(made, hand_made({1: [], 5: []}), 5) == {}
 
 
 def test_k_is_tuned_on_dev_alone():

@@ -41,7 +41,7 @@ def tags(study) -> Tags:
 
 
 def standing(tags: Tags) -> list[tuple]:
-    return [(each.tag, each.question, each.run, each.author) for each in tags.all()]
+    return [(each.tag, each.question, each.run, each.author) for each in tags.all_tags()]
 
 
 def test_people_tag_in_their_own_words(tags):
@@ -147,10 +147,10 @@ def test_the_events_stand_for_the_same_as_a_plain_set(tmp_path_factory, actions)
     for kind, tag, other, question, by in actions:
         try:
             if kind == "add":
-                tags.add(tag, [question], by=by)
+                tags.add(tag, [question], actor=by)
                 model.add((tag, question, by))
             elif kind == "remove":
-                tags.remove(tag, question, by=by)
+                tags.remove(tag, question, actor=by)
                 assert (tag, question, by) in model
                 model.discard((tag, question, by))
             elif kind == "delete":
@@ -166,7 +166,7 @@ def test_the_events_stand_for_the_same_as_a_plain_set(tmp_path_factory, actions)
 
 def test_tags_are_slices(study, tags):
     runs = measure_all(study, ("alpha", "beta"))
-    facts = Facts(Comparison.of(runs["alpha"], runs["beta"]), 5)
+    facts = Facts(Comparison.of_runs(runs["alpha"], runs["beta"]), 5)
     tags.add('say "when"', ["q1", "q4"], by="ann")
     tags.add("odd", ["q2"], "alpha", "ann")
     tags.add("odd", ["q3"], by="ann")

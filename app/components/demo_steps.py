@@ -12,11 +12,15 @@ from blindspot.db.people import Person
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
-def demo_panel(opened: Study, person: Person | None) -> Html:
+def demo_panel(open_study: Study, person: Person | None) -> Html:
     """Two sentences on the demo, and its steps with their state, each a link."""
     name = person.name if person is not None else None
-    steps = demo_steps(opened, lambda a, b: study.comparison(opened, a, b, "answers", study.rule(opened, a, b)), name)
-    is_made = running(opened) is not None
+    steps = demo_steps(
+        open_study,
+        lambda a, b: study.comparison(open_study, a, b, "answers", study.rule_of_runs(open_study, a, b)),
+        name,
+    )
+    is_made = running(open_study) is not None
     return div(
         tag("h1", "Where does dense retrieval fail, and what do labels change?"),
         tag(

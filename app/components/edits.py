@@ -34,10 +34,10 @@ def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, ru
         return tag(
             "p", link("Try edits of the gold passage and the question", address, cls="quiet", data_focus="edits")
         )
-    return join(*(_tried(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
+    return join(*(_tried_edits(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
 
 
-def _tried(study: Study, run: str, encoder: str, question: Question, k: int, rule: str) -> Html:
+def _tried_edits(study: Study, run: str, encoder: str, question: Question, k: int, rule: str) -> Html:
     import streamlit as st
 
     try:

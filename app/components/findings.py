@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.gold_check import gold_items
-from blindspot.app.components.marks import SUCCESS, how, letter, percent
+from blindspot.app.components.marks import SUCCESS, letter, methods_note, percent
 from blindspot.app.components.path import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
@@ -27,7 +27,7 @@ from blindspot.backend.upkeep.path import Next
 K = 5
 
 
-def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
+def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
     """The findings of the two chosen runs, the first one as the heading; empty without two runs that share questions.
 
     Args:
@@ -37,15 +37,15 @@ def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, h
         return Html("")
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
-    rule = study.rule(opened, a, b)
-    compared = study.comparison(opened, a, b, "answers", rule)
+    rule = study.rule_of_runs(open_study, a, b)
+    compared = study.comparison(open_study, a, b, "answers", rule)
     k = min(K, compared.depth) if len(compared) else 0
     names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []
     if not found or a == b:
         return Html("")
     about = (
-        f"{compared.units.words()}, {a} and {b}, 95% intervals. {SUCCESS} {convention(compared.a.kind, rule)} "
+        f"{compared.units.count_words()}, {a} and {b}, 95% intervals. {SUCCESS} {convention(compared.run_a.kind, rule)} "
         f"{generalisation(compared.units.name)}"
     )
     points = frequency_points(compared, k)
@@ -55,19 +55,19 @@ def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, h
     return div(
         div(
             tag(heading, link(found[0].sentence, _address(found[0], a, b, k))),
-            tag("ul", *(tag("li", each) for each in rest), gold_items(opened, (a, b))),
-            div(button, how(about), cls="action"),
+            tag("ul", *(tag("li", each) for each in rest), gold_items(open_study, (a, b))),
+            div(button, methods_note(about), cls="action"),
         ),
         figure,
         cls="findings",
     )
 
 
-def _address(finding: RunFinding, a: str, b: str, k: int) -> str:
+def _address(finding: RunFinding, run_a: str, run_b: str, k: int) -> str:
     if finding.topic == "frequency":
-        return url.href(url.RELATIONS, {"runs": f"{a},{b}", "k": k, "view": "frequency"})
+        return url.href(url.RELATIONS, {"runs": f"{run_a},{run_b}", "k": k, "view": "frequency"})
     cell = "" if finding.topic == "difference" else finding.topic
-    return url.href(url.COMPARE, {"a": a, "b": b, "k": k, "cell": cell})
+    return url.href(url.COMPARE, {"a": run_a, "b": run_b, "k": k, "cell": cell})
 
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
@@ -85,9 +85,9 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     scale = [span(f"{value}", style=f"bottom:{value}%") for value in (0, 50, 100)]
     labels = [
         span(
-            span(_short(point.label)),
+            span(_short_label(point.label)),
             span(f"n {n_cell(point.n, point.a.units, unit)}", cls="soft"),
-            cls="pale" if point.few else None,
+            cls="pale" if point.has_few_questions else None,
         )
         for point in points
     ]
@@ -103,23 +103,23 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     return div(key, plot, div(*labels, cls="labels"), cls="curves")
 
 
-def _ribbon(places: Sequence[float], estimates: Sequence[Estimate]) -> str:
+def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
     """Return the polygon of a line through the estimates, 1% thick."""
     heights = [100 - 100 * (estimate.value or 0.0) for estimate in estimates]
-    upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
-    lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
+    upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]
+    lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]
     return f"polygon({', '.join([*upper, *reversed(lower)])})"
 
 
-def _dot(side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
+def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
     tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.a.units)}"
-    pale = " pale" if point.few else ""
+    pale = " pale" if point.has_few_questions else ""
     return join(
-        div(cls=f"whisker {side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
-        div(cls=f"dot {side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
+        div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
+        div(cls=f"dot {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
     )
 
 
-def _short(label: str) -> str:
+def _short_label(label: str) -> str:
     return label.removesuffix(" mentions").removeprefix("bucket ").replace("<=", "≤").replace("-", "–")

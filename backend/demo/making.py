@@ -92,7 +92,7 @@ class DemoSize:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-def begin(
+def make_first_parts(
     folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
 ) -> Study:
     """Make the parts of the demo study up to its BM25 run that are missing.
@@ -131,7 +131,7 @@ def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress 
     for number, part in enumerate(waiting, 1):
         if progress:
             progress(number - 1, len(waiting), part.title)
-        part.make(study, _counted(progress, number, len(waiting), part.title))
+        part.make(study, _part_progress(progress, number, len(waiting), part.title))
     return {"made": len(waiting)}
 
 
@@ -166,7 +166,7 @@ def parts(size: DemoSize) -> list[DemoPart]:
             lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report),
         ),
         DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five_questions),
-        *(_set(name, policy) for name, policy in POLICIES.items()),
+        *(_training_set_part(name, policy) for name, policy in POLICIES.items()),
         DemoPart(
             "encode the passages",
             lambda study: size.encoder in study.parts("indexes"),
@@ -194,7 +194,7 @@ def _run(kind: str, split: str, name: str, **options: Any) -> DemoPart:
     )
 
 
-def _set(name: str, policy: str) -> DemoPart:
+def _training_set_part(name: str, policy: str) -> DemoPart:
     return DemoPart(
         f"build the {name} training set",
         lambda study: name in training_sets(study),
@@ -282,7 +282,7 @@ def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
     return jobs.run(run_experiment, study, EXPERIMENT, experiment_settings, progress=report)
 
 
-def _counted(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
+def _part_progress(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
     """Report a part's own progress in the words of the whole demo."""
     if progress is None:
         return None
@@ -337,9 +337,9 @@ def shows(study: Study) -> list[str]:
         "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
         "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
     }
-    return lines + [_line(found[name], text) for name, text in figures.items()]
+    return lines + [_summary_line(found[name], text) for name, text in figures.items()]
 
 
-def _line(figure: dict, text: str) -> str:
+def _summary_line(figure: dict, text: str) -> str:
     share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
     return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"

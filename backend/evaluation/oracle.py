@@ -96,7 +96,7 @@ def oracle(
     leader = int(means.argmax())
     is_best = (values == best) & (best > 0)
     return Oracle(
-        by.at(k),
+        by.title_at(k),
         kinds[0],
         len(common),
         tuple(
@@ -110,7 +110,7 @@ def oracle(
     )
 
 
-def _values_of(measured_run: Measured, common: Sequence[str], by: RankingMeasure, k: int) -> np.ndarray:
+def _values_of(measured_run: Measured, common: Sequence[str], measure: RankingMeasure, k: int) -> np.ndarray:
     """Return the value of each common question, (q,) bool or float64."""
     rows = {question.id: row for row, question in enumerate(measured_run.questions)}
-    return np.asarray(measured_run.values(by, k))[[rows[id] for id in common]]
+    return np.asarray(measured_run.values(measure, k))[[rows[id] for id in common]]

@@ -50,7 +50,7 @@ class QuestionFacts:
         self.study, self.questions = study, questions
 
     @cached_property
-    def word(self) -> np.ndarray:
+    def question_words(self) -> np.ndarray:
         """The `question_word` of each question, (q,) str."""
         return np.array([question_word(question.text) for question in self.questions], dtype=str)
 

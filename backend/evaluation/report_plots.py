@@ -38,13 +38,13 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
         f"{escape(relation_name(name))}  (n {n_cell(rows[name].n, rows[name].units, table.unit)})" for name in order
     ]  # plotly interprets some HTML
     figure = Figure()
-    between: tuple[list, list] = ([], [])
+    segments: tuple[list, list] = ([], [])
     for name, label in zip(order, names, strict=True):
         values = [rows[name].success[run][table.k].percent[0] for run in runs]
-        between[0].extend([min(values), max(values), None])
-        between[1].extend([label, label, None])
+        segments[0].extend([min(values), max(values), None])
+        segments[1].extend([label, label, None])
     line = {"color": GREY, "width": 2}
-    figure.add_trace(Scatter(x=between[0], y=between[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
+    figure.add_trace(Scatter(x=segments[0], y=segments[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
@@ -65,7 +65,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
     from plotly.graph_objects import Figure
 
     figure = Figure()
-    places = _places(curves, runs)
+    places = _tick_labels(curves, runs)
     for dash, (series, by_run) in enumerate(curves.series.items()):
         for number, run in enumerate(runs):
             points = by_run.get(run, [])
@@ -77,7 +77,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
-            figure.add_traces([trace, _grey(trace, [point.few for point in points])])
+            figure.add_traces([trace, _grey(trace, [point.has_few_questions for point in points])])
     figure.update_layout(
         xaxis={
             "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
@@ -165,7 +165,7 @@ def cause_plot(table: MissTable) -> Figure:
             "autorange": "reversed",
             "automargin": True,
             "categoryorder": "array",
-            "categoryarray": [first.line(name).title for name in names],
+            "categoryarray": [first.cause_line(name).title for name in names],
         },
         height=110 + LINE + ROW * len(names),
         **_layout(),
@@ -173,7 +173,7 @@ def cause_plot(table: MissTable) -> Figure:
     return figure
 
 
-def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
+def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     """Return the tick label of each bucket: its name, and the n of each series below it."""
     counts: dict[int, list[str]] = {}
     for number, by_run in enumerate(curves.series.values()):
@@ -185,7 +185,7 @@ def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     return {bucket: f"{curves.label(bucket)}<br>n {'<br>+ '.join(counts[bucket])}" for bucket in sorted(counts)}
 
 
-def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):
+def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):
     """Plot a run's points with their intervals; along x if `flat`."""
     from plotly.graph_objects import Scatter
 
@@ -206,7 +206,7 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     ]
     value, place = ("x", "y") if flat else ("y", "x")
     return Scatter(
-        **{value: values, place: list(places), f"error_{value}": whiskers},
+        **{value: values, place: list(tick_labels), f"error_{value}": whiskers},
         mode="markers",
         name=name,
         legendgroup=name,
@@ -220,11 +220,11 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     )
 
 
-def _grey(trace, few: Sequence[bool]):
+def _grey(trace, has_few_questions: Sequence[bool]):
     """Plot the points of few questions again in grey."""
     from plotly.graph_objects import Scatter
 
-    places = [i for i, each in enumerate(few) if each]
+    places = [i for i, each in enumerate(has_few_questions) if each]
     return Scatter(
         x=[trace.x[i] for i in places],
         y=[trace.y[i] for i in places],

@@ -17,7 +17,7 @@ from blindspot.backend.experiments.hits import Index, RunPart
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
 from blindspot.backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
-from blindspot.backend.experiments.running import all_parts, frozen, named
+from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.counting import counted
@@ -45,11 +45,11 @@ class PlannedParts:
 
 
 def planned_parts(
-    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+    study: Study, experiment: str, options: Mapping[str, Any] | None = None, device: str | None = None
 ) -> PlannedParts:
     """Plan an experiment without a trial. Makes and writes nothing."""
-    chosen, bench = named(experiment), Workbench(study, device)
-    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(frozen(given or {})), bench)))
+    chosen, bench = experiment_named(experiment), Workbench(study, device)
+    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(hashable_options(options or {})), bench)))
     parts = [part for part in found if not isinstance(part, StudyEncoder)]
     finished_parts = {part for part in parts if part.finished(bench)}
     return PlannedParts(
@@ -84,13 +84,13 @@ class ExperimentCost:
 
 
 def cost(
-    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+    study: Study, experiment: str, options: Mapping[str, Any] | None = None, device: str | None = None
 ) -> ExperimentCost:
     """Estimate the cost without making or writing a part.
 
     The estimate covers training and encoding, not searching and building training sets.
     """
-    planned = planned_parts(study, experiment, given, device)
+    planned = planned_parts(study, experiment, options, device)
     reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
     unknown: dict[str, None] = {}
     for part in planned.waiting:
@@ -156,7 +156,7 @@ class _CostEstimator:
         return self._admitted[key]
 
     def _questions_found(self, hits: RunPart) -> int:
-        return len(hits.asked.of(self.bench))
+        return len(hits.asked.questions_of(self.bench))
 
     def _steps(self, settings: Any, questions: int) -> int:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))

@@ -36,11 +36,11 @@ WORDINGS = {
 """A second wording of each relation's question: the paper's if it has one, else the encyclopedia's."""
 
 
-def words_of(question: Question, which: Words) -> set[str]:
+def words_of(question: Question, word_kind: Words) -> set[str]:
     """Return the lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
     share.
     """
-    texts = [question.subject or question.text, *(question.answers if which == "subject and answers" else ())]
+    texts = [question.subject or question.text, *(question.answers if word_kind == "subject and answers" else ())]
     return {token for text in texts for token in lower_tokens(text) if token[0].isalnum()} - STOP_WORDS
 
 
@@ -52,7 +52,7 @@ class Apart:
     which: Words
 
     def keeps(self, bench: Workbench) -> Callable[[Question], bool]:
-        tested = {word for question in self.asked.of(bench) for word in words_of(question, self.which)}
+        tested = {word for question in self.asked.questions_of(bench) for word in words_of(question, self.which)}
         return lambda question: tested.isdisjoint(words_of(question, self.which))
 
 
@@ -102,8 +102,8 @@ class Adapted(Part):
 class _AdaptedExamples:
     """A subset of the examples, some of them reworded."""
 
-    def __init__(self, whole: TrainingExamples, kept: Sequence[int], texts: Mapping[int, str]):
-        self._whole, self._kept, self._texts = whole, kept, texts
+    def __init__(self, all_examples: TrainingExamples, kept_rows: Sequence[int], texts: Mapping[int, str]):
+        self._whole, self._kept, self._texts = all_examples, kept_rows, texts
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -139,12 +139,12 @@ class Begun(Part):
             )
 
 
-def before(setting: Setting) -> Part:
+def encoder_before(setting: Setting) -> Part:
     """Return the encoder before fine-tuning: the initial model, reduced as the settings say."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
-        return setting.first
-    return Begun(setting.first, shape)
+        return setting.first_encoder
+    return Begun(setting.first_encoder, shape)
 
 
 class Tuning(NamedTuple):
@@ -155,13 +155,18 @@ class Tuning(NamedTuple):
 
     def models(self, setting: Setting) -> list[DualEncoder]:
         """Return a model for each seed."""
-        return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
+        return [
+            DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first_encoder)
+            for seed in setting.seeds
+        ]
 
     def hits(self, setting: Setting, selection: QuestionSelection, k: int) -> list[RunPart]:
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
-            DenseHits(selection, k, Index(before(setting)), model) if same else DenseHits(selection, k, Index(model))
+            DenseHits(selection, k, Index(encoder_before(setting)), model)
+            if same
+            else DenseHits(selection, k, Index(model))
             for model in self.models(setting)
         ]
 

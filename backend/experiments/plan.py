@@ -56,7 +56,7 @@ class Setting(ExperimentSettings):
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
-    def asked(self, split: str | None = None, **more: Any) -> QuestionSelection:
+    def question_selection(self, split: str | None = None, **more: Any) -> QuestionSelection:
         """Return the questions to measure on, or a selection of them."""
         return QuestionSelection(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
@@ -91,7 +91,7 @@ class Setting(ExperimentSettings):
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
-    def first(self) -> StudyEncoder:
+    def first_encoder(self) -> StudyEncoder:
         return StudyEncoder(self.start)
 
 
@@ -177,12 +177,14 @@ class Cell:
     published: float | None = None
 
     @property
-    def trained(self) -> bool:
-        return any(_trained(part) for measure in self.measures for part in measure.needs())
+    def is_trained(self) -> bool:
+        return any(_is_trained(part) for measure in self.measures for part in measure.needs())
 
 
-def _trained(part: Part) -> bool:
-    return isinstance(part, DualEncoder) or part.folder == "models" or any(_trained(needed) for needed in part.needs())
+def _is_trained(part: Part) -> bool:
+    return (
+        isinstance(part, DualEncoder) or part.folder == "models" or any(_is_trained(needed) for needed in part.needs())
+    )
 
 
 def success_cells(
@@ -209,11 +211,11 @@ def dense_row(
     """
     models = [
         DualEncoder(
-            data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first
+            data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first_encoder
         )
         for seed in setting.seeds
     ]
-    hits = [found_by(model, selection or setting.asked(), max(setting.ks)) for model in models]
+    hits = [found_by(model, selection or setting.question_selection(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
 
@@ -238,7 +240,12 @@ class PaperClaim:
     by: float = 0.0
 
     def judge(
-        self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float, units: np.ndarray | None = None
+        self,
+        expected_better: np.ndarray,
+        expected_worse: np.ndarray,
+        trained: bool,
+        confidence: float,
+        units: np.ndarray | None = None,
     ) -> dict[str, Any]:
         """Judge the claim from values (seeds, items) of both cells: return the difference, its interval, and a verdict
         with the reason.
@@ -246,12 +253,16 @@ class PaperClaim:
         The claim is supported if the whole interval is where the claim says, and not supported if the whole interval
         is elsewhere.
         """
-        if ahead.shape[1] != behind.shape[1]:
-            raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
-        estimate = crossed_mean(ahead - behind, units, level, signed=True)
-        return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else MIN_SEEDS, level)
+        if expected_better.shape[1] != expected_worse.shape[1]:
+            raise ValueError(
+                f"{expected_better.shape[1]} and {expected_worse.shape[1]} items cannot be compared pair by pair"
+            )
+        estimate = crossed_mean(expected_better - expected_worse, units, confidence, signed=True)
+        return self.judge_estimate(
+            estimate, max(len(expected_better), len(expected_worse)) if trained else MIN_SEEDS, confidence
+        )
 
-    def _word(self, low: float, high: float) -> Word:
+    def _verdict_word(self, low: float, high: float) -> Word:
         if self.within is not None:
             if -self.within <= low and high <= self.within:
                 return "supported"
@@ -260,7 +271,7 @@ class PaperClaim:
             return "supported"
         return "not supported" if high < self.by else "inconclusive"
 
-    def judge_estimate(self, estimate: Estimate, seeds: int, level: float) -> dict[str, Any]:
+    def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
@@ -270,12 +281,12 @@ class PaperClaim:
             )
             if count < minimum
         ]
-        word: Word = "inconclusive"
+        verdict: Word = "inconclusive"
         if not few and (estimate.low is None or estimate.high is None):
             few = ["equal values"]
         if not few:
             assert estimate.low is not None and estimate.high is not None
-            word = self._word(estimate.low, estimate.high)
+            verdict = self._verdict_word(estimate.low, estimate.high)
         return {
             "says": self.says,
             "ahead": list(self.ahead),
@@ -287,8 +298,8 @@ class PaperClaim:
             "high": estimate.high,
             "n": estimate.n,
             "units": estimate.n_units,
-            "level": level,
-            "word": word,
+            "level": confidence,
+            "word": verdict,
             "because": f"only {' and '.join(few)}" if few else "",
         }
 
@@ -333,19 +344,19 @@ class Experiment:
     takes: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def setting(self, given: Mapping[str, Any]) -> Setting:
+    def setting(self, options: Mapping[str, Any]) -> Setting:
         """Build a setting from the given values and this experiment's defaults.
 
         With `small`, the small sizes replace the trainings' defaults. Raises BadInput for a value that the experiment
         does not use.
         """
-        small = bool(given.get("small"))
+        small = bool(options.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
-        if unused := [name for name in given if name not in common | self.takes]:
+        if unused := [name for name in options if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} has no setting {unused[0]}")
-        training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
+        training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(options.get("training", ()))}
         smallest = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
-        result = Setting(**{**self.defaults, **smallest, **given, "training": tuple(sorted(training.items()))})
+        result = Setting(**{**self.defaults, **smallest, **options, "training": tuple(sorted(training.items()))})
         if not result.seeds or not result.ks:
             raise BadInput("give at least one seed and one k")
         return replace(result, ks=tuple(sorted(set(result.ks))), seeds=tuple(dict.fromkeys(result.seeds)))

@@ -44,7 +44,7 @@ class ProbeItem:
         return replace(self.passage, text=" ".join(parts))
 
     @property
-    def rest(self) -> list[str]:
+    def text_without_answer(self) -> list[str]:
         """The passage without the answer's sentence."""
         return [*self.parts[: self.answer], *self.parts[self.answer + 1 :]]
 
@@ -72,10 +72,14 @@ class Probe:
 
 def early(item: ProbeItem) -> ProbePair:
     sentence = item.parts[item.answer]
-    return ProbePair(item.question.text, item.text([sentence, *item.rest]), item.text([*item.rest, sentence]))
+    return ProbePair(
+        item.question.text,
+        item.text([sentence, *item.text_without_answer]),
+        item.text([*item.text_without_answer, sentence]),
+    )
 
 
-def short(item: ProbeItem) -> ProbePair:
+def short_pair(item: ProbeItem) -> ProbePair:
     return ProbePair(item.question.text, item.text([item.parts[item.answer]]), item.passage)
 
 
@@ -88,7 +92,7 @@ def repeated(item: ProbeItem) -> ProbePair | None:
     if not item.question.subject:
         return None
     names = [f"{item.question.subject}."] * REPEATS
-    return ProbePair(item.question.text, item.text([*names, *item.rest]), item.passage)
+    return ProbePair(item.question.text, item.text([*names, *item.text_without_answer]), item.passage)
 
 
 def namesake(item: ProbeItem) -> ProbePair | None:
@@ -130,7 +134,7 @@ PROBES: dict[str, Probe] = {
     probe.name: probe
     for probe in (
         Probe("early position", "the answer's sentence first, against last", False, early),
-        Probe("brevity", "the answer's sentence alone, against the whole passage", False, short),
+        Probe("brevity", "the answer's sentence alone, against the whole passage", False, short_pair),
         Probe(
             "literal match", "the question in the place of the answer's sentence, against the passage", True, literal
         ),
@@ -176,7 +180,7 @@ class ProbeMeasure:
         return ()
 
     def values(self, bench: Workbench) -> np.ndarray:
-        found = (PROBES[self.probe].pair(item) for item in probe_items(bench, self.asked.of(bench)))
+        found = (PROBES[self.probe].pair(item) for item in probe_items(bench, self.asked.questions_of(bench)))
         pairs = [pair for pair in found if pair is not None]
         if not pairs:
             return np.zeros(0)

@@ -10,18 +10,18 @@ from blindspot.backend.core.result_table import ResultTable, latex_tables, recor
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
 
-def shown(value: float | None, unit: str) -> str:
+def format_value(value: float | None, unit: str) -> str:
     """Format a figure in its unit: shares as per cent with one decimal; "-" for none."""
     if value is None:
         return "-"
     return f"{100 * value:.1f}" if unit == "%" else f"{value:,.2f}"
 
 
-def figure(cell: Mapping[str, Any], unit: str) -> str:
+def format_figure(cell: Mapping[str, Any], unit: str) -> str:
     """Format a figure with its interval."""
     if cell["value"] is None:
         return "-"
-    return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)}–{shown(cell['high'], unit)})"
+    return f"{format_value(cell['value'], unit)} ({format_value(cell['low'], unit)}–{format_value(cell['high'], unit)})"
 
 
 def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
@@ -40,10 +40,10 @@ def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
 def result_table(result: Mapping[str, Any]) -> ResultTable:
     """Return an experiment's table with its notes."""
     title = f"{result['experiment']}: {result['paper']}, {result['source']}"
-    return _figures(result, title, as_lines(result))
+    return _figures_table(result, title, as_lines(result))
 
 
-def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
+def _figures_table(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
     """Return a table of our figures with intervals, with the paper's figures in separate columns."""
     rows, columns, cells = grid(result)
     printed = [
@@ -57,7 +57,7 @@ def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -
         line = [row]
         for column in columns:
             cell = cells.get((row, column))
-            line.append(figure(cell, result["unit"]) if cell else "")
+            line.append(format_figure(cell, result["unit"]) if cell else "")
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
         lines.append([*line, counts(row, cells)])
@@ -77,13 +77,13 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
     if claim["difference"] is None:
         return "no questions"
     return (
-        f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)}), "
+        f"{_signed_value(claim['difference'], unit)} ({_signed_value(claim['low'], unit)} to {_signed_value(claim['high'], unit)}), "
         f"n = {claim['n']:,}"
     )
 
 
-def _signed(value: float, unit: str) -> str:
-    text = shown(value, unit)
+def _signed_value(value: float, unit: str) -> str:
+    text = format_value(value, unit)
     return text if text.startswith("-") else f"+{text}"
 
 
@@ -95,4 +95,4 @@ def as_csv(result: Mapping[str, Any]) -> str:
 def as_latex(result: Mapping[str, Any]) -> str:
     """Return a LaTeX table (booktabs) with the paper's figures in columns of their own."""
     caption = f"{result['experiment']}: {result['sentence']}"
-    return latex_tables([_figures(result, caption)], [caption])
+    return latex_tables([_figures_table(result, caption)], [caption])

@@ -197,7 +197,7 @@ def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarra
 def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return Trees.of(
+    return Trees.from_model(
         HistGradientBoostingClassifier(
             max_iter=150,
             max_bins=63,
@@ -304,34 +304,34 @@ def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: n
 
     A pair at or above the threshold is not used as a negative.
     """
-    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, below=True)
+    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, is_drop=True)
 
 
 def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
     """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the
     interval.
     """
-    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, below=False)
+    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, is_drop=False)
 
 
 def _threshold(
     probabilities: np.ndarray,
     positive: np.ndarray,
     questions: np.ndarray,
-    reached: Callable[[float, float], bool],
-    below: bool,
+    condition_holds: Callable[[float, float], bool],
+    is_drop: bool,
 ) -> Threshold:
     if not len(probabilities):
         return Threshold(None, 0, None, None, None)
     grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
     best = Threshold(None, 0, None, None, None)
     places = np.unique(questions, return_inverse=True)[1]
-    for value in grid if below else grid[::-1]:
-        side = probabilities < value if below else probabilities >= value
+    for value in grid if is_drop else grid[::-1]:
+        side = probabilities < value if is_drop else probabilities >= value
         if not side.any():
             continue
         share, low, high = _share(positive[side], places[side])
-        if reached(low, high) and int(side.sum()) >= best.pairs:
+        if condition_holds(low, high) and int(side.sum()) >= best.pairs:
             best = Threshold(float(value), int(side.sum()), share, low, high)
     return best
 
@@ -383,14 +383,14 @@ def report(
     truth, answers = examples.truth[seen], examples.answers[seen]
     positive, unknown = truth == POSITIVE, truth == UNKNOWN
 
-    def drop(among: np.ndarray) -> dict[str, Any]:
-        known = among & ~unknown
+    def drop(pairs: np.ndarray) -> dict[str, Any]:
+        known = pairs & ~unknown
         threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
-        below = 0 if threshold.value is None else int((among & unknown & (probabilities < threshold.value)).sum())
+        below = 0 if threshold.value is None else int((pairs & unknown & (probabilities < threshold.value)).sum())
         return asdict(replace(threshold, left_out=below))
 
-    def add(among: np.ndarray) -> dict[str, Any]:
-        return asdict(add_threshold(probabilities[among], positive[among], questions[among], settings.precision))
+    def add(pairs: np.ndarray) -> dict[str, Any]:
+        return asdict(add_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision))
 
     everything = np.ones(len(truth), bool)
     return {

@@ -98,7 +98,7 @@ class WordWeights:
         self._unseen = math.log(1 + passages)
 
     @classmethod
-    def of(cls, study: Study) -> WordWeights:
+    def of_study(cls, study: Study) -> WordWeights:
         """Count every IDF_SHARE-th passage of the study, at most IDF_PASSAGES; the same ones every time."""
         stride = max(IDF_SHARE, -(-len(study.corpus) // IDF_PASSAGES))
         counts: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class WordWeights:
         for begin in range(0, len(study.corpus), stride * 1000):
             rows = range(begin, min(begin + stride * 1000, len(study.corpus)), stride)
             for passage in study.corpus.passages(rows):
-                counts.update(set(words(passage.title)).union(words(passage.text)))
+                counts.update(set(lower_case_words(passage.title)).union(lower_case_words(passage.text)))
                 n += 1
         return cls(dict(counts), n)
 
@@ -115,7 +115,7 @@ class WordWeights:
         return self._unseen if seen is None else math.log((1 + self.passages) / (1 + seen)) + 1e-9
 
 
-def words(text: str) -> list[str]:
+def lower_case_words(text: str) -> list[str]:
     """The words of a text in lower case."""
     return WORD.findall(text.lower())
 
@@ -212,27 +212,27 @@ def word_features(
     """
     width = max(map(len, passages), default=0)
     own = np.full((len(questions), width, OWN_WORDS), np.nan, np.float32)
-    read: dict[int, _PassageWords] = {}
+    passage_words: dict[int, _PassageWords] = {}
     titles = np.full((len(questions), width), -1, np.int64)
     numbers: dict[str, int] = {}
     for i, (question, row) in enumerate(zip(questions, passages, strict=True)):
-        asked = _Asked.of(words(question), weights)
+        asked = _QuestionWords.from_question(lower_case_words(question), weights)
         for j, passage in enumerate(row):
             if passage is None:
                 continue
-            known = read.get(id(passage))
+            known = passage_words.get(id(passage))
             if known is None:
-                known = read[id(passage)] = _passage_words(passage)
+                known = passage_words[id(passage)] = _passage_words(passage)
             own[i, j] = asked.of_passage(known)
             # Passages without a title share none.
             title = known.joined_title if known.title_length else f"{i} {j}"
             titles[i, j] = numbers.setdefault(title, len(numbers))
-    return np.concatenate([own, _beside_the_list(own, titles)], axis=-1)
+    return np.concatenate([own, _relative_features(own, titles)], axis=-1)
 
 
-def _beside_the_list(own: np.ndarray, titles: np.ndarray) -> np.ndarray:
+def _relative_features(features: np.ndarray, titles: np.ndarray) -> np.ndarray:
     """(q, k, 5): three features less the best of the list, passages of the same title, and the place among them."""
-    compared = own[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
+    compared = features[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
     best = np.max(np.where(np.isnan(compared), -np.inf, compared), axis=1, keepdims=True, initial=-np.inf)
     present = titles >= 0
     same = (titles[:, :, None] == titles[:, None, :]) & present[:, :, None]
@@ -245,13 +245,13 @@ def _beside_the_list(own: np.ndarray, titles: np.ndarray) -> np.ndarray:
 
 def _passage_words(passage: Passage) -> _PassageWords:
     written = WORD.findall(passage.text)
-    text, title = words(passage.text), words(passage.title)
+    text, title = lower_case_words(passage.text), lower_case_words(passage.title)
     return _PassageWords(
         frozenset(text),
         frozenset(title),
-        _joined(text),
-        _joined(title),
-        _joined(words(BRACKETS.sub("", passage.title))),
+        _spaced_words(text),
+        _spaced_words(title),
+        _spaced_words(lower_case_words(BRACKETS.sub("", passage.title))),
         len(text),
         len(title),
         sum(word[0].isupper() for word in written),
@@ -259,13 +259,13 @@ def _passage_words(passage: Passage) -> _PassageWords:
     )
 
 
-def _joined(tokens: Sequence[str]) -> str:
+def _spaced_words(tokens: Sequence[str]) -> str:
     """Words with a space on both sides of each, so that a phrase is found at word borders only."""
     return f" {' '.join(tokens)} "
 
 
 @dataclass(slots=True)
-class _Asked:
+class _QuestionWords:
     """The words of a question with their weights, and its two rarest."""
 
     words: list[str]
@@ -276,11 +276,11 @@ class _Asked:
     joined: str
 
     @classmethod
-    def of(cls, question: list[str], weights: WordWeights) -> _Asked:
+    def from_question(cls, question: list[str], weights: WordWeights) -> _QuestionWords:
         weight = {word: weights(word) for word in question}
         rare = sorted(weight, key=lambda word: (-weight[word], word))[:RARE_WORDS]
-        bigrams = [_joined(pair) for pair in zip(question, question[1:])]
-        return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _joined(question))
+        bigrams = [_spaced_words(pair) for pair in zip(question, question[1:])]
+        return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _spaced_words(question))
 
     def of_passage(self, p: _PassageWords) -> tuple[float, ...]:
         """Return the features of one passage, in the order of WORDS without those that compare it with its list."""

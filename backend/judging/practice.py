@@ -35,7 +35,7 @@ class PracticeSummary:
     single_annotator: int
 
 
-def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = None) -> PracticeSummary:
+def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None = None) -> PracticeSummary:
     """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated
     ones.
 
@@ -45,9 +45,9 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
 
     Raises:
         BadInput: a size below 1.
-        Refused: fewer questions are settled, the name is taken, or `by` may not make batches.
+        Refused: fewer questions are settled, the name is taken, or `actor` may not make batches.
     """
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     if size < 1:
         raise BadInput("a practice batch needs at least one question")
     labels = Labels(study.labels_path)
@@ -64,7 +64,7 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
         )
     chosen = sorted(settled, key=lambda id: (-_people(settled[id]), not _adjudicated(settled[id]), id))[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
-    batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", by=by)
+    batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", actor=actor)
     return PracticeSummary(
         batch, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
     )

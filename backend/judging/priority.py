@@ -60,7 +60,7 @@ class PooledPassage:
     subject: bool | None = None
 
     @property
-    def evidence(self) -> Evidence:
+    def answer_evidence(self) -> Evidence:
         return self.answer, self.subject
 
 
@@ -110,13 +110,13 @@ def rank_group(rank: int) -> int:
     return sum(rank > step for step in RANK_STEPS)
 
 
-def harm(pooled: PooledPassage, drawn: float) -> float:
+def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
     """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply.
 
     Args:
-        drawn: how likely a step of training draws the passage as a negative, from 0 to 1.
+        expected_draws: how likely a step of training draws the passage as a negative, from 0 to 1.
     """
-    return 1.0 + HARM_TRAINED * drawn + HARM_ABOVE_GOLD * pooled.above_gold
+    return 1.0 + HARM_TRAINED * expected_draws + HARM_ABOVE_GOLD * pooled.above_gold
 
 
 def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
@@ -139,14 +139,15 @@ def select_spread(questions: Iterable[Question], priority: Mapping[str, float], 
         for bucket in order
     ]
     chosen: list[str] = []
-    taken: Counter[str] = Counter()
+    taken_per_bucket: Counter[str] = Counter()
     while waiting and len(chosen) < count:
         for relations in waiting[: count - len(chosen)]:
             best = min(
-                relations, key=lambda name: (-priority[relations[name][0]] / (1 + taken[name]), relations[name][0])
+                relations,
+                key=lambda name: (-priority[relations[name][0]] / (1 + taken_per_bucket[name]), relations[name][0]),
             )
             chosen.append(relations[best].popleft())
-            taken[best] += 1
+            taken_per_bucket[best] += 1
             if not relations[best]:
                 del relations[best]
         waiting = [relations for relations in waiting if relations]

@@ -16,7 +16,7 @@ from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import UNLABELLED, Known
+from blindspot.backend.maps.values import UNLABELLED, KnownKinds
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ class MapView:
     """
 
     map: Map
-    known: Known
+    known: KnownKinds
     clusters: Clusters
     first: Mapping[str, int] | None = None
     run: Run | None = None
     k: int = 20
 
     @property
-    def drawn(self) -> list[Question]:
+    def shown_questions(self) -> list[Question]:
         """The questions that the map shows as points."""
-        return self.known.questions[: self.map.drawn]
+        return self.known.questions[: self.map.shown_questions]
 
     @property
     def passages(self) -> range:
@@ -54,7 +54,7 @@ class MapView:
         return range(len(self.map.ordinals))
 
     def questions_as(self, category: str) -> list[str]:
-        return [category] * len(self.drawn)
+        return [category] * len(self.shown_questions)
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,19 @@ MAP_COLOURS: Registry[MapColour] = Registry(
 )
 
 
-def values(
+def colour_values(
     map: Map,
-    known_kinds: Known,
-    by: str,
+    known_kinds: KnownKinds,
+    colour: str,
     state: Clusters,
-    first: Mapping[str, int] | None = None,
+    first_ranks: Mapping[str, int] | None = None,
     run: Run | None = None,
     k: int = 20,
 ) -> list[str]:
-    """Return a category for each point, questions first. `by` is the name of a map colour; the other arguments are the
+    """Return a category for each point, questions first. `colour` is the name of a map colour; the other arguments are the
     fields of `MapView`.
     """
-    return MAP_COLOURS.get(by).categories(MapView(map, known_kinds, state, first, run, k))
+    return MAP_COLOURS.get(colour).categories(MapView(map, known_kinds, state, first_ranks, run, k))
 
 
 def quiet_categories() -> set[str]:
@@ -112,14 +112,14 @@ def _kind(view: MapView) -> list[str]:
     ]
 
 
-def _of_questions(view: MapView, category: Callable[[Question], str], several: str) -> list[str]:
+def _of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
     """Return the category of each point. A passage gets the category of the questions for which it is a positive."""
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
         relations = {of[number] for number in view.known.asked.get(place, ())}
-        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several)
-    return of[: len(view.drawn)] + passages
+        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several_label)
+    return of[: len(view.shown_questions)] + passages
 
 
 def _relation(view: MapView) -> list[str]:
@@ -145,7 +145,7 @@ def _hit(view: MapView) -> list[str]:
     if view.run is None or view.first is None:
         return [NOT_IN_RUN] * len(view.map)
     by_id = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
-    return [by_id.get(question.id, NOT_IN_RUN) for question in view.drawn] + _passages_found(view, view.run)
+    return [by_id.get(question.id, NOT_IN_RUN) for question in view.shown_questions] + _passages_found(view, view.run)
 
 
 def _passages_found(view: MapView, run: Run) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.backend.judging.settings import CANDIDATES
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import Known
+from blindspot.backend.maps.values import KnownKinds
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ class Pairs:
 def point_ids(map: Map) -> list[str]:
     """Return the id of each point: "q:" and the question's id, or "p:" and the passage's id."""
     passages = map.study.corpus.passages(map.ordinals.tolist())
-    return [QUESTION + id for id in map.question_ids[: map.drawn]] + [PASSAGE + passage.id for passage in passages]
+    return [QUESTION + id for id in map.question_ids[: map.shown_questions]] + [
+        PASSAGE + passage.id for passage in passages
+    ]
 
 
 def pairs_to_judge(
-    map: Map, known_kinds: Known, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
+    map: Map, known_kinds: KnownKinds, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
 ) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
@@ -70,7 +72,7 @@ def pairs_to_judge(
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
 
 
-def questions_of_selection(known_kinds: Known, map: Map, chosen: Iterable[str]) -> list[str]:
+def questions_of_selection(known_kinds: KnownKinds, map: Map, chosen: Iterable[str]) -> list[str]:
     """Return the selected questions, and the questions with a positive among the selected passages, in the map's
     order.
     """
@@ -89,13 +91,13 @@ def questions_of_selection(known_kinds: Known, map: Map, chosen: Iterable[str]) 
 
 def send_to_judging(
     map: Map,
-    known_kinds: Known,
+    known_kinds: KnownKinds,
     run: Run,
     chosen: Iterable[str],
     k: int,
     name: str,
     people_needed: int = 1,
-    by: str | None = None,
+    actor: str | None = None,
 ):
     """Queue a selection's unlabelled pairs as a batch, and return its `blindspot.backend.judging.batches.BatchSummary`.
 
@@ -110,4 +112,4 @@ def send_to_judging(
             "question of this map"
         )
     origin = f"map {map.name}, top {k} of {run.name}"
-    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, by=by)
+    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, actor=actor)

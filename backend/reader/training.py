@@ -96,7 +96,7 @@ def train_reader(
             device=device,
             restart=restart,
             progress=progress,
-            about={"run": run, "run_hash": run_hash(opened)},
+            description={"run": run, "run_hash": run_hash(opened)},
             left_out=examples.left_out,
         )
 
@@ -105,12 +105,12 @@ def train(
     start: str,
     examples: ReaderExamples,
     target: Path,
-    working: Path,
+    working_folder: Path,
     settings: ReaderSettings | None = None,
     *,
     device: str | None = None,
     restart: bool = False,
-    about: dict | None = None,
+    description: dict | None = None,
     left_out: dict[str, int] | None = None,
     progress: Progress | None = None,
 ) -> TrainedReader:
@@ -118,12 +118,12 @@ def train(
 
     Args:
         start: see `start_reader`.
-        working: folder of checkpoints and log during the training; removed at the end.
-        restart: discard an unfinished training in `working`.
-        about: further entries of training.json; other entries mean another training.
+        working_folder: folder of checkpoints and log during the training; removed at the end.
+        restart: discard an unfinished training in `working_folder`.
+        description: further entries of training.json; other entries mean another training.
 
     Raises:
-        Refused: invalid settings, too few questions, another unfinished training in `working`, or a full disk.
+        Refused: invalid settings, too few questions, another unfinished training in `working_folder`, or a full disk.
         Missing: the initial model cannot be loaded, or a package for training is missing.
     """
     from transformers import TrainingArguments
@@ -134,7 +134,7 @@ def train(
     on = training_device(device)
     settings = settings or ReaderSettings()
     settings = replace(settings, passages=settings.passages_on(on))
-    arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
+    arguments = training_arguments(TrainingArguments, working_folder, settings, on, FIGURE)
     arguments.greater_is_better = True
     chosen, aside = hold_out(examples, settings.held_out, settings.seed)
     training, held_out = Subset(examples, chosen), [examples[number] for number in aside]
@@ -142,8 +142,8 @@ def train(
     with readable_training_errors(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
         sampler = batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples.digest, about)
-        checkpoint = load_checkpoint(working, request, restart)
+        request = training_request(start, settings, examples.digest, description)
+        checkpoint = load_checkpoint(working_folder, request, restart)
         dataset = NegativeSampler(training, settings.passages_on(on) - 1, settings.seed)
         shown = progress if is_main_process() else None
         _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, shown)
@@ -153,7 +153,7 @@ def train(
             target.name, str(target), sampler.steps, sampler.steps, None, **sizes, seconds=facts["seconds"]
         )
         if is_main_process():
-            result = save_best(working, target, result, {**request, **facts, **sizes})
+            result = save_best(working_folder, target, result, {**request, **facts, **sizes})
         wait_for_all()
     return result
 
@@ -187,7 +187,7 @@ def _run_trainer(
         dataset=dataset,
         data_collator=ReaderCollator(model.inputs),
         held_out=held_out,
-        read=settings.read,
+        passages_read=settings.read,
         inputs=model.inputs,
         callbacks=[CheckpointCallback(working, sampler, (FIGURE, SECOND), settings.patience, sizes, progress)],
     )
@@ -195,7 +195,11 @@ def _run_trainer(
 
 
 def save_best(
-    working: Path, target: Path, reader: TrainedReader, about: dict, write: Callable[[Path, Path], object] = copy_model
+    working_folder: Path,
+    target: Path,
+    reader: TrainedReader,
+    description: dict,
+    write: Callable[[Path, Path], object] = copy_model,
 ) -> TrainedReader:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder.
 
@@ -204,9 +208,9 @@ def save_best(
     """
     from blindspot.backend.reader.trainer import FIGURE
 
-    checkpoint = best_checkpoint(working, FIGURE)
+    checkpoint = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         write(checkpoint.folder, building)
-        write_training_json(building, about | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
-    shutil.rmtree(working)
+        write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
+    shutil.rmtree(working_folder)
     return replace(reader, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

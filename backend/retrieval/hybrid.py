@@ -87,9 +87,9 @@ def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray
     return np.where(first, ordinals, -1), totals
 
 
-def union(a: Hits, b: Hits) -> np.ndarray:
+def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
     """Return the rows of both lists (q, m) int32, ascending, without duplicates; padding of -1 comes first."""
-    ordinals = np.sort(np.concatenate([a.ordinals, b.ordinals], axis=1), axis=1)
+    ordinals = np.sort(np.concatenate([hits_a.ordinals, hits_b.ordinals], axis=1), axis=1)
     ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
     return np.sort(ordinals, axis=1)
 
@@ -246,12 +246,12 @@ class HybridKind(EncoderKind):
     def encoder(self, name: str) -> str:
         return super().encoder(name).rpartition(JOINED)[2]
 
-    def first(self, name: str) -> str:
+    def first_retriever(self, name: str) -> str:
         """Return the name of the retriever that `name` joins with its encoder."""
         return super().encoder(name).rpartition(JOINED)[0] or BM25.name
 
     def options_of(self, name: str) -> dict[str, Any]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         return super().options_of(name) | ({} if first == BM25.name else {"first": first})
 
     def name_of(self, options: HybridOptions) -> str:
@@ -259,7 +259,7 @@ class HybridKind(EncoderKind):
         return f"{self.name}:{joined}{options.encoder}"
 
     def label(self, name: str) -> str:
-        first = self.first(name)
+        first = self.first_retriever(name)
         kind = kind_of(first)
         shown = "BM25" if first == BM25.name else first if kind is None else f"the list {kind.label(first)}"
         return f"hybrid of {shown} and {self.encoder(name)}"
@@ -268,19 +268,19 @@ class HybridKind(EncoderKind):
         return (BM25.name, self.encoder(name))
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         if first == BM25.name:
             return self.parts(name)
         encoder = self.encoder(name)
         return (*(part for part in _kind_of_first(first).parts_in(study, first) if part != encoder), encoder)
 
     def files(self, study: Study, name: str) -> list[Path]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
         return list(dict.fromkeys([*below, *super().files(study, name)]))
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        first = self.first(name)
+        first = self.first_retriever(name)
         return first != BM25.name and _kind_of_first(first).asks_servers(study, first)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:

@@ -126,7 +126,7 @@ class LateInteraction:
 
     def explain(self, question: str, row: int) -> TokenMatches:
         """Return the product of every question token with every token of a passage."""
-        asked, stored = self.encoder.encode_questions([question])[0], self._vectors.of(row).astype(np.float32)
+        asked, stored = self.encoder.encode_questions([question])[0], self._vectors.vectors_of(row).astype(np.float32)
         (passage,) = self._study.corpus.passages([row])
         words, tokens = self.encoder.question_tokens(question), self.encoder.passage_tokens(passage)
         known = len(tokens.words) == len(stored)  # a model that pools tokens has fewer vectors than tokens

@@ -39,7 +39,7 @@ def available(study: Study) -> list[str]:
     """
     backend = remote.configured()
     offered = None if backend is None else backend.retrievers()
-    return held.names(study) if offered is None else list(offered)
+    return held.available_retrievers(study) if offered is None else list(offered)
 
 
 def can_answer(study: Study) -> bool:
@@ -56,7 +56,7 @@ def index_state(study: Study) -> tuple:
     backend = remote.configured()
     offered = None if backend is None else backend.retrievers()
     if offered is None:
-        offered = {name: held.hashes(study, name) for name in held.names(study)}
+        offered = {name: held.hashes(study, name) for name in held.available_retrievers(study)}
     values = {part: value for parts in offered.values() for part, value in parts.items()}
     return None if backend is None else backend.url, *sorted(values.items())
 
@@ -79,7 +79,7 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
 
 
 @contextmanager
-def opened(study: Study, retriever: str) -> Iterator[Retriever]:
+def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
     """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing without its index."""
     with _opening:
         held_open = _open.setdefault(study.folder, Indexes(study))

@@ -86,9 +86,9 @@ class BulkEncoder:
         self.task, self.prompt = task, _prompt(encoder.model, task)
         self.tokenizer, self.inputs = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
-        self._set("float32" if precision == "auto" else precision)
+        self._set_engine("float32" if precision == "auto" else precision)
         if engine == "openvino" and precision != "auto":
-            self._set(precision, "openvino")
+            self._set_engine(precision, "openvino")
         elif precision == "auto" and sample:
             self._choose(sample, engine)
 
@@ -157,7 +157,7 @@ class BulkEncoder:
         )
         return result.float()
 
-    def _set(self, precision: str, engine: Engine = "torch") -> None:
+    def _set_engine(self, precision: str, engine: Engine = "torch") -> None:
         import torch
 
         self.precision, self.openvino = precision, None
@@ -188,12 +188,12 @@ class BulkEncoder:
         exact = self._plainly(list(sample)).cpu().numpy()
         for precision, by in _candidates(self.device, engine):
             try:
-                self._set(precision, by)
+                self._set_engine(precision, by)
             except (Missing, Refused):
                 continue
             if same_vectors(self.encode_float32(self.tokenise_texts(sample)).cpu().numpy(), exact, OFF):
                 return
-        self._set("float32")
+        self._set_engine("float32")
 
 
 class PassageEncoder(BulkEncoder):
@@ -219,20 +219,20 @@ class PassageEncoder(BulkEncoder):
 
         return self.encode_float32(tokenised, tick).to(torch.float16)
 
-    def over(
+    def encode_blocks(
         self,
         blocks: Iterable[Block],
-        read: Callable[[Block], Sequence[Passage]],
+        read_passages: Callable[[Block], Sequence[Passage]],
         write: Callable[[Block, np.ndarray], None],
         tick: Callable[[Block, int], None] | None = None,
     ) -> None:
-        """Encode block after block: `read` and the tokenizer's threads work one block ahead, `write` one block
+        """Encode block after block: `read_passages` and the tokenizer's threads work one block ahead, `write` one block
         behind.
         """
         blocks = list(blocks)
 
         def prepare(block: Block) -> Ids | Texts:
-            return self.tokenise(read(block))
+            return self.tokenise(read_passages(block))
 
         def store(block: Block, vectors: torch.Tensor) -> None:
             write(block, vectors.cpu().numpy())
@@ -251,17 +251,17 @@ class PassageEncoder(BulkEncoder):
                 writing.pop().result()
 
 
-def same_vectors(ours: np.ndarray, exact: np.ndarray, off: float) -> bool:
-    """Return whether two sets of vectors agree: by cosine, and by distance, which is at most `off` times the typical
+def same_vectors(vectors: np.ndarray, exact: np.ndarray, tolerance: float) -> bool:
+    """Return whether two sets of vectors agree: by cosine, and by distance, which is at most `tolerance` times the typical
     distance of two texts. The cosine alone is not enough: an encoder may place all texts in a narrow cone.
     """
-    ours, exact = ours.astype(np.float64), exact.astype(np.float64)
-    cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
+    vectors, exact = vectors.astype(np.float64), exact.astype(np.float64)
+    cosines = (vectors * exact).sum(1) / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(exact, axis=1))
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
-    distances = np.linalg.norm(ours - exact, axis=1)
+    distances = np.linalg.norm(vectors - exact, axis=1)
     return bool(
         np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE
-        and distances.max() <= off * (np.median(apart) if len(apart) else 1)
+        and distances.max() <= tolerance * (np.median(apart) if len(apart) else 1)
     )
 
 

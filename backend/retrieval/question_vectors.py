@@ -67,7 +67,7 @@ def question_vectors(
             for begin in range(0, len(absent), QUESTIONS_PER_STEP):
                 block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
                 began = time.monotonic()
-                vectors = dense.encode([text for _, text in block], _after(progress, begin, len(absent)))
+                vectors = dense.encode([text for _, text in block], _offset_progress(progress, begin, len(absent)))
                 rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
                 with writing(store.connection) as connection:
                     connection.executemany("INSERT OR REPLACE INTO question_vector VALUES (?, ?, ?)", rows)
@@ -109,8 +109,8 @@ def _seconds_each(store: PerThread, model: str) -> float:
     return row[0] if row else 0.0
 
 
-def _after(progress: Progress | None, begin: int, total: int) -> Progress | None:
-    return None if progress is None else lambda done, _, step: progress(begin + done, total, step)
+def _offset_progress(progress: Progress | None, first_row: int, total: int) -> Progress | None:
+    return None if progress is None else lambda done, _, step: progress(first_row + done, total, step)
 
 
 def _stored_vectors(store: PerThread, model: str, keys: Sequence[str], dimension: int) -> dict[str, np.ndarray]:

@@ -265,13 +265,13 @@ def is_lexical(manifest: Mapping[str, Any]) -> bool:
     return kind is not None and kind.is_lexical(manifest)
 
 
-def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
+def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
     """Return the options of a retriever from the options of a command or job. None means not given.
 
     Raises Refused for an option of another kind, BadInput for an unknown option or a wrong value.
     """
     chosen: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         takers = [other for other in RETRIEVERS if name in declared(other.options)]
         if value is None:
             continue

@@ -86,13 +86,15 @@ def encode_shard(
             np.save(file, vectors)
         path.with_suffix(".partial").rename(path)
 
-    def tick(start: int, done: int) -> None:
+    def tick(start: int, completed: int) -> None:
         if progress is not None:
             progress(
-                start - first + done, min(starts.stop, total) - first, f"encoding passages with {recipe['encoder']}"
+                start - first + completed,
+                min(starts.stop, total) - first,
+                f"encoding passages with {recipe['encoder']}",
             )
 
-    encoder.over(
+    encoder.encode_blocks(
         [start for start in starts if not _block(target, start).exists()],
         lambda start: list(corpus.scan(start, start + BLOCK)),
         write,

@@ -71,7 +71,7 @@ class TokenVectors:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def of(self, row: int) -> np.ndarray:
+    def vectors_of(self, row: int) -> np.ndarray:
         """Return the token vectors of a passage, (t, d) float16."""
         return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
@@ -100,6 +100,6 @@ class TokenVectors:
         """Return the token vectors of some passages, (t, d) float64, and how many each has, on the device."""
         import torch
 
-        parts = [self.of(row) for row in rows.tolist()]
+        parts = [self.vectors_of(row) for row in rows.tolist()]
         tokens = torch.from_numpy(np.concatenate(parts)).to(self.device).to(torch.float64)
         return tokens, torch.tensor([len(part) for part in parts], device=self.device)

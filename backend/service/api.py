@@ -225,7 +225,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
             )
         try:
             hits = await asyncio.wait_for(
-                asyncio.wrap_future(service.ask(asked.retriever, asked.questions, asked.k)), time_limit
+                asyncio.wrap_future(service.submit_search(asked.retriever, asked.questions, asked.k)), time_limit
             )
         except TimeoutError:
             raise HTTPException(
@@ -250,12 +250,17 @@ def _add_descriptions(
     api: FastAPI,
     service: Service,
     guarded: Sequence[params.Depends],
-    asking: Sequence[params.Depends],
+    caller_dependencies: Sequence[params.Depends],
     shows_failures: bool,
 ) -> None:
     """Add the routes that describe the service: retrievers, metrics, health, documentation."""
 
-    @api.get("/retrievers", dependencies=asking, response_model=RetrieversAnswer, responses=_documented(401, 404))
+    @api.get(
+        "/retrievers",
+        dependencies=caller_dependencies,
+        response_model=RetrieversAnswer,
+        responses=_documented(401, 404),
+    )
     def retrievers() -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus

@@ -137,7 +137,7 @@ def train_cross_encoder(
             device=device,
             restart=restart,
             progress=progress,
-            about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
+            description={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
         )
 
 
@@ -145,14 +145,14 @@ def train(
     start: str,
     examples: TrainingExamples,
     target: Path,
-    working: Path,
+    working_folder: Path,
     settings: CrossEncoderSettings | None = None,
     *,
     labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
     retrieved: Callable[[Example], Example] | None = None,
     device: str | None = None,
     restart: bool = False,
-    about: dict | None = None,
+    description: dict | None = None,
     progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
     """Train, or resume an interrupted training, and put the best model, calibrated, into `target`.
@@ -163,7 +163,7 @@ def train(
             any held-out question was retrieved, all their positives count.
 
     Raises:
-        Refused: pairs of one class only, settings that cannot learn, another unfinished training in `working`, a full
+        Refused: pairs of one class only, settings that cannot learn, another unfinished training in `working_folder`, a full
             disk.
         Missing: the start model cannot be loaded.
     """
@@ -172,7 +172,9 @@ def train(
     require("train")
     settings = settings or CrossEncoderSettings()
     on = training_device(device)
-    arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)
+    arguments = training_arguments(
+        CrossEncoderTrainingArguments, working_folder, settings, on, FIGURE, greater_is_better=True
+    )
     every = _both_kinds(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
     training = Subset(every, chosen)
@@ -181,8 +183,8 @@ def train(
     began = time.monotonic()
     with readable_training_errors(settings.batch):
         model, sampler = _initial_model(start, settings, on), batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples_digest(every), about)
-        checkpoint = load_checkpoint(working, request, restart)
+        request = training_request(start, settings, examples_digest(every), description)
+        checkpoint = load_checkpoint(working_folder, request, restart)
         dataset = NegativeSampler(training, settings.negatives, settings.seed)
         shown = progress if is_main_process() else None
         _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, shown)
@@ -193,7 +195,7 @@ def train(
             lists = whole_lists(aside, settings.calibration_pairs, settings.seed)
             sizes = {"questions": len(training), "held_out": len(aside)}
             judged = labels(aside) if labels else []
-            result = _save_best(working, target, settings, lists, judged, on, {**request, **facts, **sizes})
+            result = _save_best(working_folder, target, settings, lists, judged, on, {**request, **facts, **sizes})
         wait_for_all()
     return result
 
@@ -208,9 +210,9 @@ def cross_encoder_parts(
     return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
 
 
-def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
+def _as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
     """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
-    ranked = {pair.passage for _, pairs in opened.groups([mined.id]) for pair in pairs if pair.rank is not None}
+    ranked = {pair.passage for _, pairs in training_set.groups([mined.id]) for pair in pairs if pair.rank is not None}
     return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))
 
 
@@ -357,13 +359,13 @@ def _run_trainer(
 
 
 def _save_best(
-    working: Path,
+    working_folder: Path,
     target: Path,
     settings: CrossEncoderSettings,
     lists: list[LabelledPair],
     judged: list[LabelledPair],
     device: str,
-    about: dict,
+    description: dict,
 ) -> TrainedCrossEncoder:
     """Put the best checkpoint into `target`; calibrate it if the held-out lists hold both kinds.
 
@@ -372,7 +374,7 @@ def _save_best(
     """
     from sentence_transformers import CrossEncoder
 
-    checkpoint, method = best_checkpoint(working, FIGURE), None
+    checkpoint, method = best_checkpoint(working_folder, FIGURE), None
     with whole_folder(target) as building:
         copy_model(checkpoint.folder, building)
         with readable_model(building):
@@ -388,7 +390,7 @@ def _save_best(
             method = report["method"]
         write_training_json(
             building,
-            about
+            description
             | {
                 **checkpoint.facts(FIGURE),
                 "held_out_loss": next(
@@ -398,7 +400,13 @@ def _save_best(
                 "model_hash": weights_hash(building),
             },
         )
-    shutil.rmtree(working)
+    shutil.rmtree(working_folder)
     return TrainedCrossEncoder(
-        target.name, str(target), checkpoint.last_step, checkpoint.step, checkpoint.value, method, about["seconds"]
+        target.name,
+        str(target),
+        checkpoint.last_step,
+        checkpoint.step,
+        checkpoint.value,
+        method,
+        description["seconds"],
     )

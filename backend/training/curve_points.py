@@ -126,7 +126,7 @@ def _read_point(folder: Path) -> CurvePoint | None:
 
 
 @lru_cache(maxsize=1000)
-def _point_at(folder: Path, changed: int) -> CurvePoint | None:
+def _point_at(folder: Path, modified_ns: int) -> CurvePoint | None:
     """A point, read once: it never changes, and every label asks for all of them."""
     manifest = read_manifest(folder)
     return None if manifest is None else _point(manifest)
@@ -204,11 +204,11 @@ def finished_batches(study: Study) -> tuple[str, ...]:
 def _point(manifest: dict[str, Any]) -> CurvePoint:
     """Read a point. Entries that a newer version added are ignored."""
 
-    def share(found: dict[str, Any] | None) -> Share | None:
-        return None if found is None else Share(**found)
+    def share(values: dict[str, Any] | None) -> Share | None:
+        return None if values is None else Share(**values)
 
-    def needed(found: dict[str, Any]) -> Share:
-        return Share(**found)
+    def needed(values: dict[str, Any]) -> Share:
+        return Share(**values)
 
     known = {name: manifest[name] for name in CurvePoint.__dataclass_fields__ if name != "made"}
     scopes = {

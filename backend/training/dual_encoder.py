@@ -124,7 +124,7 @@ def train_dual_encoder(
                 chosen,
                 device=device,
                 restart=restart,
-                about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
+                description={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
                 teacher=teacher,
                 stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
                 progress=progress,
@@ -172,13 +172,13 @@ def train(
     start: EncoderSettings,
     examples: TrainingExamples,
     target: Path,
-    working: Path,
+    working_folder: Path,
     settings: DualEncoderSettings | None = None,
     *,
     dev: Sequence[Example] | None = None,
     device: str | None = None,
     restart: bool = False,
-    about: dict | None = None,
+    description: dict | None = None,
     teacher: Teacher | None = None,
     stored: StoredVectors | None = None,
     progress: Progress | None = None,
@@ -187,16 +187,16 @@ def train(
 
     Args:
         start: the encoder to start from; the model keeps its passage template.
-        working: folder of checkpoints and log during the training; removed at the end.
+        working_folder: folder of checkpoints and log during the training; removed at the end.
         dev: examples that compare checkpoints; None holds out some of `examples`.
-        restart: discard an unfinished training in `working`.
-        about: further entries of training.json; a training with other entries is another training.
+        restart: discard an unfinished training in `working_folder`.
+        description: further entries of training.json; a training with other entries is another training.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
         stored: the index of the start model. If only questions are trained and the model encodes passages to its
             vectors, the passages are not encoded again.
 
     Raises:
-        Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
+        Refused: settings that cannot learn, no positives, another unfinished training in `working_folder`, a full disk.
         Missing: the start model cannot be loaded, or a package for training is missing.
     """
     settings = settings or DualEncoderSettings()
@@ -205,9 +205,9 @@ def train(
     if settings.distil is not None and teacher is None:
         raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
     shown, on = progress if is_main_process() else None, training_device(device)
-    training = _Training(start, examples, target, working, settings, on, teacher, stored, shown, dev)
+    training = _Training(start, examples, target, working_folder, settings, on, teacher, stored, shown, dev)
     with readable_training_errors(settings.batch, caches=True):
-        made = training.run(restart, about or {})
+        made = training.run(restart, description or {})
         wait_for_all()
     return made
 
@@ -219,7 +219,7 @@ class _Training:
     start: EncoderSettings
     examples: TrainingExamples
     target: Path
-    working: Path
+    working_folder: Path
     settings: DualEncoderSettings
     device: str
     teacher: Teacher | None
@@ -227,21 +227,21 @@ class _Training:
     progress: Progress | None
     dev: Sequence[Example] | None
 
-    def run(self, restart: bool, about: dict[str, Any]) -> TrainedDualEncoder:
+    def run(self, restart: bool, description: dict[str, Any]) -> TrainedDualEncoder:
         from sentence_transformers import SentenceTransformerTrainingArguments
 
         settings, began = self.settings, time.monotonic()
         arguments = training_arguments(
-            SentenceTransformerTrainingArguments, self.working, settings, self.device, FIGURE
+            SentenceTransformerTrainingArguments, self.working_folder, settings, self.device, FIGURE
         )
         every = with_positives(self.examples)
         chosen, pool = split_examples(every, settings, self.dev)
         model = initial_dual_encoder(self.start, settings, self.device)
         scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
         taught = {"teacher_hash": self.teacher.model_hash} if self.teacher else {}
-        also = {"pool": pool.digest if pool else None, **taught, **about}
+        also = {"pool": pool.digest if pool else None, **taught, **description}
         request = training_request(asdict(self.start), settings, examples_digest(every), also)
-        checkpoint = load_checkpoint(self.working, request, restart)
+        checkpoint = load_checkpoint(self.working_folder, request, restart)
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if self.teacher is not None:
             self.teacher.prepare(dataset, sampler, self.progress)
@@ -256,7 +256,9 @@ class _Training:
         }
         if is_main_process():
             tokens = settings.passage_tokens
-            return _save_best(self.working, self.target, self.start.passage_template, tokens, {**request, **facts})
+            return _save_best(
+                self.working_folder, self.target, self.start.passage_template, tokens, {**request, **facts}
+            )
         steps = sampler.steps
         return TrainedDualEncoder(self.target.name, str(self.target), steps, steps, None, facts["seconds"])
 
@@ -274,7 +276,7 @@ class _Training:
         from blindspot.backend.training.evaluators import RankEvaluator
         from blindspot.backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
 
-        settings, working = self.settings, self.working
+        settings, working = self.settings, self.working_folder
         set_schedule(
             arguments,
             settings,
@@ -323,9 +325,9 @@ class _Training:
         return replace(collator, stored=stored)
 
 
-def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:
+def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
-    kept = best_checkpoint(working, FIGURE)
+    kept = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
         encoder = load_encoder(
@@ -333,21 +335,21 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
         )
         write_training_json(
             building,
-            about
+            description
             | {
                 **kept.facts(FIGURE),
                 "model_hash": encoder.model_hash,
             },
         )
-    shutil.rmtree(working)
+    shutil.rmtree(working_folder)
     return TrainedDualEncoder(
         target.name,
         str(target),
         kept.last_step,
         kept.step,
         kept.value,
-        about["seconds"],
-        about["passages_from_index"],
+        description["seconds"],
+        description["passages_from_index"],
     )
 
 

@@ -192,7 +192,7 @@ class Pool:
     digest: str = field(compare=False, default="")
 
 
-def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples = (), seed: int = 0) -> Pool:
+def make_pool(held_out: Sequence[Example], size: int, other_examples: TrainingExamples = (), seed: int = 0) -> Pool:
     """Collect all positives of the held-out questions, then their hard negatives by rank, then positives of others, up
     to `size` passages.
 
@@ -214,12 +214,12 @@ def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples =
     by_rank = chain.from_iterable(zip_longest(*(example.hard_negatives() for example in held_out)))
     for passage in takewhile(lambda _: len(passages) < size, filter(None, by_rank)):
         row(passage)
-    numbers = list(range(len(others)))
+    numbers = list(range(len(other_examples)))
     random.Random(f"{seed} pool").shuffle(numbers)
     for number in numbers:
         if len(passages) >= size:
             break
-        row(others[number].positives[0])
+        row(other_examples[number].positives[0])
     digest = hashlib.sha256("\0".join([*(example.id for example in held_out), "", *rows]).encode()).hexdigest()
     return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
 

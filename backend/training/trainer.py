@@ -209,7 +209,7 @@ class CheckpointCallback(TrainerCallback):
         self,
         folder: Path,
         sampler: BatchSampler,
-        figures: Sequence[str],
+        metrics: Sequence[str],
         patience: int,
         sizes: dict,
         progress: Progress | None,
@@ -219,7 +219,7 @@ class CheckpointCallback(TrainerCallback):
             sampler.batch * sampler.processes,
             sampler.steps_per_epoch,
         )
-        self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
+        self.figures, self.patience, self.sizes, self.progress = metrics, patience, sizes, progress
         self._logged = (0, 0.0)  # step and time of the last log line, without evaluation and saving
         self._ended = 0.0  # when the last step ended
 
@@ -287,11 +287,11 @@ def run(trainer: Trainer, checkpoint: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def is_out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
+def is_out_of_patience(state: TrainerState, evaluate_every: float, patience: int) -> bool:
     return bool(
         patience
         and state.best_global_step is not None
-        and state.global_step - state.best_global_step >= patience * every
+        and state.global_step - state.best_global_step >= patience * evaluate_every
     )
 
 

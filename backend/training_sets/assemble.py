@@ -52,7 +52,7 @@ class QuestionEvidence:
 
 
 def assemble(
-    question: str, evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
+    question: str, question_evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
 ) -> tuple[list[Pair], str | None]:
     """Return the pairs of a question and None, or no pairs and the reason why the question cannot train.
 
@@ -60,39 +60,58 @@ def assemble(
         pseudo: passages that the policy proposes as positives become positives; otherwise they are dropped.
     """
     definition = policy.definition
-    known: dict[int, tuple[Source, str]] = dict.fromkeys(evidence.gold, ("gold", GOLD))
-    if evidence.distant is not None:
-        known.setdefault(evidence.distant, ("distant", DISTANT))
-    mined = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal not in known}
-    listed = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal in known}
-    ceilings = _ScoreCeilings(evidence, known, thresholds) if definition.uses_ceiling else None
+    known_passages: dict[int, tuple[Source, str]] = dict.fromkeys(question_evidence.gold, ("gold", GOLD))
+    if question_evidence.distant is not None:
+        known_passages.setdefault(question_evidence.distant, ("distant", DISTANT))
+    mined = {
+        candidate.ordinal: candidate
+        for candidate in question_evidence.candidates
+        if candidate.ordinal not in known_passages
+    }
+    listed = {
+        candidate.ordinal: candidate
+        for candidate in question_evidence.candidates
+        if candidate.ordinal in known_passages
+    }
+    ceilings = _ScoreCeilings(question_evidence, known_passages, thresholds) if definition.uses_ceiling else None
     pairs = []
-    for ordinal, (source, reason) in known.items():
+    for ordinal, (source, reason) in known_passages.items():
         pairs.append(
-            _pair(question, evidence, ordinal, listed.get(ordinal), "positive", source, reason, thresholds.related)
+            _pair(
+                question,
+                question_evidence,
+                ordinal,
+                listed.get(ordinal),
+                "positive",
+                source,
+                reason,
+                thresholds.related,
+            )
         )
     for ordinal, each in mined.items():
-        seen = PassageEvidence(each.answer, each.score, evidence.probabilities.get(ordinal), each.source != "run")
-        role, reason = definition.decide(seen, thresholds, ceilings.of(each.run) if ceilings else None)
+        seen = PassageEvidence(
+            each.answer, each.score, question_evidence.probabilities.get(ordinal), each.source != "run"
+        )
+        role, reason = definition.decide(seen, thresholds, ceilings.ceiling_of(each.run) if ceilings else None)
         source = definition.proposes if role == "positive" and definition.proposes else each.source
-        if ordinal in evidence.unused:
+        if ordinal in question_evidence.unused:
             role, source, reason = "dropped", "gold", GOLD_UNUSED
         elif role == "positive" and not pseudo:
             role = "dropped"
-        pairs.append(_pair(question, evidence, ordinal, each, role, source, reason, thresholds.related))
-    for ordinal in evidence.labels.keys() - known.keys() - mined.keys():
-        pairs.append(_pair(question, evidence, ordinal, None, None, "label", "", thresholds.related))
+        pairs.append(_pair(question, question_evidence, ordinal, each, role, source, reason, thresholds.related))
+    for ordinal in question_evidence.labels.keys() - known_passages.keys() - mined.keys():
+        pairs.append(_pair(question, question_evidence, ordinal, None, None, "label", "", thresholds.related))
     pairs.sort(
         key=lambda pair: (ROLES.index(pair.role), pair.rank or 1 << 30, SOURCES.index(pair.source), pair.passage)
     )
     if pairs and pairs[0].role == "positive":
         return pairs, None
-    return [], DENIED if known else NO_POSITIVE
+    return [], DENIED if known_passages else NO_POSITIVE
 
 
 def _pair(
     question: str,
-    evidence: QuestionEvidence,
+    question_evidence: QuestionEvidence,
     ordinal: int,
     mined: NegativeCandidate | None,
     machine: Role | None,
@@ -101,7 +120,7 @@ def _pair(
     related: str,
 ) -> Pair:
     """A pair; `machine` None if only people named the passage."""
-    label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
+    label, role, origin = question_evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
         role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
         source = "label"
@@ -110,13 +129,13 @@ def _pair(
     run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
     return Pair(
         question,
-        evidence.ids[ordinal],
+        question_evidence.ids[ordinal],
         role,
         source,
         run,
         rank,
         score,
-        evidence.probabilities.get(ordinal),
+        question_evidence.probabilities.get(ordinal),
         answer,
         label,
         machine,
@@ -130,20 +149,26 @@ class _ScoreCeilings:
     are the run's.
     """
 
-    def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
-        self._evidence, self._thresholds = evidence, thresholds
+    def __init__(
+        self, question_evidence: QuestionEvidence, roles_of_known: Mapping[int, object], thresholds: Thresholds
+    ):
+        self._evidence, self._thresholds = question_evidence, thresholds
         self._made: dict[str | None, ScoreCeiling] = {}
-        self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
+        self._positives = [
+            each for each in roles_of_known if question_evidence.labels.get(each, "positive") == "positive"
+        ]
         self._positives += [
-            each for each, label in evidence.labels.items() if label == "positive" and each not in known
+            each
+            for each, label in question_evidence.labels.items()
+            if label == "positive" and each not in roles_of_known
         ]
 
-    def of(self, run: str | None) -> ScoreCeiling:
+    def ceiling_of(self, run: str | None) -> ScoreCeiling:
         if run not in self._made:
-            self._made[run] = self._make(run)
+            self._made[run] = self._compute_ceiling(run)
         return self._made[run]
 
-    def _make(self, run: str | None) -> ScoreCeiling:
+    def _compute_ceiling(self, run: str | None) -> ScoreCeiling:
         if self._thresholds.margin is None and self._evidence.modelled:
             found = self._evidence.probabilities
             return score_ceiling(

@@ -53,7 +53,7 @@ def build(
 
     See `make_training_set`.
     """
-    return make_training_set(study, TrainingSetSpec.of(name, runs, **settings), progress)
+    return make_training_set(study, TrainingSetSpec.from_values(name, runs, **settings), progress)
 
 
 def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | None = None) -> TrainingSet:
@@ -74,7 +74,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
             raise Refused(f"there is already a training set {spec.name!r}; sets do not change, so take another name")
 
     refuse_existing()
-    sources = TrainingSetSources.read(study, spec, scores, progress)
+    sources = TrainingSetSources.read_sources(study, spec, scores, progress)
     started = time.monotonic()
     with study.building(f"training_sets/{spec.name}", refuse_existing), whole_folder(folder) as building:
         counts, left_out = _write_pairs(
@@ -160,7 +160,7 @@ class PairBuilder:
         self.study, self.spec, self.sources = study, spec, sources
         self.policy, self.thresholds = spec.cleaning, spec.thresholds
         self.pseudo = self.policy.definition.proposes in spec.positives
-        self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
+        self.drawer = EasyNegativeSampler.for_questions(study, sources.questions, spec.seed, spec.other_gold > 0)
         self.by_run = self.policy.definition.uses_ceiling and (
             self.thresholds.margin is not None or sources.scores is None
         )
@@ -183,8 +183,8 @@ class PairBuilder:
         best = self._distant(questions, golds, labels)
         mined = mine_runs(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
         easy = self._easy(questions, golds, best, labels, mined)
-        scored = self.sources.scores.of(ids) if self.sources.scores else {}
-        names = self._names(golds, best, mined, easy, rows)
+        scored = self.sources.scores.scores_of(ids) if self.sources.scores else {}
+        names = self._passage_ids(golds, best, mined, easy, rows)
         for place, question in enumerate(questions):
             candidates = mined[place] + easy[place]
             known = (
@@ -247,7 +247,7 @@ class PairBuilder:
             )
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
-    def _names(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
+    def _passage_ids(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
         """The id of every passage of these questions, by corpus row."""
         names = {ordinal: passage for passage, ordinal in rows.items()}
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}

@@ -103,15 +103,17 @@ class CertificatePlan:
         return {**plain, "cells": cells, "counts": self.counts.tolist()}
 
     @classmethod
-    def of_json(cls, plain: Mapping[str, Any]) -> CertificatePlan:
-        cells = {name: np.array(values) for name, values in plain["cells"].items()}
+    def of_json(cls, json_object: Mapping[str, Any]) -> CertificatePlan:
+        cells = {name: np.array(values) for name, values in json_object["cells"].items()}
         lists = {
-            "known_negatives": [(question, passage) for question, passage in plain["known_negatives"]],
-            "known_positives": [(question, passage) for question, passage in plain["known_positives"]],
-            "draws": [Draw(*row) for row in plain["draws"]],
-            "positive_draws": [Draw(*row) for row in plain["positive_draws"]],
+            "known_negatives": [(question, passage) for question, passage in json_object["known_negatives"]],
+            "known_positives": [(question, passage) for question, passage in json_object["known_positives"]],
+            "draws": [Draw(*row) for row in json_object["draws"]],
+            "positive_draws": [Draw(*row) for row in json_object["positive_draws"]],
         }
-        return cls(**{**plain, **lists, "cells": Cells(**cells), "counts": np.array(plain["counts"], np.int64)})
+        return cls(
+            **{**json_object, **lists, "cells": Cells(**cells), "counts": np.array(json_object["counts"], np.int64)}
+        )
 
 
 def share_of(text: str, option: str, highest: float = 1.0) -> float:
@@ -194,8 +196,8 @@ def make_plan(
         made.enough and drawn >= made.draws,
         made.rate,
         made.capped,
-        _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
-        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, positives, None, None),
+        _draw_pairs(found.open, made.cells.weights[member], seed, drawn, member, place),
+        _draw_pairs(found.open_positives, np.ones(len(found.open_positives)), seed + 1, positives, None, None),
         [],
         member,
     )
@@ -208,19 +210,19 @@ def _check(at_most: float, confidence: float, labels: int | None, positives: int
         raise BadInput("--labels must be 1 or more, --positives 0 or more")
 
 
-def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
     """Raise Refused if so many negatives could not certify the target even without a single false one."""
     fewest = fewest_draws(cells, target, confidence, seed)
-    if drawn < fewest:
+    if draw_count < fewest:
         raise Refused(
-            f"{drawn:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
+            f"{draw_count:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
             f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
         )
 
 
-def queue_plan(study: Study, name: str, plan: CertificatePlan, by: str | None = None) -> str:
+def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None = None) -> str:
     """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused."""
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     assert plan.member is not None
     with study.building(f"training_sets/{name}"):
@@ -230,12 +232,12 @@ def queue_plan(study: Study, name: str, plan: CertificatePlan, by: str | None = 
         folder.mkdir(exist_ok=True)
         with open(folder / CELLS, "wb") as file:
             np.save(file, plan.member.astype(np.int16))
-        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], by)
+        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], actor)
 
 
-def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str:
+def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> str:
     """Continue the draws of a set with `count` negatives, as another batch. Raises Missing, Refused or BadInput."""
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     made = read_plan(training_set)
     if made is None:
@@ -249,11 +251,11 @@ def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
     member = np.load(_folder(training_set) / CELLS).astype(np.int64)
     place = np.array([made.strata.index(_stratum(pair)) for pair in pairs])
-    draws = _drawn(pairs, made.cells.weights[member], made.seed, total, member, place)
+    draws = _draw_pairs(pairs, made.cells.weights[member], made.seed, total, member, place)
     new = draws[len(made.draws) :]
     plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
     with study.building(f"training_sets/{name}"):
-        return _queue(study, training_set, plain, new, by)
+        return _queue(study, training_set, plain, new, actor)
 
 
 def no_plan(name: str) -> str:
@@ -320,7 +322,7 @@ def _census(cells: Cells) -> SamplingPlan:
     return SamplingPlan(cells, 0, True, 0, 0.0, False)
 
 
-def _drawn(
+def _draw_pairs(
     pairs: Sequence[Pair],
     weights: np.ndarray,
     seed: int,
@@ -350,7 +352,7 @@ def _stratum(pair: Pair) -> str:
 
 
 def _queue(
-    study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], by: str | None
+    study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], actor: str | None
 ) -> str:
     """Queue some draws, and store the plan with the batch's name."""
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -366,7 +368,7 @@ def _queue(
             "judge": plan.judge,
             "size": len(draws),
         }
-        Queue(study.labels_path).add_batch(batch, items, settings, by=by)
+        Queue(study.labels_path).add_batch(batch, items, settings, actor=actor)
         plan.batches.append(batch)
     write_json(_folder(training_set) / PLAN, plan.as_json())
     return batch

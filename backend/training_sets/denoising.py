@@ -223,43 +223,45 @@ DENOISING: Registry[DenoisingPolicy] = Registry(
 )
 
 
-def _unchecked(evidence: PassageEvidence) -> Decision:
-    return "negative", DRAWN if evidence.easy else MINED
+def _unchecked(passage_evidence: PassageEvidence) -> Decision:
+    return "negative", DRAWN if passage_evidence.easy else MINED
 
 
-def _keep_all(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    return _unchecked(evidence)
+def _keep_all(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+    return _unchecked(passage_evidence)
 
 
-def _by_answer(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.answer is None:
-        return _unchecked(evidence)
-    return ("dropped", HOLDS_ANSWER) if evidence.answer else ("negative", NO_ANSWER)
+def _by_answer(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+    if passage_evidence.answer is None:
+        return _unchecked(passage_evidence)
+    return ("dropped", HOLDS_ANSWER) if passage_evidence.answer else ("negative", NO_ANSWER)
 
 
-def _by_cross_encoder(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.probability is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
+def _by_cross_encoder(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
+    if passage_evidence.probability is None:
+        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     keep_below, propose_above = thresholds.keep_below, thresholds.propose_above
-    if evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
+    if passage_evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
         return "negative", SURE_NEGATIVE
-    if evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
+    if passage_evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
         return "positive", SURE_POSITIVE
     return "dropped", BETWEEN
 
 
-def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.probability is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
-    if thresholds.keep_below is not None and evidence.probability < thresholds.keep_below:
+def _by_judge(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+    if passage_evidence.probability is None:
+        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
+    if thresholds.keep_below is not None and passage_evidence.probability < thresholds.keep_below:
         # Unlabelled passages with an answer were left out when `keep_below` was chosen, so it says nothing about them.
         with_answer = thresholds.keep_below_with_answer
-        if evidence.answer and with_answer is not None and evidence.probability >= with_answer:
+        if passage_evidence.answer and with_answer is not None and passage_evidence.probability >= with_answer:
             return "dropped", HOLDS_ANSWER
         return "negative", JUDGE_SURELY_NOT
     # The judge needs less confidence where the passage contains an answer, because the two agree.
-    limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
-    if any(limit is not None and evidence.probability >= limit for limit in limits):
+    limits = [thresholds.propose_above, thresholds.propose_above_with_answer if passage_evidence.answer else None]
+    if any(limit is not None and passage_evidence.probability >= limit for limit in limits):
         return "positive", JUDGE_SURE_POSITIVE
     return "dropped", JUDGE_BETWEEN
 
@@ -274,11 +276,11 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
 
-def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+def _by_positive(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
     assert ceiling is not None
-    score = evidence.score if ceiling.from_run else evidence.probability
+    score = passage_evidence.score if ceiling.from_run else passage_evidence.probability
     if score is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
+        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
         return "dropped", NO_POSITIVE_SCORE
     return ("negative", UNDER) if score < ceiling.value else ("dropped", TOO_HIGH)
@@ -430,10 +432,10 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
 
 
 def machine_role(
-    base: str, evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None = None
+    base: str, passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None = None
 ) -> Decision:
     """(role, reason) of a mined passage by the policy named `base`."""
-    return DENOISING.get(base).decide(evidence, thresholds, ceiling)
+    return DENOISING.get(base).decide(passage_evidence, thresholds, ceiling)
 
 
 def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:

@@ -131,7 +131,7 @@ def _gather(
     parts: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
         block = rows[begin : begin + BLOCK]
-        scores = store.of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
+        scores = store.scores_of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
         named = {passage for row in block for passage in (*people.labels.get(ids[row], ()), *scores.get(ids[row], ()))}
         at = study.corpus.ordinals(named)
         for row in block:

@@ -59,13 +59,13 @@ class SetStats:
             "pairs": self.pairs,
             "sources": {role: self._by_source(role) for role in ROLES},
             "reasons": tally_order(self.reasons),
-            "by_rank": {str(rank): _fates(self.ranks[rank]) for rank in sorted(self.ranks)},
+            "by_rank": {str(rank): _fate_counts(self.ranks[rank]) for rank in sorted(self.ranks)},
         }
         for kind, groups in self.groups.items():
             names = sorted(groups, key=orders[kind])
             result[f"by_{kind}"] = {
                 name: {key: groups[name][key] for key in ("questions", "positives", "negatives", "dropped")}
-                | _fates(groups[name])
+                | _fate_counts(groups[name])
                 for name in names
             }
         return result
@@ -93,5 +93,5 @@ def tally_order(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _fates(counts: Counter) -> dict[str, int]:
+def _fate_counts(counts: Counter) -> dict[str, int]:
     return {fate: counts[fate] for fate in FATES}

@@ -227,8 +227,8 @@ def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[
                     yield question, list(pairs)
 
 
-def _may_hold(group, wanted: set[str]) -> bool:
+def _may_hold(group, question_ids: set[str]) -> bool:
     statistics = group.column(0).statistics
     if statistics is None or not statistics.has_min_max:
         return True
-    return any(statistics.min <= question <= statistics.max for question in wanted)
+    return any(statistics.min <= question <= statistics.max for question in question_ids)

@@ -47,7 +47,7 @@ def formats(kind: str) -> tuple[str, ...]:
 
 
 def download(
-    study: Study, kind: str, name: str, format: str, by: str | None = None, options: ExportOptions | None = None
+    study: Study, kind: str, name: str, format: str, actor: str | None = None, options: ExportOptions | None = None
 ) -> Download:
     """Return a part of a study as a file.
 
@@ -62,10 +62,10 @@ def download(
         Refused: The person may not export, still has to judge a question of the run, or the format is unknown.
         Missing: The part is absent.
     """
-    require(study, by, "export labels" if kind == "labels" else "export")
+    require(study, actor, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
-    hidden = frozenset() if by is None else Queue(study.labels_path).hidden(by)
+    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden(actor)
     if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
         raise Refused(f"you have still to judge {counted(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:

@@ -103,7 +103,7 @@ def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Cal
             bench.folder / "training" / cell.name,
             settings,
             device=device,
-            about={"fingerprint": opened.manifest["fingerprint"]},
+            description={"fingerprint": opened.manifest["fingerprint"]},
             progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"),
         )
     made = read_json(model / "training.json")

@@ -121,7 +121,7 @@ class StudyMeasures(OpenedStudy):
 
         options = MissOptions(k, relevance, slice=slice)
         found, ids = causes_of_misses(self.study, run, other or run, options)
-        columns = {str(cause): pd.array(found.has(cause), dtype="boolean") for cause in ORDER}
+        columns = {str(cause): pd.array(found.has_cause(cause), dtype="boolean") for cause in ORDER}
         frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
         for cause in ORDER:
             frame.loc[~found.known(cause), str(cause)] = pd.NA
@@ -160,7 +160,9 @@ class StudyMeasures(OpenedStudy):
         if k > side.k or k < 1:
             raise BadInput(f"k is {k}; {run} has {side.k} hits per question")
         ids = [question.id for question in side.questions]
-        return pd.Series(side.values(chosen, k).astype(float), index=pd.Index(ids, name="question"), name=chosen.at(k))
+        return pd.Series(
+            side.values(chosen, k).astype(float), index=pd.Index(ids, name="question"), name=chosen.title_at(k)
+        )
 
     def plot_relations(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
@@ -170,7 +172,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import dumbbell
 
         names = as_list(runs)
-        table = relation_table(Panel.of(measure_all(self.study, names, relevance)), k)
+        table = relation_table(Panel.of_runs(measure_all(self.study, names, relevance)), k)
         return dumbbell(table, names, sorted((row.group for row in table.rows), key=relation_order))
 
     def plot_frequency(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
@@ -180,7 +182,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import curve_plot
 
         names = as_list(runs)
-        return curve_plot(frequency_curves(Panel.of(measure_all(self.study, names, relevance)), k), names)
+        return curve_plot(frequency_curves(Panel.of_runs(measure_all(self.study, names, relevance)), k), names)
 
     def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
         """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
@@ -211,7 +213,7 @@ class StudyMeasures(OpenedStudy):
 
 
 def _frame(results: Results, **attributes: object) -> pd.DataFrame:
-    made = results.figures().as_frame()
+    made = results.figures_table().as_frame()
     made.attrs.clear()
     made.attrs.update(attributes)
     return made

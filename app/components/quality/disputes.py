@@ -15,13 +15,17 @@ PER_PAGE = 8
 
 
 def disputes_panel(
-    disputes: Sequence[Dispute], bad: Sequence[tuple[str, str, int]], names: bool, page: int, here: Callable[..., str]
+    disputes: Sequence[Dispute],
+    bad: Sequence[tuple[str, str, int]],
+    names: bool,
+    page: int,
+    page_address: Callable[..., str],
 ) -> Html:
     """One page of the disputes.
 
     Args:
         names: whether to show the annotators' names.
-        here: returns the page's address with changed parameters.
+        page_address: returns the page's address with changed parameters.
     """
     if not disputes:
         note = tag(
@@ -36,7 +40,10 @@ def disputes_panel(
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
     passages = sum(len(dispute.passages) for dispute in disputes)
     toggle = link(
-        "Hide names" if names else "Show names", here(names=None if names else 1), cls="quiet", data_focus="names"
+        "Hide names" if names else "Show names",
+        page_address(names=None if names else 1),
+        cls="quiet",
+        data_focus="names",
     )
     head = div(
         tag(
@@ -59,7 +66,9 @@ def disputes_panel(
         cls="convention",
     )
     more = (
-        pager(len(disputes), page, PER_PAGE, "question", lambda number: here(page=number if number > 1 else None))
+        pager(
+            len(disputes), page, PER_PAGE, "question", lambda number: page_address(page=number if number > 1 else None)
+        )
         if pages > 1
         else ""
     )

@@ -182,14 +182,14 @@ def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
     return whole + 1
 
 
-def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
-    """Return numbers that sum to `total` and raise `have` to scale / (rank + ZIPF_SHIFT) where it is lower."""
-    curve = 1.0 / (np.arange(1, len(have) + 1) + ZIPF_SHIFT)
-    low, high = 0.0, float(total + have.sum()) * (ZIPF_SHIFT + 1)
+def _fill_to_zipf(total: int, counts: np.ndarray) -> np.ndarray:
+    """Return numbers that sum to `total` and raise `counts` to scale / (rank + ZIPF_SHIFT) where it is lower."""
+    curve = 1.0 / (np.arange(1, len(counts) + 1) + ZIPF_SHIFT)
+    low, high = 0.0, float(total + counts.sum()) * (ZIPF_SHIFT + 1)
     for _ in range(80):
         scale = (low + high) / 2
-        low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
-    exact = np.maximum(low * curve - have, 0)
+        low, high = (scale, high) if np.maximum(scale * curve - counts, 0).sum() < total else (low, scale)
+    exact = np.maximum(low * curve - counts, 0)
     whole = np.floor(exact).astype(np.int64)
     remainder = total - int(whole.sum())
     whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
@@ -209,7 +209,7 @@ class KindNumbers:
         self._person_places = [i for i, kind in enumerate(WHEEL) if kind in PEOPLE]
         self.people = sum(self.counts[kind] for kind in PEOPLE)
 
-    def of(self, number: int) -> tuple[str, int]:
+    def kind_and_index(self, number: int) -> tuple[str, int]:
         if number < self.countries:
             return "country", number
         turn, place = divmod(number - self.countries, len(WHEEL))

@@ -278,7 +278,7 @@ class ImportedQuestion:
 
 
 def kept_gold(
-    judgements: Iterable[Qrel], keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
+    judgements: Iterable[Qrel], grades_to_keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
     """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
 
@@ -289,7 +289,7 @@ def kept_gold(
     judgements = tuple(judgements)
     grades = {row.passage_id: row.grade for row in judgements}
     gold = list(dict.fromkeys([*named, *(id for id, grade in grades.items() if grade > 0)]))
-    if keep == "one":
+    if grades_to_keep == "one":
         gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
     return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
 
@@ -299,7 +299,7 @@ def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion |
     return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 
-def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
+def check_batch(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
     """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is
     wrong.
     """

@@ -36,11 +36,11 @@ _LIST = ("[", '"[', "(", '"(')
 MAX_ANSWERS_TEXT = 1_000_000  # characters
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     return (
-        len(head.columns) == 2
-        and head.columns[1].lstrip().startswith(_LIST)
-        and head.columns[1].rstrip().endswith(("]", ")", '"'))
+        len(file_head.columns) == 2
+        and file_head.columns[1].lstrip().startswith(_LIST)
+        and file_head.columns[1].rstrip().endswith(("]", ")", '"'))
     )
 
 

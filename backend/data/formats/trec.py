@@ -34,13 +34,13 @@ from blindspot.db.records import Question
 _ITERATION = ("0", "Q0")
 
 
-def recognise_run(head: Head) -> bool:
-    parts = head.first_line.split()
+def recognise_run(file_head: Head) -> bool:
+    parts = file_head.first_line.split()
     return len(parts) == 6 and parts[1] in _ITERATION and parts[3].isdigit()
 
 
-def recognise_qrels(head: Head) -> bool:
-    parts = head.first_line.split()
+def recognise_qrels(file_head: Head) -> bool:
+    parts = file_head.first_line.split()
     return len(parts) == 4 and parts[1] in _ITERATION and parts[3].lstrip("-").isdigit()
 
 
@@ -169,9 +169,9 @@ def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
     return values
 
 
-def _refuse_space(what: str, value: str) -> None:
+def _refuse_space(noun: str, value: str) -> None:
     if not value or value.split() != [value]:
-        raise Refused(f"{what} is {value!r}; TREC files are separated by spaces, so it must contain none")
+        raise Refused(f"{noun} is {value!r}; TREC files are separated by spaces, so it must contain none")
 
 
 FORMATS = [

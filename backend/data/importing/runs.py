@@ -232,13 +232,13 @@ class _QuestionMatcher:
         self._taken: set[str] = set()
 
     @cached_property
-    def _elsewhere(self) -> tuple[set[str], set[str]]:
+    def _questions_of_other_splits(self) -> tuple[set[str], set[str]]:
         """The ids and the text keys of the study's questions of other splits."""
         others = [] if self._split is None else [q for q in self._study.questions.all() if q.id not in self._by_id]
         return {question.id for question in others}, {text_key(question.text) for question in others}
 
     def _is_elsewhere(self, entry: RunEntry, key: str | None) -> bool:
-        ids, texts = self._elsewhere
+        ids, texts = self._questions_of_other_splits
         return entry.question_id in ids if key is None else key in texts
 
     def find(self, entry: RunEntry) -> Question | None:

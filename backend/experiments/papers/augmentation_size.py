@@ -34,7 +34,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cell
         for size, trained in models.items()
         for cell in success_cells(
-            f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks
+            f"{size:,}",
+            [found_by(model, setting.question_selection(), max(setting.ks)) for model in trained],
+            setting.ks,
         )
     ]
     return ExperimentPlan(

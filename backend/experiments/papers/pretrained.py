@@ -36,7 +36,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for cell in success_cells(
             name,
             [
-                found_by(each.cross_batch, setting.asked(), max(setting.ks))
+                found_by(each.cross_batch, setting.question_selection(), max(setting.ks))
                 for each in steps_of(setting, StudyEncoder(name))
             ],
             setting.ks,

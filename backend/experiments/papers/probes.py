@@ -19,7 +19,11 @@ WINS = "favoured wins"
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders = setting.encoders or (setting.start,)
     cells = [
-        Cell(name, _column(encoder, encoders), (ProbeMeasure(name, encoder, bench.weights(encoder), setting.asked()),))
+        Cell(
+            name,
+            _column(encoder, encoders),
+            (ProbeMeasure(name, encoder, bench.weights(encoder), setting.question_selection()),),
+        )
         for name in PROBES
         for encoder in encoders
     ]

@@ -40,7 +40,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for row, models in rows.items()
         for cell in success_cells(
             row,
-            [found_by(model, setting.asked(), max(setting.ks)) for model in models],
+            [found_by(model, setting.question_selection(), max(setting.ks)) for model in models],
             setting.ks,
             {5: PUBLISHED[row]},
         )

@@ -49,11 +49,11 @@ def check_url(url: str) -> str:
     return http_client.check_url(url, "--endpoint", "http://localhost:8000/v1")
 
 
-def is_same_model(asked: str, answered: str) -> bool:
+def is_same_model(requested: str, served: str) -> bool:
     """Whether an endpoint answered with the model that was asked for: the same name, a dated snapshot, or no name."""
-    if not answered or answered == asked:
+    if not served or served == requested:
         return True
-    short = asked.rpartition("/")[2], answered.rpartition("/")[2]
+    short = requested.rpartition("/")[2], served.rpartition("/")[2]
     return short[0] == short[1] or _SNAPSHOT.fullmatch(short[1].removeprefix(short[0])) is not None
 
 
@@ -74,11 +74,11 @@ class Endpoint:
         self.refused: set[str] = set()
         """Options that the endpoint refused; later requests go without them."""
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """End every pause; requests that wait raise Stopped."""
-        self._http.stop()
+        self._http.stop_waiting()
 
-    def ask(self, model: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Reply:
+    def request_reply(self, model: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Reply:
         """Return the answer to one request.
 
         Args:

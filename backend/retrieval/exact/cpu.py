@@ -67,7 +67,7 @@ class Sieve:
         rows = self._rows_together(precision, len(questions))
         table = CandidateTable(rounded, k, rows)
         workers = 1 if precision.operands == "float32" else threads()  # OpenBLAS computes float32 in its own threads
-        table.begin(self._sample(rounded, k, rows, workers))
+        table.set_floors(self._sample(rounded, k, rows, workers))
 
         def sift(starts: Iterable[int]) -> None:
             product = _Product(self._rows, self._extent.squares, rounded, rows)
@@ -92,9 +92,9 @@ class Sieve:
         per_group = max(1, min(rows, ROWS_IN_SAMPLE // (GROUPS * k)))
         maxima: list[torch.Tensor] = []
 
-        def measure(some: Iterable[int]) -> None:
+        def measure(row_ranges: Iterable[int]) -> None:
             product = _Product(self._rows, self._extent.squares, rounded, rows)
-            for start in some:
+            for start in row_ranges:
                 products = product(start, min(start + rows, len(self.vectors)))
                 maxima.append(_group_maxima(products, per_group))
 
@@ -136,8 +136,8 @@ class Sieve:
         starts = range(0, len(self.vectors), self._rows_per_block)
         parts: dict[int, tuple] = {}
 
-        def measure(some: Iterable[int]) -> None:
-            for start in some:
+        def measure(row_ranges: Iterable[int]) -> None:
+            for start in row_ranges:
                 norm, lost, squares = extent_of(self._rows[start : start + self._rows_per_block])
                 parts[start] = norm, lost, squares.numpy()
 
@@ -169,11 +169,11 @@ class _Product:
                 torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
             )
 
-    def __call__(self, start: int, stop: int) -> torch.Tensor:
+    def __call__(self, start: int, end: int) -> torch.Tensor:
         """Return the products (q, rows) with the rows from start to stop. The next call overwrites them."""
         import torch
 
-        rows, count = self._stored[start:stop], stop - start
+        rows, count = self._stored[start:end], end - start
         scores = (
             self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
         )
@@ -186,7 +186,7 @@ class _Product:
             np.matmul(self._operand.numpy(), block.numpy().T, out=scores.numpy())
             if self._squares is not None:
                 scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(
-                    torch.from_numpy(self._squares[start:stop])
+                    torch.from_numpy(self._squares[start:end])
                 )
             return scores
 

@@ -129,19 +129,19 @@ class _JointProgress:
     def __init__(self, progress: Progress | None, total: int):
         self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
 
-    def __call__(self, rows: int, what: str = "loading the vectors to the GPU") -> None:
+    def __call__(self, rows: int, noun: str = "loading the vectors to the GPU") -> None:
         with self._lock:
             self._rows += rows
             if self._progress is not None:
-                self._progress(self._rows, self._total, what)
+                self._progress(self._rows, self._total, noun)
 
 
 class GPUShard:
     """The rows from start to stop on one device."""
 
-    def __init__(self, vectors: np.ndarray, start: int, stop: int, similarity: str, device: str):
+    def __init__(self, vectors: np.ndarray, start: int, end: int, similarity: str, device: str):
         self.device, self.resident = device, False
-        self._vectors, self._start, self._stop, self._similarity = vectors, start, stop, similarity
+        self._vectors, self._start, self._stop, self._similarity = vectors, start, end, similarity
         self._rows: torch.Tensor | None = None
         self._squares: torch.Tensor | None = None
         self._scores_per_block = SCORES_PER_BLOCK
@@ -179,7 +179,7 @@ class GPUShard:
         with self._busy, torch.inference_mode():
             while True:
                 try:
-                    scores, ordinals = self._best(rounded, min(k + MARGIN, self._stop - self._start))
+                    scores, ordinals = self._best_products(rounded, min(k + MARGIN, self._stop - self._start))
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
@@ -188,7 +188,7 @@ class GPUShard:
                     self._make_room(error, progress)
 
     def blocks(self, rows: int) -> Iterator[PassageBlock]:
-        for first, block in self._read(rows):
+        for first, block in self._read_blocks(rows):
             places = slice(first - self._start, first - self._start + len(block))
             yield PassageBlock(first, block, None if self._squares is None else self._squares[places])
 
@@ -233,7 +233,7 @@ class GPUShard:
     def _staging(self) -> Staging:
         return Staging(self._vectors, self._start, self._stop, ROWS_PER_TRANSFER, self.device)
 
-    def _read(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def _read_blocks(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
         if self._rows is None:
             yield from self._staging().blocks()
@@ -241,14 +241,14 @@ class GPUShard:
         for first in range(0, len(self._rows), rows):
             yield self._start + first, self._rows[first : first + rows]
 
-    def _best(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _best_products(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scores and rows (q, count) of the `count` best products, unordered."""
         import torch
 
         operand = rounded.operand.to(self.device)
         factors = torch.from_numpy(rounded.factors).to(self.device)
         best: tuple[torch.Tensor, torch.Tensor] | None = None
-        for first, rows in self._read(
+        for first, rows in self._read_blocks(
             min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(operand) // GROUP * GROUP))
         ):
             product = _product(rows, operand, getattr(torch, rounded.precision.scores))
@@ -311,12 +311,12 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
 
 
 def best_of_both(
-    best: tuple[torch.Tensor, torch.Tensor], more: tuple[torch.Tensor, torch.Tensor], count: int
+    best: tuple[torch.Tensor, torch.Tensor], other: tuple[torch.Tensor, torch.Tensor], count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the `count` best (or all, if they are fewer) of two sets of scores and rows (q, m), unordered."""
     import torch
 
-    scores, rows = torch.cat((best[0], more[0]), 1), torch.cat((best[1], more[1]), 1)
+    scores, rows = torch.cat((best[0], other[0]), 1), torch.cat((best[1], other[1]), 1)
     if scores.shape[1] > count:
         scores, columns = scores.topk(count, dim=1, sorted=False)
         rows = rows.gather(1, columns)

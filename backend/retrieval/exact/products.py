@@ -152,7 +152,7 @@ class RoundedQueries:
         """Return the largest true score of a row whose product is at most `threshold`; -inf for -inf."""
         return self._true(threshold.astype(np.float64) + self.slack(threshold))
 
-    def least(self, scores: np.ndarray) -> np.ndarray:
+    def smallest_product(self, scores: np.ndarray) -> np.ndarray:
         """Return the smallest product of a row whose true score, rounded to float32, is at least `scores`."""
         scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)

@@ -53,14 +53,14 @@ def exact_best(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray,
 
 
 def exact_pairs(
-    vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str
+    vectors: np.ndarray, questions: np.ndarray, question_rows: np.ndarray, ordinals: np.ndarray, similarity: str
 ) -> np.ndarray:
-    """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
-    exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
+    """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `question_rows` (m,)."""
+    exact, per_block = np.empty(len(question_rows), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
     products = _Products(vectors, similarity)
-    for start in range(0, len(which), per_block):
+    for start in range(0, len(question_rows), per_block):
         part = slice(start, start + per_block)
-        exact[part] = products(questions[which[part]], ordinals[part, None])[:, 0]
+        exact[part] = products(questions[question_rows[part]], ordinals[part, None])[:, 0]
     return exact
 
 

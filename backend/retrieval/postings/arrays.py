@@ -121,14 +121,18 @@ class Postings:
     def __init__(self, index: Path, rows: np.ndarray, k1: float, b: float):
         folder, advice = index / FOLDER, "run 'blindspot index bm25' again"
 
-        def part(name: str) -> np.ndarray:
+        def load_array(name: str) -> np.ndarray:
             return np.asarray(open_array(folder / f"{name}.npy", advice))
 
-        documents, self._pairs = part("postings.documents").view(np.uint32), part("postings.pairs")
+        documents, self._pairs = load_array("postings.documents").view(np.uint32), load_array("postings.pairs")
         self._postings = documents, self._pairs, np.asarray(rows)
-        self._offsets, self._places, self._texts = part("terms.offsets"), part("terms.places"), part("terms.texts")
-        self._collection = CollectionStatistics(*part("collection").tolist())
-        self._saturation = self._saturations(part("pairs"), np.float32(k1), np.float32(b))
+        self._offsets, self._places, self._texts = (
+            load_array("terms.offsets"),
+            load_array("terms.places"),
+            load_array("terms.texts"),
+        )
+        self._collection = CollectionStatistics(*load_array("collection").tolist())
+        self._saturation = self._saturations(load_array("pairs"), np.float32(k1), np.float32(b))
         self._descending = np.argsort(-self._saturation, kind="stable")
         self._bounds_k, self._bounds = 0, np.empty(0, np.float32)  # (v, 2) for this k, see `saturation_bounds`
 

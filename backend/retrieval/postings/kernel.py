@@ -144,7 +144,7 @@ def _take_near(postings, cursors, low, window, near):
 
 
 @njit(nogil=True, cache=True)
-def _keep(rows, low, window, found, best, k, held, threshold):
+def _keep(rows, low, window, found, best, k, kept, threshold):
     """Add the keys of the candidates above the threshold to `best`. Return how many it holds, and the new threshold."""
     _, candidates, totals, bits = window
     score = bits.view(np.float32)
@@ -152,14 +152,14 @@ def _keep(rows, low, window, found, best, k, held, threshold):
         if totals[candidate] > threshold:
             score[0] = totals[candidate]
             row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + low])
-            best[held] = (np.uint64(bits[0]) << np.uint64(32)) | row
-            held += 1
-            if held == len(best):
+            best[kept] = (np.uint64(bits[0]) << np.uint64(32)) | row
+            kept += 1
+            if kept == len(best):
                 _select(best, k)
-                held = k
+                kept = k
                 bits[0] = np.uint32(best[k - 1] >> np.uint64(32))
                 threshold = max(threshold, score[0] * BELOW)
-    return held, threshold
+    return kept, threshold
 
 
 @njit(nogil=True, cache=True)

@@ -128,7 +128,7 @@ class Rule(ABC):
         """Prepare the answers, without those that cannot match any passage."""
         return tuple(needle for needle in map(self.needle, answers) if needle is not None)
 
-    def holds(self, passage: Any, needles: Sequence[Any]) -> bool:
+    def contains_answer(self, passage: Any, needles: Sequence[Any]) -> bool:
         """Return whether the passage contains at least one of the answers."""
         return bool(self.matching(passage, range(len(needles)), needles))
 
@@ -296,7 +296,7 @@ class PatternRule(Rule):
     def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
         return [i for i in positions if needles[i].finds(passage)]
 
-    def holds(self, passage: str, needles: Sequence[Pattern]) -> bool:
+    def contains_answer(self, passage: str, needles: Sequence[Pattern]) -> bool:
         return any(pattern.finds(passage) for pattern in needles)
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
@@ -338,7 +338,7 @@ def rule_for(question: Question, rule: str = DEFAULT_RULE) -> str:
 def has_answer(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE, title: str = "") -> bool:
     """Return whether a passage contains at least one of the answers. For a whole run, `match_run` is faster."""
     matcher = rule_named(rule)
-    return matcher.holds(matcher.passage(text, title), matcher.needles(answers))
+    return matcher.contains_answer(matcher.passage(text, title), matcher.needles(answers))
 
 
 def answer_spans(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE) -> list[Span]:
