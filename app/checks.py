@@ -9,10 +9,10 @@ import streamlit as st
 
 from blindspot.app import who
 from blindspot.app.desk import desk
-from blindspot.backend.checking.building import FOLDER
 from blindspot.backend.checking.check import Check, open_check
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import PLAN, RateEstimate
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.study import Study
 
 SHORT = 0.05
@@ -93,6 +93,6 @@ def sees_rate(study: Study, labelled: Labelled) -> bool:
 
 def _file_version(study: Study, name: str) -> int | None:
     try:
-        return (study.folder / FOLDER / name).stat().st_mtime_ns
+        return (study.folder / CHECK / name).stat().st_mtime_ns
     except OSError:
         return None

@@ -1,71 +1,184 @@
-"""The `blindspot` command, assembled from `app/commands/`. Commands import heavy modules when they run."""
+"""The `blindspot` command. A command's module in `app/commands/` is imported when that command is called; its heavy
+modules are imported when it runs.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
-from blindspot.app.commands import (
-    agents,
-    batches,
-    consent,
-    experiments,
-    exports,
-    hub,
-    imports,
-    indexes,
-    jobs,
-    judge,
-    labels,
-    opening,
-    parts,
-    people,
-    recipe,
-    runs,
-    serve,
-    tags,
-    train,
-)
-from blindspot.app.commands import map as maps
-from blindspot.app.commands import training_sets as sets
-from blindspot.app.commands.check import check
 from blindspot.app.commands.common import group
-from blindspot.app.commands.compare import compare, oracle
-from blindspot.app.commands.find import find
-from blindspot.app.commands.misses import misses
-from blindspot.app.commands.read import read, train_reader
-from blindspot.app.commands.settings import settings
-from blindspot.app.commands.why import why
 from blindspot.app.terminal import clean_streams
 from blindspot.db.errors import BlindspotError
 
-PATH: dict[str, tuple[str, ...]] = {
-    "Start": ("demo", "check", "new", "import", "open", "status", "download"),
-    "Look": ("retrieve", "index", "encoder", "report", "compare", "misses", "why", "map", "find", "tags", "oracle", "experiment"),
-    "Judge": ("batch", "people", "labels", "judge"),
-    "Clean": ("training-set",),
-    "Train": ("train", "read"),
-    "Share": ("export", "hub", "serve", "mcp", "consent"),
-    "Keep": ("settings", "jobs", "copy", "rename", "describe", "delete"),
-}  # fmt: skip
-"""The commands as the work goes, and in each step the most used first."""
+PATH: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": (
+            "opening:demo",
+            "Create the demo study and open the app as soon as BM25 is ready; the rest follows as jobs.",
+        ),
+        "check": (
+            "check:check",
+            "Check a file of training data: faults at once, and the share of false negatives from a few labels.",
+        ),
+        "new": (
+            "imports:new",
+            "Create an empty study, or a study from retriever output or from the log of a retriever.",
+        ),
+        "import": (
+            "imports:import_app",
+            "Import passages, questions, runs, relevance judgements or entity frequencies.",
+        ),
+        "open": ("opening:open_app", "Open the study in the app, on http://localhost:8501."),
+        "status": ("runs:status", "Show what the study contains and the one next command."),
+        "download": ("opening:download", "Download a public data set or model."),
+    },
+    "Look": {
+        "retrieve": ("runs:retrieve", "Search every question and store the hits as a run."),
+        "index": ("indexes:index_app", "Index the passages for BM25 or for dense retrieval."),
+        "encoder": ("indexes:encoder_app", "Add encoders to study.toml, or list them."),
+        "report": ("runs:report", "Report the accuracy of runs, with n and intervals."),
+        "compare": (
+            "compare:compare",
+            "Compare two runs: the difference with its interval and p value, and the questions that only one of "
+            "them answers.",
+        ),
+        "misses": (
+            "misses:misses",
+            "Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects "
+            "and others.",
+        ),
+        "why": (
+            "why:why",
+            "Explain a run's misses by intervention: edit the gold passage or the question, search again, and "
+            "name the edits that bring the gold passage into the top k and do less for passages without the "
+            "answer (placebos).",
+        ),
+        "map": ("map:map_app", "Make maps of the embedding space, list them, print their numbers."),
+        "find": (
+            "find:find",
+            "Find words in passages (by BM25 if it is indexed), questions or the notes of annotators.",
+        ),
+        "tags": (
+            "tags:tags_app",
+            "Tag questions with your own words, and list, rename, merge, remove and export the tags.",
+        ),
+        "oracle": (
+            "compare:oracle",
+            "Show what an oracle reaches that chooses the best of several runs for each question, and how often "
+            "it chooses each.",
+        ),
+        "experiment": ("experiments:experiment_app", "Repeat the papers' experiments on your own data."),
+    },
+    "Judge": {
+        "batch": ("batches:batch_app", "Create, assign and close batches of questions to judge."),
+        "people": ("people:people_app", "Add, invite and pause the people who work on the study."),
+        "labels": ("labels:labels_app", "Back up, restore, check, export or import labels."),
+        "judge": (
+            "judge:judge_app",
+            "Learn a judge from your labels in seconds, and judge the passages of runs with it.",
+        ),
+    },
+    "Clean": {
+        "training-set": (
+            "training_sets:training_set_app",
+            "Build training sets from runs, labels and scores; compare and export them.",
+        ),
+    },
+    "Train": {
+        "train": ("train:train_app", "Train retrievers, and the cross-encoders that clean their training sets."),
+        "read": (
+            "read:read",
+            "Answer the questions of a run from its passages, and report exact match and F1 at each k.",
+        ),
+    },
+    "Share": {
+        "export": ("exports:export_app", "Export parts of a study in the formats of other tools."),
+        "hub": ("hub:hub_app", "Push to the Hugging Face Hub, and pull from it."),
+        "serve": (
+            "serve:serve",
+            "Answer live questions over HTTP, with encoders and indexes loaded once for all users.",
+        ),
+        "mcp": ("agents:mcp", "Serve the study to language-model agents (Model Context Protocol)."),
+        "consent": ("consent:consent_app", "Allow texts of a study to go to a server, or take that back."),
+    },
+    "Keep": {
+        "settings": ("settings:settings", "Show the settings of the study itself, or change those that are named."),
+        "jobs": ("jobs:jobs_app", "List jobs, print their logs, cancel them."),
+        "copy": ("imports:copy", "Copy the study, even while it is in use."),
+        "rename": ("parts:rename", "Rename a run, batch, training set, model or map."),
+        "describe": (
+            "parts:describe",
+            "Describe a run, batch, training set, model or map, and give it keywords; without options, show its "
+            "description and dependents.",
+        ),
+        "delete": ("parts:delete", "Delete a run, batch, training set, model or map."),
+    },
+}
+"""The commands as the work goes, and in each step the most used first: the function or group of each, and its line of
+the help, which a test compares with the command's own.
+"""
+LATE = {"retrieve": "runs:RetrieveCommand"}
+"""Commands with a class of their own."""
+MORE = {"train": ("recipe", "read")}
+"""Modules besides a group's own that add commands to it."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported and built when it is asked for: a start of the program needs one of them."""
+
+    _places: ClassVar = {name: place for commands in PATH.values() for name, (place, _) in commands.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, name: str) -> Any:
+        return _build(name, self._places[name])
+
+
+@cache
+def _build(name: str, place: str) -> Any:
+    """Return the command or the group of commands at a place such as "runs:report"."""
+    found = _imported(place)
+    for module in MORE.get(name, ()):
+        import_module(f"blindspot.app.commands.{module}")
+    if isinstance(found, typer.Typer):
+        built = typer.main.get_group(found)
+        built.name = name
+        return built
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name, cls=_imported(LATE[name]) if name in LATE else None)(found)
+    return typer.main.get_command(alone)
+
+
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"blindspot.app.commands.{module}"), name)
 
 
 class _AlongThePath(TyperGroup):
     """Lists the commands in the order of the work, step by step."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands()  # type: ignore[assignment]  # nobody adds commands to it
+
     def list_commands(self, context: object) -> list[str]:
-        order = [name for names in PATH.values() for name in names]
-        return sorted(self.commands, key=lambda name: order.index(name) if name in order else len(order))
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for step, names in PATH.items():
+        for step, commands in PATH.items():
             with formatter.section(step):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
 
 
 app = group(
@@ -85,26 +198,6 @@ def options(
         from blindspot.backend.core.jobs import without_waiting
 
         context.with_resource(without_waiting())
-
-
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": opening.demo, "check": check, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "settings": settings, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
-}  # fmt: skip
-LATE = {"retrieve": runs.RetrieveCommand}
-GROUPS = {
-    "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
-    "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
-    "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app, "consent": consent.consent_app,
-}  # fmt: skip
-train.train_app.command("rocketqa")(recipe.rocketqa)
-train.train_app.command("reader")(train_reader)
-experiments.add_experiments()
-for name, command in COMMANDS.items():
-    app.command(name, cls=LATE.get(name))(command)
-for name, commands in GROUPS.items():
-    app.add_typer(commands, name=name)
 
 
 def main() -> None:

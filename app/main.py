@@ -18,8 +18,7 @@ from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import Html, show
 from blindspot.app.per_run import one_run
-from blindspot.backend.checking.check import is_check
-from blindspot.backend.checking.logs import log_run
+from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person

@@ -10,7 +10,7 @@ from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html
 from blindspot.app.study import Measured
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.report_text import index_size
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.retriever import kind_of_run

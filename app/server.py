@@ -59,9 +59,8 @@ def serve(
     Raises:
         Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
-    from blindspot.backend.checking.check import is_check
-    from blindspot.backend.checking.logs import log_run
     from blindspot.backend.core.children import child
+    from blindspot.backend.core.made_from import is_check, log_run
     from blindspot.backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
     local = is_loopback(address) and not hosts

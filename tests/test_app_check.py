@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
-from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import (
     cleaned_file,
     cleaned_paths,
@@ -21,6 +21,7 @@ from blindspot.backend.checking.jobs import (
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import read_sample, unjudged
 from blindspot.backend.core import jobs
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.uploads import upload_name
 from blindspot.db.errors import BadInput, BlindspotError, Refused

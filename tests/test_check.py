@@ -12,7 +12,7 @@ import pytest
 
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
-from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
 from blindspot.backend.checking.rules import compare_rules, kept_by, parse_rule
@@ -26,6 +26,7 @@ from blindspot.backend.checking.sample import (
     unjudged,
 )
 from blindspot.backend.checking.vectors import pair_similarity
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.retrieval.encoder import load_encoder

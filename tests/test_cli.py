@@ -227,3 +227,26 @@ def test_the_help_lists_every_command_once_step_by_step():
     text = CliRunner().invoke(app, ["--help"]).output
     places = [text.index(f"\n{step}:\n") for step in PATH]
     assert places == sorted(places) and "..." not in text[places[0] :]
+
+
+def test_the_help_of_all_commands_has_each_command_s_own_line():
+    """The list is written in one place, because building all commands takes longer than a start may."""
+    from blindspot.app.cli import PATH, app
+
+    commands = typer.main.get_command(app).commands
+    for named in PATH.values():
+        for name, (_, line) in named.items():
+            assert line == commands[name].get_short_help_str(limit=1000), name
+            assert commands[name].name == name
+
+
+def test_a_start_imports_the_command_that_was_called_and_no_other():
+    code = (
+        "import sys, atexit; sys.argv = ['blindspot', 'people', '--help']\nimport blindspot.app.cli\n"
+        "here = 'blindspot.app.commands.'\n"
+        "atexit.register(lambda: print(sorted(m[len(here):] for m in sys.modules if m.startswith(here))))\n"
+        "blindspot.app.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Usage: blindspot people" in done.stdout
+    assert done.stdout.splitlines()[-1] == "['common', 'people']", done.stdout + done.stderr

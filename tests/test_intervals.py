@@ -1,12 +1,14 @@
 """Intervals by unit of observation, compared with published figures, other libraries and simulations."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 from blindspot.analysis.accuracy import macro_average, mean, mean_difference, proportion
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.analysis.intervals import compact, mean_interval, tango
+from blindspot.analysis.intervals import compact, mean_interval, t_quantile, tango
 from blindspot.analysis.significance import compare, sign_flip
 
 
@@ -128,3 +130,14 @@ def test_reciprocal_ranks_with_rare_hits_are_covered():
         return np.where(rng.random(100) < 0.05, rng.choice(ranks, 100), 0.0), None
 
     assert covered(draw, 0.05 * ranks.mean(), 400) >= 0.93
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.999])
+def test_the_quantile_of_student_s_t_is_scipy_s(level):
+    from scipy.special import stdtrit
+
+    for freedom in (1, 1.3, 2, 2.7, 5, 12.5, 29.9, 60.01, 61, 300, 2_999, 3_001, 22_075, 1e6, 1e9):
+        assert t_quantile(freedom, level) == pytest.approx(stdtrit(freedom, (1 + level) / 2), rel=1e-11), freedom
+    assert t_quantile(0.2, level) == t_quantile(1, level)
+    assert t_quantile(math.inf, level) == pytest.approx(stdtrit(math.inf, (1 + level) / 2), rel=1e-14)
+    assert math.isnan(t_quantile(math.nan, level))

@@ -11,7 +11,7 @@ import pytest
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense

@@ -81,7 +81,7 @@ def _run(
     _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
 
 
-def add_experiments() -> None:
+def _add_experiments() -> None:
     """Add one command for each experiment of the papers."""
     from blindspot.backend.experiments.papers import experiments
 
@@ -121,3 +121,6 @@ def _values(texts: list[str] | None, option: str) -> dict[str, Any]:
         words = {"true": True, "false": False, "none": None}
         values[name] = words.get(value, value) if number is None else int(value) if value.isdecimal() else float(value)
     return values
+
+
+_add_experiments()

@@ -10,7 +10,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.commands.train import Device, Name, run_training
+from blindspot.app.commands.train import Device, Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.training.training_settings import TrainingOptions
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PRECISION = "auto|float32|bfloat16"
 
 
+@train_app.command("reader")
 @takes_settings(ReaderSettings)
 @takes_settings(TrainingOptions, "options")
 def train_reader(

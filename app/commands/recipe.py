@@ -8,7 +8,7 @@ import typer
 
 from blindspot.app.commands.common import StudyOption, open_study
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.commands.train import Device, run_training
+from blindspot.app.commands.train import Device, run_training, train_app
 from blindspot.backend.recipes.settings import DUAL, RecipeSettings
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
@@ -23,7 +23,12 @@ Start = Annotated[
 ]
 
 
+<<<<<<< HEAD
 @takes_settings(RecipeSettings, names=("small", "depth", "hard_negatives", "distil", "seed"))
+=======
+@train_app.command("rocketqa")
+@takes_settings(RecipeSettings, only=("small", "depth", "hard_negatives", "distil", "seed"))
+>>>>>>> main
 @takes_settings(
     DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
 )

@@ -17,11 +17,11 @@ from blindspot.backend.core.units import counted_by, generalisation, n_cell
 from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
     RunFinding,
-    default_pair,
     findings,
     frequency_points,
     spoken_names,
 )
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.upkeep.path import Next
 
 K = 5

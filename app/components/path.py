@@ -13,10 +13,10 @@ from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.components.training import tabs
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, link, span, tag
-from blindspot.backend.checking.check import is_check
 from blindspot.backend.checking.jobs import cleaned_file
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.upkeep.path import STEPS, Next, PathState
 from blindspot.db.people import Person
 

@@ -16,8 +16,8 @@ from blindspot.app.markup import Html, div, join, link, row, show, span, table, 
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import Measured
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report_text import index_size, per_second
 from blindspot.backend.retrieval.cost import Cost, cost_of

@@ -19,9 +19,9 @@ from blindspot.app.components.marks import command, empty
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import join, link, show
-from blindspot.backend.checking.check import Check, is_check
+from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
-from blindspot.backend.checking.logs import log_run
+from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.study import Study
 
 

@@ -24,9 +24,8 @@ from blindspot.app.components.unit import unit_panel
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.backend.checking.building import is_of_file
-from blindspot.backend.checking.check import is_check
-from blindspot.backend.checking.logs import log_run
 from blindspot.backend.core.jobs import JobRequest, request
+from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.demo import is_demo

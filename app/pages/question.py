@@ -29,7 +29,7 @@ from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_a
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.checking.building import is_of_file
-from blindspot.backend.checking.check import is_check
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.full_text import unknown_names

@@ -19,8 +19,8 @@ from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
 from blindspot.backend.core.result_table import latex_tables
 from blindspot.backend.evaluation import report_plots
-from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import relations_sentence

@@ -19,6 +19,7 @@ from blindspot.backend.checking.formats.base import Entry
 from blindspot.backend.checking.pairs import Places
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import Manifest, file_sha256, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -29,7 +30,7 @@ from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Question
 
-FOLDER, LINES = "check", "lines.npy"
+LINES = "lines.npy"
 RUN = "file"
 BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
@@ -51,17 +52,17 @@ class CheckedStudy:
 
     @property
     def folder(self) -> Path:
-        return self.study.folder / FOLDER
+        return self.study.folder / CHECK
 
 
 def open_checked(study: Study) -> CheckedStudy:
     """Open a study that `build_study` made. Raises Missing for another one."""
-    manifest = read_manifest(study.folder / FOLDER)
+    manifest = read_manifest(study.folder / CHECK)
     if manifest is None:
         raise Missing(
             f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study"
         )
-    folder = study.folder / FOLDER
+    folder = study.folder / CHECK
     return CheckedStudy(study, manifest, Places.load(folder), np.load(folder / LINES))
 
 
@@ -100,7 +101,7 @@ def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Pro
     places = builder.places()
     builder.add_questions(study, places)
     _write_file_run(study, places, len(builder.questions))
-    with whole_folder(study.folder / FOLDER) as building:
+    with whole_folder(study.folder / CHECK) as building:
         places.save(building)
         np.save(building / LINES, np.array(builder.lines, np.int64))
         about = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
-from blindspot.backend.checking.building import FOLDER, CheckedStudy, build_study, open_checked, source_sha256
+from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
 from blindspot.backend.checking.card import card
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.files import InMemory
@@ -33,6 +33,7 @@ from blindspot.backend.checking.sample import (
     trace,
 )
 from blindspot.backend.checking.writing import Changes, plan_changes, write_changed
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
@@ -170,7 +171,7 @@ def check(
     else:
         folder = Path(study)
     sha256 = "" if in_memory else source_sha256(file.path)
-    if (folder / FOLDER).is_dir():
+    if (folder / CHECK).is_dir():
         checked = open_checked(Study.open(folder))
         if in_memory or checked.manifest["sha256"] != sha256:
             raise Refused(f"{folder} was made of another file, or the file changed since; give another --study")
@@ -185,11 +186,6 @@ def open_check(study: Study) -> Check:
     beside = {role: Path(path) for role, path in checked.manifest["beside"].items()}
     file = open_training_file(checked.manifest["source"], beside.get("collection"), beside.get("queries"))
     return Check(file, checked, _facts(file, checked, []))
-
-
-def is_check(study: Study) -> bool:
-    """Return whether a study was made of a training file."""
-    return (study.folder / FOLDER / "manifest.json").is_file()
 
 
 def _facts(file: TrainingFile, checked_study: CheckedStudy, held_out: list[str]) -> FileFacts:

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from blindspot.backend.checking.building import FOLDER, fill_study, source_sha256
+from blindspot.backend.checking.building import fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
 from blindspot.backend.checking.logs import QUESTIONS, draw_questions, log_facts
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import DRAWS
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.from_results import fill_from_log
@@ -129,7 +130,7 @@ def write_cleaned(
         raise Refused(f"{source} changed since it was checked; check it again in a study of its own")
     if progress is not None:
         progress(0, None, "writing rows")
-    folder = study.folder / FOLDER / CLEANED
+    folder = study.folder / CHECK / CLEANED
     out = folder / f"clean-{source.name}"
     if out.is_dir():
         shutil.rmtree(out)
@@ -159,11 +160,11 @@ def _judged(made: Check) -> int:
 
 def cleaned_file(study: Study) -> CleanedFile | None:
     """Return what was written last; None if nothing was."""
-    path = study.folder / FOLDER / CLEANED / WRITTEN
+    path = study.folder / CHECK / CLEANED / WRITTEN
     return CleanedFile(**read_json(path)) if path.is_file() else None
 
 
 def cleaned_paths(study: Study, written: CleanedFile) -> Iterator[Path]:
     """Yield the paths of the file, the changes and the card."""
-    folder = study.folder / FOLDER / CLEANED
+    folder = study.folder / CHECK / CLEANED
     yield from (folder / name for name in (written.file, written.changes, written.card))

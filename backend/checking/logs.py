@@ -8,20 +8,20 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.audit import Rate, rate
 from blindspot.analysis.intervals import Interval, mean_interval
 from blindspot.backend.checking.near_duplicate_candidates import near_copies
+from blindspot.backend.core.made_from import log_run
 from blindspot.backend.core.manifest import read_json, whole_folder, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.data.exporting import export_passages
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.files import written_whole
-from blindspot.backend.data.importing.from_results import LOGGED, study_from_results
+from blindspot.backend.data.importing.from_results import study_from_results
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.judging.audits import SETTLED, audit_samples
 from blindspot.backend.judging.batches import make_batch
@@ -92,12 +92,6 @@ def study_from_log(
     if made.passages:
         draw_questions(made.study)
     return made.study
-
-
-def log_run(study: Study, runs: Mapping[str, Mapping[str, Any]] | None = None) -> str | None:
-    """Return the run that a log was, or None. runs: the manifests of the study's runs, if the caller has them."""
-    known = study.parts("runs") if runs is None else runs
-    return next((name for name, about in known.items() if about.get("retriever") == LOGGED), None)
 
 
 def log_facts(study: Study) -> LogFacts:

@@ -13,7 +13,7 @@ from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.retrieval.engines.engine import OPENED
-from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
+from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.counting import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -45,6 +45,7 @@ class FrequencyPoint:
         return self.a.n_units < FEW
 
 
+<<<<<<< HEAD
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     """Return the two runs to compare by default, runs over dev before others.
 
@@ -69,6 +70,9 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
 
 
 def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
+=======
+def spoken_names(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
+>>>>>>> main
     """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
     names = [_retriever(name, runs[name]) for name in (run_a, run_b)]
     return (names[0], names[1]) if names[0] != names[1] else (run_a, run_b)

@@ -17,10 +17,11 @@ from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
-from blindspot.backend.evaluation.findings import default_pair, findings, spoken_names
+from blindspot.backend.evaluation.findings import findings, spoken_names
 from blindspot.backend.evaluation.miss_report import K as CAUSES_K
 from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
 from blindspot.backend.evaluation.relevance import Kind

@@ -34,7 +34,6 @@ from blindspot.backend.retrieval.retriever import (
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
 from blindspot.backend.retrieval.shards import merge as merge_blocks
-from blindspot.backend.retrieval.vector_ids import read_ids, vector_rows
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage
 
@@ -194,6 +193,8 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None 
             "float16 or float32",
             path,
         )
+    from blindspot.backend.retrieval.vector_ids import read_ids, vector_rows  # reads every format of a table
+
     order = None if ids is None else vector_rows(study.corpus, read_ids(ids, len(vectors), path.name), ids)
     sample = np.unique(np.linspace(0, len(study.corpus) - 1, SAMPLE).astype(int))
     places = sample if order is None else order[sample]

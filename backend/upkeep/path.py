@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.checking.check import is_check
-from blindspot.backend.checking.logs import log_run
 from blindspot.backend.core.extras import first_missing, install_command
+from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.summary import Step
-from blindspot.backend.evaluation.findings import default_pair
-from blindspot.backend.retrieval.next_steps import next_steps
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import training_sets
@@ -159,6 +157,8 @@ def next_command(study: Study) -> Step | None:
     if len(runs) == 1 and log_run(study):
         return Step("Judge the drawn questions, then export the golden set.", "blindspot open")
     if len(runs) < 2:
+        from blindspot.backend.retrieval.next_steps import next_steps  # not for every start of `status`
+
         return next(iter(next_steps(study)), None)
     judged = Labels(study.labels_path, read_only=True).last_event > 0
     batches = Queue(study.labels_path).batches()

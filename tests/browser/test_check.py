@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import expect
 
 from blindspot.app import server
-from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import cleaned_file, cleaned_paths
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from tests.browser.servers import serving
 from tests.training_files import mined as mine

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.made_from import LOGGED
 from blindspot.backend.core.runs import run_name_of, write_run
 from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.backend.data.formats import find_format
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
-LOGGED = "log"
 """In the place of a retriever, in the manifest of a run that a log was."""
 _BATCH = 2000
 

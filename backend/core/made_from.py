@@ -1,0 +1,23 @@
+"""What a study was made from, where that changes its path: a file of training data, or the log of a retriever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+
+CHECK = "check"  # the folder of a check in its study
+LOGGED = "log"  # what the manifest of a log's run calls its retriever
+
+
+def is_check(study: Study) -> bool:
+    """Return whether a study was made of a training file."""
+    return (study.folder / CHECK / "manifest.json").is_file()
+
+
+def log_run(study: Study, runs: Mapping[str, Mapping[str, Any]] | None = None) -> str | None:
+    """Return the run that a log was, or None. runs: the manifests of the study's runs, if the caller has them."""
+    known = study.parts("runs") if runs is None else runs
+    return next((name for name, about in known.items() if about.get("retriever") == LOGGED), None)
