@@ -260,20 +260,13 @@ def differing(values: np.ndarray) -> int:
     return len(values) - int(np.unique(np.round(values, 9), return_counts=True)[1].max())
 
 
-<<<<<<< HEAD
 def t_quantile(freedom: float, confidence: float = LEVEL) -> float:
-    """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(freedom, 1.0), (1 + confidence) / 2))
-=======
-def t_quantile(freedom: float, level: float = LEVEL) -> float:
     """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom.
 
     Newton's method from the normal quantile, which lies below: the share inside is concave, so the steps never overshoot.
     SciPy's function is as exact, but its import takes longer than a report; a test compares the two.
     """
-    freedom, quantile = max(freedom, 1.0), _normal_quantile(level)
+    freedom, quantile = max(freedom, 1.0), _normal_quantile(confidence)
     if not freedom < 1e12:
         return quantile if freedom > 0 else math.nan
     half = freedom / 2
@@ -286,7 +279,7 @@ def t_quantile(freedom: float, level: float = LEVEL) -> float:
             inside = 2 * front * _beta_fraction(tail, 0.5, half)
         else:
             inside = 1 - front * _beta_fraction(freedom / (freedom + squares), half, 0.5) / half
-        step = (level - inside) / slope
+        step = (confidence - inside) / slope
         quantile += step
         if step < 1e-14 * quantile:
             return quantile
@@ -313,7 +306,6 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
         if abs(value - before) <= 1e-16 * value:
             break
     return value
->>>>>>> main
 
 
 def _normal_quantile(confidence: float) -> float:

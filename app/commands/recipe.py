@@ -23,12 +23,8 @@ Start = Annotated[
 ]
 
 
-<<<<<<< HEAD
-@takes_settings(RecipeSettings, names=("small", "depth", "hard_negatives", "distil", "seed"))
-=======
 @train_app.command("rocketqa")
-@takes_settings(RecipeSettings, only=("small", "depth", "hard_negatives", "distil", "seed"))
->>>>>>> main
+@takes_settings(RecipeSettings, names=("small", "depth", "hard_negatives", "distil", "seed"))
 @takes_settings(
     DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
 )

@@ -45,34 +45,7 @@ class FrequencyPoint:
         return self.a.n_units < FEW
 
 
-<<<<<<< HEAD
-def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs to compare by default, runs over dev before others.
-
-    These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
-
-    Args:
-        runs: name to manifest, at least one; a single run is returned twice.
-    """
-    # The runs of the learning curve are compared by its own links only.
-    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
-    over_dev = {name: manifest for name, manifest in runs.items() if manifest.get("split") == "dev"}
-    if len(over_dev) > 1:
-        runs = over_dev
-    names = list(runs)
-    kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
-    for a in (name for name in names if is_lexical(runs[name])):
-        for b, kind in kinds.items():
-            other = kind is None or not (is_lexical(runs[b]) or kind.fusion)
-            if other and runs[b].get("question_set") == runs[a].get("question_set"):
-                return a, b
-    return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
-
-
 def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
-=======
-def spoken_names(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
->>>>>>> main
     """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
     names = [_retriever(name, runs[name]) for name in (run_a, run_b)]
     return (names[0], names[1]) if names[0] != names[1] else (run_a, run_b)
