@@ -80,7 +80,7 @@ def kappa(
     """Return Cohen's kappa of two annotators, unweighted.
 
     Args:
-        a, labels_b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
+        labels_a, labels_b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
         questions: (n,) the question of each. units: as in `alpha`.
     """
     labels_a, labels_b, questions = (

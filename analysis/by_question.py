@@ -54,7 +54,7 @@ def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int =
     The factor corrects for the fact that a resample varies less than a sample (Efron and Tibshirani 1993, section 5.3).
 
     Args:
-        top, denominator: (q,) sums by question, q >= 2.
+        numerator, denominator: (q,) sums by question, q >= 2.
     """
     numerator, denominator = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
     drawn = resampled(np.stack([numerator, denominator], axis=1), resamples, seed)

@@ -33,7 +33,7 @@ def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.nd
     """Return (q,) int8 cells: 0 both, 1 only a, 2 only b, 3 neither.
 
     Args:
-        first_a, first_ranks_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
+        first_ranks_a, first_ranks_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
             question in both.
     """
     first_ranks_a, first_ranks_b = np.asarray(first_ranks_a), np.asarray(first_ranks_b)

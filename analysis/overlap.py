@@ -17,7 +17,7 @@ def rank_biased_overlap(lists_a: np.ndarray, lists_b: np.ndarray, p: float = PER
     are empty.
 
     Args:
-        a, lists_b: (q, k) int passage rows, rank j + 1 in column j, padded with -1. No passage occurs twice in a list. The
+        lists_a, lists_b: (q, k) int passage rows, rank j + 1 in column j, padded with -1. No passage occurs twice in a list. The
             two runs may have different depths.
         p: persistence, between 0 and 1; the first 10 ranks hold about 86% of the weight at 0.9.
 

@@ -84,7 +84,7 @@ def difference(
     """Return the mean of a - b over the same questions with its interval (Tango 1998, by unit).
 
     Args:
-        a, values_b: (q,) values of two runs from 0 to 1, such as success. units: (q,) int.
+        values_a, values_b: (q,) values of two runs from 0 to 1, such as success. units: (q,) int.
         groups: (q,) relations. If given, the difference is that of the macro averages.
     """
     return mean_difference(
@@ -124,7 +124,7 @@ def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estima
     """Return the difference of two shares over different questions, with Newcombe's interval (1998, method 10).
 
     Args:
-        a, estimate_b: as `proportion` returns them, each over at least one question.
+        estimate_a, estimate_b: as `proportion` returns them, each over at least one question.
     """
     if None in (estimate_a.value, estimate_a.low, estimate_a.high, estimate_b.value, estimate_b.low, estimate_b.high):
         return Estimate(
@@ -199,7 +199,7 @@ def compare(
     run is better.
 
     Args:
-        a, values_b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
+        values_a, values_b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
         groups: (q,) relations. If given, the difference is that of the macro averages.
         units: (q,) int, the unit of observation of each question; None if each question is its own.
     """
@@ -230,7 +230,7 @@ def family(
     groups.
 
     Args:
-        a, b, units: as in `compare`.
+        values_a, values_b, units: as in `compare`.
         members: (m,) rows of each group, or (q,) bool.
     """
     values_a, values_b = np.asarray(values_a), np.asarray(values_b)

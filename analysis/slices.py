@@ -194,7 +194,7 @@ def statistics(
     """Return the score statistic of each slice, corrected for skewness; standard normal under the null hypothesis.
 
     Args:
-        n, plus, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
+        n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
         n_all, plus_all, minus_all: the same counts over all questions. All arguments broadcast.
     """
     return _transformed(*_score(n, positive_counts, negative_counts, n_all, plus_all, minus_all))

@@ -382,7 +382,7 @@ class Labels(PerThread):
         whole count as finished.
 
         Args:
-            known: Numbers of rows that the store has already: in the file, and here.
+            number_of_imported: Numbers of rows that the store has already: in the file, and here.
 
         Raises:
             Refused: A number is too large: SQLite could number no further event.

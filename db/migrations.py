@@ -432,7 +432,7 @@ def migrate(path: str | Path, is_new: bool = False) -> None:
     An up-to-date file that is not writable (a read-only study) is left unchanged.
 
     Args:
-        new: Create the file even if the study around it has been in use.
+        is_new: Create the file even if the study around it has been in use.
 
     Raises:
         BadInput: The file is not an SQLite database.

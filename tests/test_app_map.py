@@ -56,7 +56,7 @@ def study(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nobody_is_signed_in(monkeypatch):
     """A local browser; the page under test has no cookies."""
-    monkeypatch.setattr("blindspot.app.who.who", lambda path: None)
+    monkeypatch.setattr("blindspot.app.who.signed_in_person", lambda path: None)
     monkeypatch.setattr("blindspot.app.who.mode", lambda: "local")
 
 

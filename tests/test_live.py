@@ -43,7 +43,7 @@ def through(client, monkeypatch):
         return answer.status_code, answer.json()
 
     monkeypatch.setenv(BACKEND, "http://backend.example:8600")
-    monkeypatch.setattr(Backend, "_ask", ask)
+    monkeypatch.setattr(Backend, "_send_request", ask)
 
 
 @pytest.fixture

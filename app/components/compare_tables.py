@@ -38,7 +38,7 @@ def accuracy_table(
     """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page.
 
     Args:
-        others: Further runs, measured over the same questions; a click on one compares A with it.
+        other_runs: Further runs, measured over the same questions; a click on one compares A with it.
     """
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]

@@ -28,7 +28,7 @@ def found_list(study: Study, result: TextSearch, more_address: str | None, retri
     """The results, best or first ones first.
 
     Args:
-        more: The address of a longer list. retrieved: The questions that retrieve each passage.
+        more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
     if not result.found:
         return empty(f"No {result.place} found", result.how, heading="h2")

@@ -22,7 +22,7 @@ class HitList:
     """One column of hits.
 
     Attributes:
-        side: "a", "b", "c" or "d".
+        run_side: "a", "b", "c" or "d".
         ordinals, scores: arrays of shape (k,), without padding.
         note: description of the list.
         reader_answer: the answer that a reader extracted from the list, if any.

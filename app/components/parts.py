@@ -41,7 +41,7 @@ def parts_panel(
     """Show an expander with everything a lead may do with a part of this kind; nothing to other people.
 
     Args:
-        more: Shows what else a lead may do with them.
+        further_form: Shows what else a lead may do with them.
     """
     may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
     said = st.session_state.pop(f"{_SAID}-{kind}", None)

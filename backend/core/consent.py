@@ -143,7 +143,7 @@ def require_consent(study: Study, url: str, noun: str) -> Consent:
     """Return the consent for the server of an address.
 
     Args:
-        what: What would go there, for the message, as in "judge 'llm' would send the texts of questions and passages".
+        noun: What would go there, for the message, as in "judge 'llm' would send the texts of questions and passages".
 
     Raises NeedsConsent without one.
     """

@@ -126,7 +126,7 @@ class Study:
         """Return the manifest of a finished part that was made over this study's passages.
 
         Args:
-            kind: the folder of such parts. noun: such a part, in words. make, remake_command: what makes one, and makes it again.
+            kind: the folder of such parts. noun: such a part, in words. make_command, remake_command: what makes one, and makes it again.
 
         Raises:
             Missing: The part is absent or unfinished.

@@ -48,7 +48,7 @@ ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in 
 
 @dataclass(frozen=True)
 class Panel:
-    """Several runs over the same questions. Row i is the same question in every array; first[run] is (q,) int32, 0 for
+    """Several runs over the same questions. Row i is the same question in every array; first_ranks[run] is (q,) int32, 0 for
     none.
     """
 
@@ -233,7 +233,7 @@ def frequency_curves(
     over all relations together if none is named, and the subjects of the training questions are a separate series.
 
     Args:
-        cut: None means the official buckets if there are any, else groups by mentions.
+        frequency_cut: None means the official buckets if there are any, else groups by mentions.
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)

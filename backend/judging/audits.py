@@ -252,7 +252,7 @@ class _Sample:
         draw_facts: tuple[np.ndarray, np.ndarray],
         target: float,
     ):
-        """drawn: the inclusion probability and the unit of observation of each row."""
+        """draw_facts: the inclusion probability and the unit of observation of each row."""
         probabilities, self._units = draw_facts
         settled = _consensus_labels(labels, {question for question, _ in rows})
         label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)

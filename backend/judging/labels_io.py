@@ -75,7 +75,7 @@ def export_labels(study: Study, format: str, path: Path | None = None, last_even
 
     Args:
         path: Default `labels-<last event>.<format>` in the current folder.
-        until: Number of the last event to include (default the newest).
+        last_event: Number of the last event to include (default the newest).
 
     Raises:
         Missing: there are no labels yet.

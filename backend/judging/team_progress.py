@@ -102,7 +102,7 @@ def too_fast(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tupl
     """Return the number of labels with a known time, and of those given faster than one can read.
 
     Args:
-        words: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
+        word_counts: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
     """
     to_read: Counter[str] = Counter()
     labels: Counter[str] = Counter()

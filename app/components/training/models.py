@@ -271,7 +271,7 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
     can read a run.
 
     Args:
-        before, run_after: the runs of a dual encoder, as far as there are any.
+        run_before, run_after: the runs of a dual encoder, as far as there are any.
     """
     runs, about = study.shown_runs(open_study), models_of(open_study)[name]
     kind = about.get("kind")

@@ -283,7 +283,7 @@ def kept_gold(
     """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
 
     Args:
-        keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
+        grades_to_keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
         named: Gold passages beside those with a grade above 0.
     """
     judgements = tuple(judgements)

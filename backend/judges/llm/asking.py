@@ -90,7 +90,7 @@ class Asking:
 
         Args:
             max_cost: Leave pairs out rather than let all answers of this judge, stored ones included, cost more.
-            again: Ask again where the stored answer could not be read.
+            repeat_answered: Ask again where the stored answer could not be read.
         """
         self.judge, self.pairs, self.progress, self.max_cost, self.again = (
             judge,
