@@ -72,7 +72,7 @@ def telling_words(
     passages.
 
     Args:
-        texts: the words of each passage (see `words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
+        texts: the words of each passage (see `distinct_words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
         prior: weight of the prior, as a share of all words.
 
     Returns: up to `top` words of each cluster, all more frequent in the cluster than elsewhere.

@@ -80,7 +80,7 @@ def spread_change(
     vectors_after: tuple[np.ndarray, np.ndarray | None],
     group: SpreadGroup,
 ) -> SpreadChange:
-    """Return the spread of a group under two encoders. vectors_before, vectors_after: (passages, questions) as in `spread`; dimensions
+    """Return the spread of a group under two encoders. vectors_before, vectors_after: (passages, questions) as in `group_spread`; dimensions
     may differ.
     """
     first, second = measured(*vectors_before, group), measured(*vectors_after, group)

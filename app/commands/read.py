@@ -69,7 +69,7 @@ def read(
     tune_on: Annotated[
         str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")
     ] = None,
-    grouping: Annotated[
+    by: Annotated[
         str | None, typer.Option(metavar="relation|frequency", help="Add a table by relation or frequency.")
     ] = None,
     name: Annotated[
@@ -93,8 +93,8 @@ def read(
     from blindspot.backend.reader.readings import answered, tuned_k
 
     ks = None if k is None else whole_numbers(k, "--k", "1,10,50")
-    grouping = "bucket" if grouping == "frequency" else grouping
-    if grouping not in (None, "relation", "bucket"):
+    by = "bucket" if by == "frequency" else by
+    if by not in (None, "relation", "bucket"):
         raise typer.BadParameter("--by must be relation or frequency")
     opened = open_study(study)
     if tune_on is not None:
@@ -123,9 +123,9 @@ def read(
     if as_json:
         from blindspot.app.terminal_tables import print_json
 
-        print_json(_as_dict(result, tuned, grouping, reading.manifest))
+        print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
-        _print(result, tuned, grouping, reading.manifest)
+        _print(result, tuned, by, reading.manifest)
 
 
 def _check_dev(study: Any, run: str) -> None:

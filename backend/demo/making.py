@@ -1,6 +1,6 @@
 """Make the demo study.
 
-`begin` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
+`make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
 that makes the rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index
 and its runs, a model trained on each set, a map, and an experiment. Both skip what exists, so they can be called again.
 """

@@ -76,7 +76,7 @@ def export_results(
         task: the name of the task; default the study's name.
         path: default TASK.json for MTEB, RUN-beir.json for BEIR, in the current folder.
 
-    Raises: Refused as `figures`, and for an unknown format. Missing: an unknown run.
+    Raises: Refused as `mean_measures`, and for an unknown format. Missing: an unknown run.
     """
     if format not in FORMATS:
         raise Refused(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")

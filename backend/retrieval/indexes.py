@@ -37,12 +37,12 @@ def available_retrievers(study: Study) -> list[str]:
 
 
 def any_names(study: Study) -> bool:
-    """Return whether `names` lists any retriever, without listing all of them."""
+    """Return whether `available_retrievers` lists any retriever, without listing all of them."""
     return any(kind.available(study) for kind in RETRIEVERS if not first_missing(kind.extras))
 
 
 def parts(study: Study, name: str) -> tuple[str, ...]:
-    """Return the indexes that a retriever of `names` searches."""
+    """Return the indexes that a retriever of `available_retrievers` searches."""
     kind = kind_of(name)
     return () if kind is None else kind.parts_in(study, name)
 

@@ -56,10 +56,10 @@ _LINE = 62
 def held_figure(
     map: Map, hits_and_misses: Sequence[str], views: Sequence[int], highlighted: frozenset[str], *parts: Any
 ) -> Any:
-    """Return `figure`, cached as long as its contents stay the same.
+    """Return `map_figure`, cached as long as its contents stay the same.
 
     Args:
-        parts: titles, starts, ids and `labelled` of `figure`.
+        parts: titles, starts, ids and `labelled` of `map_figure`.
     """
     return _cached_figure(
         map,
