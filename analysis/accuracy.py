@@ -126,12 +126,12 @@ def ndcg_at(grades: np.ndarray, ideal: np.ndarray, k: int) -> np.ndarray:
 
     Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
-    gain, best = (_discounted(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
+    gain, best = (_discounted_gain(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
     normalised: np.ndarray = np.divide(gain, best, out=np.zeros(len(gain)), where=best > 0)
     return normalised
 
 
-def _discounted(grades: np.ndarray) -> np.ndarray:
+def _discounted_gain(grades: np.ndarray) -> np.ndarray:
     discounts = np.log2(np.arange(2, grades.shape[1] + 2))
     gains: np.ndarray = (grades / discounts).sum(axis=1)
     return gains

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import RESAMPLES, ratio_error, share_interval, summed
+from blindspot.analysis.by_question import RESAMPLES, ratio_error, share_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 WIDTH = 0.10
@@ -99,7 +99,7 @@ def rate(
     hits, weights, questions, units = hits[settled], weights[settled], questions[settled], units[settled]
     if not len(hits):
         return Rate(None, None, None, 0, 0, unsettled, lower, upper, target, None, method)
-    top, bottom = summed(np.stack([hits * weights, weights], axis=1), units).T
+    top, bottom = sums_by_question(np.stack([hits * weights, weights], axis=1), units).T
     value, n = float(top.sum() / bottom.sum()), len(top)
     n_questions = len(np.unique(questions))
     error = ratio_error(top, bottom, resamples) if n > 1 else 0.0

@@ -17,7 +17,7 @@ RESAMPLES = 2000
 _DRAWS_PER_BLOCK = 1 << 22
 
 
-def summed(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
+def sums_by_question(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
     """Return sums by question. values (n,) or (n, f), questions (n,) any sortable labels -> (q,) or (q, f) float64."""
     values = np.asarray(values, np.float64)
     names, member = np.unique(np.asarray(questions), return_inverse=True)
@@ -26,7 +26,7 @@ def summed(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
     return sums
 
 
-def resampled(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+def bootstrap_sums(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Return the totals of bootstrap resamples of the questions. (q, f) float -> (resamples, f) float64."""
     rng = np.random.default_rng(seed)
     questions = len(sums)
@@ -57,7 +57,7 @@ def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int =
         numerator, denominator: (q,) sums by question, q >= 2.
     """
     numerator, denominator = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
-    drawn = resampled(np.stack([numerator, denominator], axis=1), resamples, seed)
+    drawn = bootstrap_sums(np.stack([numerator, denominator], axis=1), resamples, seed)
     # Every question has items, so no resample has a denominator of 0, even if few questions with small weights are
     # drawn.
     return float(np.std(drawn[:, 0] / drawn[:, 1]) * math.sqrt(len(numerator) / (len(numerator) - 1)))

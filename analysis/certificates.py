@@ -275,10 +275,10 @@ def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, 
         cells: With the chances that are known; see `pilot_chances`.
         target: Share of hits to certify.
     """
-    planned, capped = expected(cells, target)
+    planned, capped = expected_estimates(cells, target)
     risk = np.sqrt(planned.chances)
     design = replace(planned, weights=UNIFORM + (1 - UNIFORM) * risk / (planned.counts @ risk / planned.size))
-    guess = _guess(design, target)
+    guess = _guess_draws(design, target)
     longest, times = min(longest, cells.size), np.full(SIMULATED, np.inf)
     draws = longest
     for factor in (0.6, 0.75, 0.9, 1.1, 1.35, 1.7, 2.2, 3.0, 4.0):
@@ -297,7 +297,7 @@ def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, 
     )
 
 
-def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
+def expected_estimates(cells: Cells, target: float) -> tuple[Cells, bool]:
     """Return the cells with the chances that the plan expects, and whether they had to be scaled down.
 
     Some hits are where no chance is high. The plan expects at least half the target: with fewer it would end too soon if
@@ -310,7 +310,7 @@ def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
     return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
 
 
-def _guess(cells: Cells, target: float) -> float:
+def _guess_draws(cells: Cells, target: float) -> float:
     """Return roughly how many draws meet the target: by the estimates' variance, and by their range."""
     coefficients = np.array(COEFFICIENTS)
     mean, variance = planned_moments(cells, coefficients)

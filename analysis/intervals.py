@@ -221,7 +221,7 @@ def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest:
     # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
     alone = leverage > 1 - 1e-9
     squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
-    others = _differing(means, group)
+    others = _differing_questions(means, group)
     highest = largest * np.bincount(group, share**2)
     variances: np.ndarray = (others * np.bincount(group, squares) + PRIOR_UNITS * highest) / (others + PRIOR_UNITS)
     # Without a largest variance there is nothing to move towards.
@@ -242,7 +242,7 @@ def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
     return max(1.0, float(over_units @ over_units) / within) if within > _TINY**2 else 1.0
 
 
-def _differing(means: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _differing_questions(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return how many cells of each group differ from the most frequent mean of the group, (g,) int64."""
     if not group.any():
         return np.array([differing(means)])

@@ -158,7 +158,7 @@ def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
         high,
         [_figures_at(judged, threshold) for threshold in THRESHOLDS],
         _calibration(judged),
-        {name: _trust(judged, group) for name, group in groups.items()},
+        {name: _group_trust(judged, group) for name, group in groups.items()},
     )
 
 
@@ -216,7 +216,7 @@ def _calibration(judged: Judged) -> list[Bin]:
     return bins
 
 
-def _trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
+def _group_trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
     names = np.array([group or "" for group in groups], dtype=str)
     above, found = judged.scores >= CUT, []
     for name in sorted(set(names.tolist()) - {""}):

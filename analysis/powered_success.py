@@ -127,7 +127,7 @@ def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessSh
     def bound(hits: np.ndarray) -> float | None:
         return rate(hits[good], np.ones(int(good.sum()), bool), weights, ids).value
 
-    return _scaled(found.value, found.low, found.high, sample, counts, bound)
+    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound)
 
 
 def powered_success(
@@ -151,10 +151,10 @@ def powered_success(
 
     found = powered_rate(estimate(sample.lowest, sample.settled), population)
     judged = (len(population), found.weight, counts.success(found.predicted))
-    return _scaled(found.value, found.low, found.high, sample, counts, bound, judged)
+    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound, judged)
 
 
-def _scaled(
+def _scaled_scores(
     value: float | None,
     low: float | None,
     high: float | None,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import share_interval, summed
+from blindspot.analysis.by_question import share_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 FEW = 10
@@ -113,7 +113,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
     weights, predicted, labelled = 1 / probabilities, float(np.mean(population)), int(settled.sum())
     columns = [sample.hits * settled * weights, settled * weights, sample.scores * weights, weights]
     top, bottom, right, drawn = (
-        summed(np.stack(columns, axis=1), sample.clusters).T if len(weights) else np.zeros((4, 0))
+        sums_by_question(np.stack(columns, axis=1), sample.clusters).T if len(weights) else np.zeros((4, 0))
     )
     n, n_settled = len(top), int((bottom > 0).sum())
     questions = len(np.unique(np.asarray(sample.questions)[settled]))

@@ -152,7 +152,7 @@ def quality(
     strangers, shared = np.empty(len(measured)), np.empty(len(measured))
     for start in range(0, len(measured), _BLOCK):
         block = measured[start : start + _BLOCK]
-        far, seen = _squared(original, block), _squared(coordinates, block)
+        far, seen = _squared_distances(original, block), _squared_distances(coordinates, block)
         on_map = np.argpartition(seen, k - 1, axis=1)[:, :k]
         to = np.take_along_axis(far, on_map, 1)
         ranks = np.stack([1 + (far < to[:, j : j + 1]).sum(axis=1) for j in range(k)], axis=1)
@@ -163,7 +163,7 @@ def quality(
     return ProjectionQuality(k, n, len(measured), mean(trust), mean(shared), k / (n - 1))
 
 
-def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _squared_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return squared distances of some rows to all rows; the distance of a row to itself is infinite. (n, d), (b,) ->
     (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)

@@ -115,7 +115,7 @@ def find(
     explained = tests.n / max(n_questions, 1) * (tests.inside - tests.outside)
     listed = np.flatnonzero(tests.reported_slices(confidence))
     findings: list[Finding] = []
-    for i in _distinct(listed[np.argsort(-np.abs(explained[listed]), kind="stable")], predicates, tests):
+    for i in _distinct_slices(listed[np.argsort(-np.abs(explained[listed]), kind="stable")], predicates, tests):
         a, b = int(tests.first[i]), int(tests.second[i])
         figures = (float(each[i]) for each in (tests.inside, tests.outside, explained, tests.p, tests.p_adjusted))
         findings.append(Finding((a,) if a == b else (a, b), int(tests.n[i]), *figures))
@@ -163,14 +163,14 @@ def slice_tests(
     parts = 1 / np.bincount(units)[units] if n_questions else np.zeros(0)
     counts, won, lost = (_pair_counts(predicates, weight) for weight in (None, wins, losses))
     enough = _pairs_large_enough(_pair_sums(predicates, parts), float(parts.sum()), min_questions)
-    first, second = _testable(enough & (counts > 0) & (counts < n_questions), families)
+    first, second = _slices_to_test(enough & (counts > 0) & (counts < n_questions), families)
     n, plus, minus = (each[first, second] for each in (counts, won, lost))
     inside, outside = (plus - minus) / n, (differences.sum() - plus + minus) / (n_questions - n)
     beyond_parts = _beyond_parts(inside, first, second, counts, won - lost, differences.mean() if n_questions else 0.0)
     if not len(n):
         nothing = np.zeros(0)
         return SliceTests(first, second, n, inside, outside, beyond_parts, nothing, nothing)
-    flipping = _flipping(differences, predicates, (first, second), units, n)
+    flipping = _flip_signs(differences, predicates, (first, second), units, n)
     totals = n_questions, int(wins.sum()), int(losses.sum())
     p = p_values(n, plus, minus, *totals, flipping.design)
     if correction == "westfall-young":
@@ -197,7 +197,7 @@ def statistics(
         n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
         n_all, plus_all, minus_all: the same counts over all questions. All arguments broadcast.
     """
-    return _transformed(*_score(n, positive_counts, negative_counts, n_all, plus_all, minus_all))
+    return _transformed_score(*_score(n, positive_counts, negative_counts, n_all, plus_all, minus_all))
 
 
 def p_values(
@@ -219,8 +219,8 @@ def p_values(
     error = error * np.sqrt(design)
     # The sum over the smaller side moves in steps of one.
     away = np.maximum(np.abs(difference) - 0.5 / np.minimum(n, n_all - n), 0)
-    upper = ndtr(-_transformed(away, error, skewness))
-    lower = ndtr(_transformed(-away, error, skewness))
+    upper = ndtr(-_transformed_score(away, error, skewness))
+    lower = ndtr(_transformed_score(-away, error, skewness))
     return np.where(away > 0, np.minimum(upper + lower, 1.0), 1.0)
 
 
@@ -250,8 +250,8 @@ def _score(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (difference of the means, its standard error and its skewness under the null hypothesis)."""
     delta = (plus_all - minus_all) / n_all
-    mean_inside, variance_inside, third_inside = _moments(n, positive_counts, negative_counts, delta)
-    mean_outside, variance_outside, third_outside = _moments(
+    mean_inside, variance_inside, third_inside = _null_moments(n, positive_counts, negative_counts, delta)
+    mean_outside, variance_outside, third_outside = _null_moments(
         n_all - n, plus_all - positive_counts, minus_all - negative_counts, delta
     )
     error: np.ndarray = np.sqrt(np.maximum(variance_inside + variance_outside, 0))
@@ -260,7 +260,7 @@ def _score(
     return mean_inside - mean_outside, error, skewness
 
 
-def _moments(
+def _null_moments(
     n: np.ndarray, positive_counts: np.ndarray, negative_counts: np.ndarray, delta: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean of n differences, and the variance and third central moment of that mean under the null
@@ -270,7 +270,7 @@ def _moments(
     return (positive_counts - negative_counts) / n, (rate - delta * delta) / n, third
 
 
-def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """Return normal scores of a difference with this error and skewness (Wilson and Hilferty's cube root of a gamma
     variable)."""
     z = np.divide(difference, error, out=np.zeros_like(error), where=error > 1e-9)
@@ -300,7 +300,7 @@ class Flipping:
     design: np.ndarray
 
 
-def _flipping(
+def _flip_signs(
     differences: np.ndarray,
     predicates: np.ndarray,
     slices: tuple[np.ndarray, np.ndarray],
@@ -388,7 +388,7 @@ def _pairs_large_enough(sums: np.ndarray, total: float, minimum: int) -> np.ndar
     return enough
 
 
-def _testable(large_enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def _slices_to_test(large_enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the two predicates of each slice to test; the same predicate twice for a single one."""
     testable = np.triu(large_enough)
     if families is not None:
@@ -416,7 +416,7 @@ def _beyond_parts(
     return beyond
 
 
-def _distinct(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
+def _distinct_slices(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
     """Yield the slices in order, without slices that have nearly the same questions as an earlier one."""
     masks: list[np.ndarray] = []
     for i in order.tolist():

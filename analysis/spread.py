@@ -71,7 +71,7 @@ def group_spread(passages: np.ndarray, questions: np.ndarray | None, group: Spre
     """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily
     normalised.
     """
-    pseudo, near, margins = measured(passages, questions, group)
+    pseudo, near, margins = measured_questions(passages, questions, group)
     return _spread(group, pseudo, near, margins)
 
 
@@ -83,7 +83,7 @@ def spread_change(
     """Return the spread of a group under two encoders. vectors_before, vectors_after: (passages, questions) as in `group_spread`; dimensions
     may differ.
     """
-    first, second = measured(*vectors_before, group), measured(*vectors_after, group)
+    first, second = measured_questions(*vectors_before, group), measured_questions(*vectors_after, group)
     margins = None if first[2] is None or second[2] is None else _t_interval(second[2] - first[2])
     return SpreadChange(
         _spread(group, *first),
@@ -104,7 +104,7 @@ def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: n
     )
 
 
-def measured(
+def measured_questions(
     passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError

@@ -23,11 +23,11 @@ def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
             f"To certify at most {_percent(plan.at_most)} false negatives at {_percent(plan.confidence)} confidence, people "
             f"judge {counted(len(plan.draws), 'negative')} and {counted(len(plan.positive_draws), 'positive')}."
         )
-        yield _steering(plan)
-        yield _expectation(plan)
+        yield _judge_sentence(plan)
+        yield _expectation_sentence(plan)
 
 
-def _steering(plan: CertificatePlan) -> str:
+def _judge_sentence(plan: CertificatePlan) -> str:
     if plan.judge is None:
         return "No judge: every pair is drawn with the same probability. A judge's scores can save labels."
     learned = (
@@ -38,7 +38,7 @@ def _steering(plan: CertificatePlan) -> str:
     return f"Judge {plan.judge} chooses which pairs are drawn more often; {learned}. The bound holds if it is wrong."
 
 
-def _expectation(plan: CertificatePlan) -> str:
+def _expectation_sentence(plan: CertificatePlan) -> str:
     if plan.capped:
         return (
             "The plan's chances promise more false negatives than the target allows: if they are right, no number of labels "

@@ -30,7 +30,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
         )
     else:
         lines.append(
-            f"keep as negatives below {drop['value']:.3f}: up to {_worst(drop):.1%} of them could be false{_left_out(drop)}; "
+            f"keep as negatives below {drop['value']:.3f}: up to {_worst_group(drop):.1%} of them could be false{_left_out(drop)}; "
             f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
         )
     with_answer = judge_manifest.get("drop_with_answer") or {"value": None}
@@ -54,7 +54,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _worst(drop: dict[str, Any]) -> float:
+def _worst_group(drop: dict[str, Any]) -> float:
     """Return the upper bound of the share of false negatives, with every pair that the threshold left out as one."""
     left_out = drop.get("left_out", 0)
     return float((drop["high"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out))

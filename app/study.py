@@ -78,11 +78,11 @@ def compute_ahead(computation: Callable[[], object], *key: object, wait: float =
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _compute_ahead(_computation: Callable[[], object], _wait: float, *key: object) -> None:
-    def guarded() -> None:
+    def without_hidden() -> None:
         with suppress(Exception):
             _computation()
 
-    timer = threading.Timer(_wait, guarded)
+    timer = threading.Timer(_wait, without_hidden)
     timer.daemon = True
     timer.start()
 
@@ -191,7 +191,7 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
         raise Missing(f"no run {name!r}; runs of this study: {known}")
     questions, made = questions_key(study), manifest.get("made")
     whole = _measured(study, questions, name, made, relevance, rule)
-    hidden = hidden_questions.hidden(study)
+    hidden = hidden_questions.hidden_ids(study)
     if not hidden or (rows_of(whole.questions, sorted(hidden)) < 0).all():
         return whole
     return _without_hidden(whole, hidden, hidden_questions.digest(hidden), questions, name, made, relevance, rule)
@@ -204,7 +204,7 @@ def _without_hidden(_measured: Measured, _hidden: frozenset[str], *key: object) 
 
 def _hidden_key(study: Study) -> str:
     """Return a key that distinguishes results with different hidden questions."""
-    return hidden_questions.digest(hidden_questions.hidden(study))
+    return hidden_questions.digest(hidden_questions.hidden_ids(study))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -285,7 +285,7 @@ def _run(_study: Study, folder: str, name: str, made_at: str | None) -> Run:
     return _study.run(name)
 
 
-def live(study: Study, retriever: str, question: str, k: int) -> Hits:
+def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
     """Search with a retriever now. The hits are cached, so showing more of a list does not search again.
 
     Raises Refused for a question that is hidden from the signed-in person.

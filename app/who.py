@@ -57,7 +57,7 @@ def _signed_in_person(labels_path: Path) -> Person | None:
     everybody = people(labels_path)
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
-        return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
+        return everybody.with_email(email) if isinstance(email, str) and email and _verified_email() else None
     if INVITATION in st.query_params:  # happens only without `blindspot.app.server_process`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
@@ -75,7 +75,7 @@ def _signed_in_person(labels_path: Path) -> Person | None:
     )
 
 
-def acting(labels_path: Path) -> str | None:
+def acting_name(labels_path: Path) -> str | None:
     """Return the name for the `by` of stores and jobs; None in the local app before sign-in.
 
     Raises Refused if others can reach the app and nobody is signed in, for example after a link was revoked.
@@ -90,10 +90,10 @@ def may(labels_path: Path, action: str) -> bool:
     """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide refused
     actions.
     """
-    return allowed(signed_in_person(labels_path), action)
+    return may_sign_in(signed_in_person(labels_path), action)
 
 
-def allowed(person: Person | None, action: str) -> bool:
+def may_sign_in(person: Person | None, action: str) -> bool:
     """Return whether a person, None for nobody signed in, has the right to an action; see `may`."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
@@ -182,7 +182,7 @@ def _oidc() -> bool:
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton
 
 
-def _verified() -> bool:
+def _verified_email() -> bool:
     """Return whether the provider verified the email address; an address without that claim is accepted."""
     return st.user.to_dict().get("email_verified") is not False
 

@@ -68,10 +68,10 @@ def main() -> None:
 
 def searched(folder: Path, passages: int, seed: int) -> Study:
     """The demo's study with its BM25 and dense runs."""
-    from blindspot.backend.demo.making import RUNS, make_first_parts, missing
+    from blindspot.backend.demo.making import RUNS, make_first_parts, missing_parts
 
     study = make_first_parts(folder / f"seed-{seed}", passages, seed)
-    for part in missing(study):
+    for part in missing_parts(study):
         if RUNS["dense"] not in study.runs() and part.title in ("encode the passages", f"retrieve dense over {SPLIT}"):
             part.make(study, None)
     return study
@@ -165,13 +165,13 @@ def _before(study: Study, split: str) -> str:
 
 def _first(study: Study, name: str, seed: int, splits: Sequence[str]) -> np.ndarray:
     """Return the first ranks of the model that a training seed makes of a training set; seed 0 is the demo's."""
-    from blindspot.backend.demo.making import MODELS, TRAINING, missing, trained_parts
+    from blindspot.backend.demo.making import MODELS, TRAINING, missing_parts, trained_parts
     from blindspot.backend.training.dual_encoder import try_model
 
     model = MODELS[name] if seed == 0 else f"{MODELS[name]}-{seed}"
     for part in trained_parts(name, model, "minilm", TRAINING | {"seed": seed}):
         if not part.exists(study):
-            for needed in missing(study):  # the training sets of a new demo
+            for needed in missing_parts(study):  # the training sets of a new demo
                 if "training set" in needed.title or needed.title in ("make a batch", "simulate annotators"):
                     needed.make(study, None)
             part.make(study, None)

@@ -52,7 +52,7 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
         super().__init__(f"{path}: {advice_for(error) or error}")
 
     @property
-    def damaged(self) -> bool:
+    def damaged_file_error(self) -> bool:
         """Whether the file itself is at fault, so that a restore would help."""
         return is_damage(self)
 

@@ -67,7 +67,7 @@ class Corpus(PerThread):
             self.digest = meta["digest"]
             self.source = CorpusSource(meta["source_name"], meta["source_sha256"])
         except (sqlite3.DatabaseError, KeyError, ValueError) as error:
-            if isinstance(error, DatabaseUnavailable) and not error.damaged:
+            if isinstance(error, DatabaseUnavailable) and not error.damaged_file_error:
                 raise
             raise Missing(f"{self.path} is not a passage collection; import one into a new study") from error
 
@@ -87,7 +87,7 @@ class Corpus(PerThread):
         rows = [int(ordinal) for ordinal in ordinals]
         by_ordinal: dict[int, Passage] = {}
         for block in _blocks(list(dict.fromkeys(rows))):
-            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_marks(block)})"
+            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_placeholders(block)})"
             by_ordinal.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
         try:
             return [by_ordinal[ordinal] for ordinal in rows]
@@ -124,7 +124,7 @@ class Corpus(PerThread):
         """Return the row of each id. Ids that the collection does not hold are left out."""
         by_id: dict[str, int] = {}
         for block in _blocks(list(dict.fromkeys(ids))):
-            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_marks(block)})"
+            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_placeholders(block)})"
             by_id.update(self.connection.execute(sql, block))
         return by_id
 
@@ -181,7 +181,7 @@ class CorpusWriter:
         """Append a block of (id, title, text). `contents` is `pack(rows)`, if the caller has it already."""
         if not rows:
             return
-        self._digest.update(pack(rows) if contents is None else contents)
+        self._digest.update(pack_text(rows) if contents is None else contents)
         first = self.count
         if first == 0:
             # SQLite numbers each row after the highest one, so only the first row needs its number, 0.
@@ -272,7 +272,7 @@ def _lock(path: Path) -> int:
     return handle
 
 
-def pack(rows: Sequence[Row]) -> bytes:
+def pack_text(rows: Sequence[Row]) -> bytes:
     """Return the bytes that the digest hashes: each field, followed by NUL, which no field may hold.
 
     Raises:
@@ -290,5 +290,5 @@ def _blocks(values: list[_Value]) -> Iterator[list[_Value]]:
         yield values[start : start + _BLOCK]
 
 
-def _marks(values: Sequence[object]) -> str:
+def _placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

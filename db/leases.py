@@ -40,7 +40,7 @@ def batch_number(connection: sqlite3.Connection, name: str) -> int:
     return int(row[0])
 
 
-def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+def take_lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Give an annotator a free place at a question."""
     _end_lapsed(connection, batch, question, now)
     connection.execute(
@@ -136,7 +136,7 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
         _other_holders(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
     ):
         raise Refused(f"somebody else has question {question!r} now; your labels are still saved")
-    hold(connection, number, question, annotator, now)
+    take_lease(connection, number, question, annotator, now)
     return True
 
 

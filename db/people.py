@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from blindspot.db.connection import PerThread, saving
 from blindspot.db.errors import BadInput, Forbidden, Missing, Refused
 from blindspot.db.names import check_display_name
-from blindspot.db.rights import ACTIONS, ROLES, Role, allows, required_role
+from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
 
 SESSION_SECONDS = 12 * 3600.0
 """How long a browser stays signed in after its person opened their link. The link opens a new session."""
@@ -60,7 +60,7 @@ class Person:
 
     def may(self, action: str) -> bool:
         """Whether the person's role allows an action of `blindspot.db.rights.ACTIONS`."""
-        return allows(self.role, action)
+        return role_allows(self.role, action)
 
 
 class People(PerThread):
@@ -153,7 +153,7 @@ class People(PerThread):
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation, "
                 "paused = paused AND annotator.invitation IS NOT NULL",
-                (name, role, self._clock(), _hashed(secret)),
+                (name, role, self._clock(), _hash_secret(secret)),
             )
         return secret
 
@@ -176,7 +176,7 @@ class People(PerThread):
     def invited(self, secret: str) -> Person | None:
         """Return the person whose link this is; None if the link was revoked or never existed."""
         row = self.connection.execute(
-            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)
+            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
         ).fetchone()
         return _person(row) if row else None
 
@@ -187,13 +187,15 @@ class People(PerThread):
         """
         token, now = secrets.token_urlsafe(32), self._clock()
         with saving(self) as connection:
-            row = connection.execute("SELECT name FROM annotator WHERE invitation = ?", (_hashed(secret),)).fetchone()
+            row = connection.execute(
+                "SELECT name FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
+            ).fetchone()
             if row is None:
                 return None
             connection.execute("DELETE FROM sign_in WHERE expires <= ?", (now,))
             connection.execute(
                 "INSERT INTO sign_in (token, annotator, invitation, expires) VALUES (?, ?, ?, ?)",
-                (_hashed(token), row[0], _hashed(secret), now + SESSION_SECONDS),
+                (_hash_secret(token), row[0], _hash_secret(secret), now + SESSION_SECONDS),
             )
         return token
 
@@ -202,14 +204,14 @@ class People(PerThread):
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
             "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
-            (_hashed(token), self._clock()),
+            (_hash_secret(token), self._clock()),
         ).fetchone()
         return _person(row) if row else None
 
     def sign_out(self, token: str) -> None:
         """End a session. The link that opened it stays valid."""
         with saving(self) as connection:
-            connection.execute("DELETE FROM sign_in WHERE token = ?", (_hashed(token),))
+            connection.execute("DELETE FROM sign_in WHERE token = ?", (_hash_secret(token),))
 
     def require(self, name: str | None, action: str) -> None:
         """Raise Refused if this person may not do the action; None is whoever keeps the files."""
@@ -256,5 +258,5 @@ def _check(name: str, role: str) -> None:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
 
 
-def _hashed(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -196,7 +196,7 @@ class _RecordCache:
         found = {id: position for id in ids if (position := self._positions.get(id)) is not None}
         absent = [id for id in ids if id not in found]
         if absent:
-            read = self._store.positions(absent)
+            read = self._store.positions_of_ids(absent)
             found |= read
             with self._lock:
                 _cache_records(self._positions, read)

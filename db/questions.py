@@ -130,7 +130,7 @@ class Questions(PerThread):
             raise Missing(f"there is no question at position {absent:,} of this study; load the page again")
         return records
 
-    def positions(self, ids: Sequence[str]) -> dict[str, int]:
+    def positions_of_ids(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the position of each of the ids that name a question."""
         blocks = self._by_ids("SELECT id, position FROM question WHERE id IN", ids)
         return {id: position for rows in blocks for id, position in rows}

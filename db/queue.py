@@ -27,8 +27,8 @@ from blindspot.db.leases import (
     already_judged,
     batch_number,
     forget_the_future,
-    hold,
     recount,
+    take_lease,
 )
 from blindspot.db.names import check_display_name
 from blindspot.db.people import person, require
@@ -333,7 +333,7 @@ class Queue(PerThread):
                 for free in (_OPEN, _SKIPPED):
                     sql = f"SELECT i.question {free} ORDER BY i.position LIMIT 1"
                     while len(held) < count and (row := connection.execute(sql, values).fetchone()):
-                        hold(connection, number, row[0], annotator, now)
+                        take_lease(connection, number, row[0], annotator, now)
                         held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice), free is _SKIPPED))
             return held
 

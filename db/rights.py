@@ -90,7 +90,7 @@ JOBS: dict[str, str] = {
 """First word of a job's kind to the action it is. Every other job is "start other jobs"."""
 
 
-def allows(role: str, action: str) -> bool:
+def role_allows(role: str, action: str) -> bool:
     """Whether a role may do an action."""
     return role in ACTIONS[action].roles
 

@@ -52,7 +52,7 @@ def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]
     applied, problem = _applied_migrations(connection, found)
     if problem:
         return [problem], []
-    expected = _expected(len(applied))
+    expected = _expected_objects(len(applied))
     problems: list[str] = []
     missing: list[str] = []
     for (kind, name), sql in found.items():
@@ -91,7 +91,7 @@ def _migration_names() -> list[str]:
 
 
 @lru_cache
-def _expected(count: int) -> Objects:
+def _expected_objects(count: int) -> Objects:
     """Return the objects of a file that had the first `count` migrations."""
     from sqlite_utils import Database
 

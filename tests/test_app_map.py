@@ -117,7 +117,7 @@ def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
 
     def first_letter(view):
         seen.append(view.k)
-        return [question.text[0] for question in view.drawn] + ["passage"] * len(view.passages)
+        return [question.text[0] for question in view.shown_questions] + ["passage"] * len(view.passages)
 
     MAP_COLOURS.register(MapColour("letter", "first letter", first_letter, note=lambda run, k: f"Letters, {k}."))
     page = Page(study.folder, "map", map="one", by="letter", k=5)
@@ -174,7 +174,7 @@ def test_questions_have_a_shape_of_their_own_and_missed_ones_another(study):
     shapes = {}
     for trace in made.data:
         for id in trace.customdata:
-            shapes[(int(id) < map.drawn, found[int(id)])] = trace.marker.symbol
+            shapes[(int(id) < map.shown_questions, found[int(id)])] = trace.marker.symbol
     assert shapes[(True, "found")] == "diamond" and shapes[(True, "missed")] == "diamond-open"
     assert len({shapes[(False, "found")], shapes[(False, "missed")], "diamond", "diamond-open"}) == 4
 

@@ -143,7 +143,7 @@ def test_a_paused_person_s_labels_are_taken_for_a_minute_and_only_for_what_they_
     desk.people._clock = desk.clock
     desk.batch()
     desk.claim("ann")
-    desk.people.pause("ann", by="lea")
+    desk.people.pause("ann", actor="lea")
     assert states(desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])) == ["stored"]
     desk.clock.now += PAUSE_SECONDS + 1
     late = [
@@ -155,7 +155,7 @@ def test_a_paused_person_s_labels_are_taken_for_a_minute_and_only_for_what_they_
     stored = next(row.gesture for row in desk.labels.events())
     undo = {"id": "u", "kind": "undo", "question": "q0", "undoes": stored, "batch": "b1"}
     assert states(desk.labels.add_all("ann", [undo])) == ["refused"]
-    desk.people.pause("ann", False, by="lea")
+    desk.people.pause("ann", False, actor="lea")
     assert desk.claim("ann") == ["q0"]
 
 
@@ -163,7 +163,7 @@ def test_labels_do_not_prolong_the_minute(desk):
     desk.people._clock = desk.clock
     desk.batch()
     desk.claim("ann")
-    desk.people.pause("ann", by="lea")
+    desk.people.pause("ann", actor="lea")
     stored = []
     for passage, label in (("p1", "positive"), ("p2", "positive"), ("p3", "positive"), ("p1", "negative")):
         stored += states(desk.labels.add_all("ann", [desk.sent("q0", {passage: label})]))

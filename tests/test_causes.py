@@ -147,7 +147,7 @@ def row_of(compared, id: str) -> int:
 def test_a_planted_miss_has_the_causes_that_were_planted(compared, causes, id):
     at = row_of(compared, id)
     assert causes.missed[at]
-    assert {cause for cause in ORDER if causes.has(cause)[at]} == PLANTED[id][2]
+    assert {cause for cause in ORDER if causes.has_cause(cause)[at]} == PLANTED[id][2]
 
 
 def test_every_cause_has_a_rule_a_sentence_and_a_planted_case():
@@ -165,7 +165,7 @@ def test_what_is_unknown_is_not_measured(tmp_path):
     write_run(made, "r", ["q"], Hits(np.array([[0, 1]], np.int32), np.ones((1, 2), np.float32)), {"retriever": "r"})
     alone = measure_all(made, ["r"])["r"]
     found = run_causes(Comparison.of_runs(alone, alone), "a", 2)
-    assert found.missed.all() and not found.measured.any() and found.without.all()
+    assert found.missed.all() and not found.measured.any() and found.without_cause.all()
     table = misses(made, "r").table
     assert [line.is_measured for line in table.runs[0].lines] == [False] * len(ORDER) + [True]
     assert table.runs[0].lines[-1].count == 1 and table.paired == {}
@@ -180,18 +180,18 @@ def test_some_rows_give_the_same_as_all(compared, causes):
 def test_without_evidence_no_label_and_no_score_counts(compared):
     from dataclasses import replace
 
-    blind = run_causes(replace(compared, evidence=False), "a", K)
-    assert not blind.known(Cause.FALSE_NEGATIVE_ABOVE).any()
-    assert not blind.known(Cause.DOUBTFUL_GOLD).any()
+    blind = run_causes(replace(compared, with_evidence=False), "a", K)
+    assert not blind.is_measured(Cause.FALSE_NEGATIVE_ABOVE).any()
+    assert not blind.is_measured(Cause.DOUBTFUL_GOLD).any()
 
 
 def test_a_new_label_counts_at_once(study, compared, causes):
     at = row_of(compared, "plain")
-    assert not causes.known(Cause.FALSE_NEGATIVE_ABOVE)[at]
+    assert not causes.is_measured(Cause.FALSE_NEGATIVE_ABOVE)[at]
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.add("ann", LabelEvent("late-label", "label", "plain", (Choice("plain-winner", "related"),)))
     again = run_causes(compared, "a", K)
-    assert again.known(Cause.FALSE_NEGATIVE_ABOVE)[at] and not again.has_cause(Cause.FALSE_NEGATIVE_ABOVE)[at]
+    assert again.is_measured(Cause.FALSE_NEGATIVE_ABOVE)[at] and not again.has_cause(Cause.FALSE_NEGATIVE_ABOVE)[at]
 
 
 def test_counts_shares_and_differences(compared, causes):
@@ -221,7 +221,7 @@ def test_the_paired_difference(compared):
     assert paired[Cause.LATE_FACT].difference.estimate.value == 0
     chance = paired[Cause.CHANCE_MATCH]
     n = len(PLANTED) + 1
-    assert chance.a.value == pytest.approx(1 / n) and chance.difference.estimate.value == pytest.approx(1 / n)
+    assert chance.estimate_a.value == pytest.approx(1 / n) and chance.difference.estimate.value == pytest.approx(1 / n)
     assert all(each.difference.p_adjusted >= each.difference.p for each in paired.values())
 
 

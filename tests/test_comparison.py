@@ -52,7 +52,7 @@ def panel(study, *runs) -> Panel:
 def test_by_hand(study):
     """At 5 alpha finds 0 1 2 4 6, beta 0 2 3 6; P19 is 0 1 2, P50 the rest."""
     made = compare_runs(study, "alpha", "beta", grouping="relation")
-    both = made.at[5]
+    both = made.figures_at[5]
     assert (both.n, both.a.value, both.b.value) == (7, 5 / 7, 4 / 7)
     assert (both.a.low, both.a.high) == wilson(5, 7)
     assert (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither) == (3, 2, 1, 1)
@@ -63,13 +63,13 @@ def test_by_hand(study):
         5
     ].difference.estimate.value == pytest.approx((1 / 3 + 0) / 2)
     assert {name: (each.n, each.flips.only_a) for name, each in made.groups.items()} == {"P19": (3, 1), "P50": (4, 1)}
-    assert list(made.at) == [1, 5], "20 and 100 are deeper than the runs"
+    assert list(made.figures_at) == [1, 5], "20 and 100 are deeper than the runs"
 
 
 def test_p_is_adjusted_for_every_test_of_the_table(study):
     """Two cut-offs, over questions and averaged over relations: four p values, adjusted together in every form."""
     made = compare_runs(study, "alpha", "beta")
-    whole = [*made.at.values(), *made.macro.values()]
+    whole = [*made.figures_at.values(), *made.macro.values()]
     assert len(whole) == 4
     assert [both.difference.p_adjusted for both in whole] == pytest.approx(holm([both.difference.p for both in whole]))
     table, *_ = made.tables()
@@ -78,7 +78,7 @@ def test_p_is_adjusted_for_every_test_of_the_table(study):
     assert [row[head.index("p (Holm)")] for row in rows] == [f"{both.difference.p_adjusted:.3f}" for both in whole]
     assert "after Holm's method for 4 tests" in made.conclusion and "Holm" in made.method
     content = json.loads(made.as_json())
-    assert content["at"]["5"]["p_holm"] == made.at[5].difference.p_adjusted
+    assert content["at"]["5"]["p_holm"] == made.figures_at[5].difference.p_adjusted
 
 
 def test_every_form_says_the_same(study):
@@ -105,7 +105,7 @@ def test_every_form_says_the_same(study):
 
 def test_a_slice_narrows_every_figure(study):
     made = compare_runs(study, "alpha", "beta", grouping="relation", slice="relation:P19 or first(alpha)=1")
-    assert made.at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
+    assert made.figures_at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
     assert "follows from that choice" in made.conclusion, "a slice by ranks proves nothing"
     assert "Inconclusive" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
     with pytest.raises(BadInput, match="no question of these runs is in that slice"):
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused(study):
 )
 def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
     """The interval is not adjusted and p is: where the two differ the sentence must not contradict itself."""
-    figures = compare_runs(study, "alpha", "beta").at[5]
+    figures = compare_runs(study, "alpha", "beta").figures_at[5]
     estimate = replace(figures.difference.estimate, value=0.076, low=low, high=high)
     found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
     sentence = conclusion(found, "alpha", "beta", 8)
@@ -340,7 +340,7 @@ def test_the_report_says_what_labels_and_training_changed(small_demo):
         assert re.search(rf"<td[^>]*>{re.escape(why)}</td><td>{count:,}</td>", sections["training"])
     for name in ("noisy", "clean"):
         made = compare_runs(small_demo, BEFORE, f"trained-{name}-dev")
-        change = -made.at[5].difference.estimate.percent[0]
+        change = -made.figures_at[5].difference.estimate.percent[0]
         assert f"<td>{change:+.1f} (" in sections["training"]
         assert f"trained-{name}" in sections["conclusions"]
     order = ["conclusions", "pair0", "examples", "labels", "training", "accuracy", "set0"]

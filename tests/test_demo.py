@@ -59,7 +59,7 @@ def test_the_app_can_open_before_the_rest_is_made(tmp_path):
 
 def test_the_demo_is_whole_and_each_part_was_a_job(small_demo):
     size = making.DemoSize(encoder="tiny")
-    assert making.missing(small_demo, size) == []
+    assert making.missing_parts(small_demo, size) == []
     assert {"bm25-dev", "bm25-train", "minilm-dev", "hybrid-dev", "trained-noisy-dev", "trained-clean-dev"} == set(
         small_demo.runs()
     )

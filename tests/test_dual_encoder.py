@@ -149,11 +149,11 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
     """With dropout, both encodings use the same random numbers. Mini-batches of 3 do not divide the batch of 8."""
-    from blindspot.backend.training.initial_model import Shape, start_model
+    from blindspot.backend.training.initial_model import Shape, load_initial_model
     from blindspot.backend.training.losses import InBatchLoss
 
     def gradient(dropout, mini_batch):
-        model = start_model(
+        model = load_initial_model(
             start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu"
         ).train()
         collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)

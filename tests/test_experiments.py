@@ -13,7 +13,7 @@ import pytest
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
-from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
+from blindspot.backend.experiments.cost import _CostEstimator, _singular_noun, cost, planned_parts
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, About
 from blindspot.backend.experiments.parts import QuestionSelection
@@ -59,7 +59,7 @@ def two_batches(setting, bench):
         [
             *dense_row(setting, "two", data, batch=2),
             *dense_row(setting, "four", data, batch=4),
-            *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks),
+            *success_cells("BM25", [Bm25Hits(setting.question_selection(), 10)], setting.ks),
         ],
         [PaperClaim("four is better", ("four", "Success@5"), ("two", "Success@5"))],
     )
@@ -69,7 +69,9 @@ def two_batches(setting, bench):
 def small_experiment(monkeypatch):
     for module in (running, costs):
         monkeypatch.setattr(
-            module, "named", lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches)
+            module,
+            "experiment_named",
+            lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches),
         )
 
 
@@ -154,7 +156,7 @@ def values(ahead, behind, seeds=3, questions=200):
 
 
 CLAIM = PaperClaim("a beats b", ("a", "k"), ("b", "k"))
-EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
+EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), tolerance=0.05)
 
 
 @pytest.mark.parametrize(("claim", "found", "word"), [
@@ -163,7 +165,7 @@ EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
     (EQUAL, values(101, 100), "supported"), (EQUAL, values(150, 100), "not supported"), (EQUAL, values(110, 100), "inconclusive"),
 ])  # fmt: skip
 def test_claims_are_judged_by_their_interval(claim, found, word):
-    judged = claim.judge(*found, trained=True, level=0.95)
+    judged = claim.judge(*found, trained=True, confidence=0.95)
     assert judged["word"] == word
     assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
 
@@ -229,7 +231,9 @@ def test_the_plan_is_said_before_any_trial(study, small_experiment):
     waiting, made = planned.as_words()
     assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
     assert made in ("nothing", "1 index")
-    assert [_singular(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")] == [
+    assert [
+        _singular_noun(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")
+    ] == [
         "index",
         "set of question encoders",
         "reader with question encoders",

@@ -223,7 +223,7 @@ def test_words_apart_by_hand():
             return [Question("t", "Where was Bodo Lee of the Valley born?", ("Alta",), "P19", "Bodo Lee of the Valley")]
 
     for which, kept in (("subject", ["Cid", "Dag of the Hill", "Eva"]), ("subject and answers", ["Dag of the Hill"])):
-        keeps = Apart(Fixed("dev"), which).keeps(None)
+        keeps = Apart(Fixed("dev"), which).kept_by(None)
         assert [question.subject for question in asked if keeps(question)] == kept
 
 
@@ -344,7 +344,7 @@ def test_spread_is_the_mean_cosine_of_two_positives(study):
     bench = Workbench(study)
     part = SpreadMeasure(Index(StudyEncoder("tiny")), QuestionSelection("dev", ("P19",)), "mean cosine")
     passages = sorted(
-        bench.corpus.ordinals({id for question in part.asked.questions_of(bench) for id in question.gold}).values()
+        bench.corpus.ordinals({id for question in part.selection.questions_of(bench) for id in question.gold}).values()
     )
     cosines = cosine_similarity(np.load(study.path("indexes", "tiny", "embeddings.npy"))[passages].astype(np.float64))
     n = len(passages)

@@ -80,17 +80,19 @@ def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
     bench = Workbench(study)
     plan = experiment_named("tune-bm25").plan(experiment_named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
     tuned = plan.cells[-1].measures[0].hits
-    halves = [[question.id for question in asked.of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
+    halves = [[question.id for question in asked.questions_of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
     assert not set(halves[0]) & set(halves[1]) and len(halves[0] + halves[1]) == 12 and result["cells"][0]["n"] == 6
     by_hand = {}
     for k1, b in tuned.grid:
-        hits = BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.of(bench)], 20).ordinals
+        hits = (
+            BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.questions_of(bench)], 20).ordinals
+        )
         by_hand[k1, b] = np.mean(
             [
                 any(
                     question.answers[0] in passage.text for passage in bench.corpus.passages([o for o in row if o >= 0])
                 )
-                for question, row in zip(tuned.tuned_on.of(bench), hits.tolist(), strict=True)
+                for question, row in zip(tuned.tuned_on.questions_of(bench), hits.tolist(), strict=True)
             ]
         )
     bench.make(tuned)
@@ -141,7 +143,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
         return
     places = {(cell.row, cell.column) for cell in plan.cells}
     assert len(places) == len(plan.cells) and len({row for row, _ in places}) > 1
-    assert all({claim.ahead, claim.behind} - {None} <= places for claim in plan.claims)
+    assert all({claim.expected_better, claim.expected_worse} - {None} <= places for claim in plan.claims)
     assert plan.plot is None or all(
         (row, column) in places for points in plan.plot.series.values() for _, row, column in points
     )

@@ -73,7 +73,7 @@ def test_it_runs_to_its_table(study, name):
     if "encoders" in experiment_named(name).takes and name in ("pretrained", "retrieval"):
         given["encoders"] = ["minilm", "other"]
     result = run_experiment(study, name, given, "cpu")
-    rows, columns, cells = tables.grid(result)
+    rows, columns, cells = tables.result_grid(result)
     assert result["verdict"] == "no finding" and len(rows) > 1
     assert all(cell["value"] is not None for cell in cells.values() if cell["n"])
     assert len(tables.result_table(result).rows) == len(rows) and len(tables.as_csv(result).splitlines()) == 1 + len(

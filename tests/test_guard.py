@@ -48,7 +48,7 @@ def study(tmp_path_factory):
 @contextmanager
 def running(app, ws="none"):
     """Run a real server in a thread and yield its port."""
-    with guard.listen("127.0.0.1", 0) as listening:
+    with guard.bind_socket("127.0.0.1", 0) as listening:
         config = uvicorn.Config(
             app, http=PatientProtocol, ws=ws, log_level="critical", limit_concurrency=200, lifespan="off"
         )

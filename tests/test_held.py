@@ -77,7 +77,7 @@ def test_figures_differ_by_what_they_are_of(pair, monkeypatch):
 def test_the_overlap_of_some_rows_is_that_of_all(pair):
     rows = np.array([5, 0, 3])
     first = pair.overlap_of(rows)
-    lists = [np.asarray(side.run.hits.ordinals) for side in (pair.a, pair.b)]
+    lists = [np.asarray(side.run.hits.ordinals) for side in (pair.run_a, pair.run_b)]
     np.testing.assert_array_equal(first, rank_biased_overlap(*lists)[rows])
     np.testing.assert_array_equal(pair.overlap[rows], first)
     np.testing.assert_array_equal(pair.overlap_of(rows), first)

@@ -211,11 +211,11 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
     monkeypatch.setattr(st, "session_state", state)
     for now in (None, people.add("ben")):
         monkeypatch.setattr(who, "signed_in_person", lambda _, now=now: now)
-        judging.receive("key", study, "ann")
+        judging.store_events("key", study, "ann")
         heard = state[judging._HEARD]["key"]
         assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is no longer signed in" in heard["trouble"]
     assert not taken
     monkeypatch.setattr(who, "mode", lambda: "links")
     monkeypatch.setattr(who, "signed_in_person", lambda _: None)
     with pytest.raises(Refused, match="no longer signed in"):
-        who.acting(study.labels_path)
+        who.acting_name(study.labels_path)

@@ -19,7 +19,7 @@ from blindspot.backend.judges.llm.answers import AnswerStore
 from blindspot.backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
 from blindspot.backend.judges.llm.judge import LLMJudge, add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm, plan
-from blindspot.backend.judges.llm.prompts import BUILT_IN, majority, read_prompt
+from blindspot.backend.judges.llm.prompts import BUILT_IN, majority_label, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -384,7 +384,8 @@ def test_samples_and_models_vote(study):
             2,
         }
     assert (
-        majority(["positive", "negative", "positive"]) == "positive" and majority(["positive", "negative"]) == "unsure"
+        majority_label(["positive", "negative", "positive"]) == "positive"
+        and majority_label(["positive", "negative"]) == "unsure"
     )
 
 

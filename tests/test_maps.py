@@ -68,7 +68,7 @@ def edited(study, whole):
 
 
 def test_a_map_holds_its_points_by_id_and_what_it_was_made_of(study, whole):
-    assert len(whole) == 100 and whole.drawn == 40
+    assert len(whole) == 100 and whole.shown_questions == 40
     assert whole.ordinals.tolist() == list(range(60))
     ids = point_ids(whole)
     assert ids[:2] == ["q:P19.dev.0", "q:P19.dev.1"] and ids[40:42] == ["p:p0", "p:p1"]
@@ -195,7 +195,7 @@ def test_an_index_that_was_made_again_is_noticed(study, whole, monkeypatch):
         write_manifest(folder, before)
         path = folder / "manifest.json"
         path.write_text(json.dumps({**before, "made": "2000-01-01T00:00:00Z"}))
-        assert whole.outdated() == ["tiny"]
+        assert whole.outdated_indexes() == ["tiny"]
         with pytest.raises(Refused, match="make the map again"):
             whole.neighbours(50)
     finally:
@@ -325,10 +325,10 @@ def test_a_selection_becomes_pairs_that_nobody_labelled(study, whole):
         if corpus[id[2:]] in run.hits.ordinals[run.row(question.id), :10] and id[2:] not in question.gold
     }
     assert set(found.pairs) == expected and expected
-    assert found.without == len({id[2:] for id in chosen} - {passage for _, passage in found.pairs})
+    assert found.without_pairs == len({id[2:] for id in chosen} - {passage for _, passage in found.pairs})
     of_question = pairs_to_judge(whole, what, run, ["q:P19.dev.0"], k=10)
     assert {question for question, _ in of_question.pairs} == {"P19.dev.0"} and len(of_question.pairs) == 8
-    assert of_question.more == len(set(run.hits.ordinals[0, :10].tolist()) - {0}) - 8
+    assert of_question.further_pairs == len(set(run.hits.ordinals[0, :10].tolist()) - {0}) - 8
     assert questions_of_selection(what, whole, ["q:P19.dev.3", "p:p0"]) == ["P19.dev.0", "P19.dev.3"]
 
 
@@ -345,7 +345,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     after = known(whole)
     assert (question, passage) not in pairs_to_judge(whole, after, run, chosen, 10).pairs
     place = study.corpus.ordinals([passage])[passage]
-    assert colour_values(whole, after, "label", clusters_of(whole))[whole.drawn + place] == "positive"
+    assert colour_values(whole, after, "label", clusters_of(whole))[whole.shown_questions + place] == "positive"
     remade = make_map(study, MapRequest("corrected", **WHOLE))
     assert remade.spread[1]["positives"] == whole.spread[1]["positives"] + (place in {2, 5}), (
         "a judged positive counts in the spread"

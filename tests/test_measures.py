@@ -168,7 +168,7 @@ def test_measures_in_compare(study):
     sides = Comparison.of_runs(*measure_all(study, ["one", "two"], "gold").values())
     a, b = sides.values(MEASURES.get("ndcg"), 10)
     assert made.k == 10 and made.kind == "gold" and made.measure.name == "ndcg"
-    both = made.at[10]
+    both = made.figures_at[10]
     assert (both.a.value, both.b.value) == pytest.approx((a.mean(), b.mean()))
     assert both.difference.p == sign_flip(a - b) and both.difference.p_mcnemar is None
     assert both.oracle.value == pytest.approx(np.maximum(a, b).mean())
@@ -183,7 +183,7 @@ def test_measures_in_compare(study):
     table, *_ = made.tables()
     caption, head, rows = table.title, table.headings, table.texts()
     assert caption.startswith("A: one, B: two. nDCG@k over gold") and "A better" in head and len(rows[0]) == len(head)
-    assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).at) == [10]
+    assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).figures_at) == [10]
     assert "mrr" in compare_with(study, "one", "two", ComparisonOptions(measure="mrr", relevance="gold")).as_json()
 
 
@@ -195,7 +195,7 @@ def test_the_oracle_of_success_takes_what_either_run_finds(study):
     assert made.as_dict()["at"]["5"]["oracle"]["success"] == both.oracle.value
     table, *_ = made.tables()
     head, rows = table.headings, table.texts()
-    assert rows[list(made.at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
+    assert rows[list(made.figures_at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
 
 
 def test_measures_by_saved_slice(study):

@@ -85,7 +85,7 @@ def test_it_is_searched_judged_and_trained(study):
     for encoder in ("first-model", "second-model"):
         dense.build_index(study, encoder, device="cpu")
         retrieve(study, "dense", encoder=encoder, split="dev", k=10, device="cpu")
-    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).at[5].n == 8
+    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).figures_at[5].n == 8
 
 
 def _renamed(study, name):

@@ -49,7 +49,7 @@ def test_order_of_import_is_kept_and_filters_narrow(questions):
     assert [q.id for q in questions.all(split="dev")] == [*ids[1::2], FULL.id]
     assert questions.all(split="dev", dataset="eq", relation="P19") == [FULL]
     assert [q.id for q in questions.some(reversed(ids))] == ids[::-1]
-    assert questions.known([*ids, "x"]) == set(ids)
+    assert questions.known_ids([*ids, "x"]) == set(ids)
 
 
 def test_counts_by_data_set_and_split(questions):

@@ -27,7 +27,7 @@ from blindspot.db.jobs import Jobs
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, role_allows, table
 from blindspot.db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
@@ -173,7 +173,7 @@ def test_every_attempt_is_refused_or_taken_as_the_table_says(study, started, rol
     for action, attempt in attempts():
         before = content(study)
         refused = is_refused(attempt, study, name)
-        assert refused != allows(role, action), f"{role}: {action}"
+        assert refused != role_allows(role, action), f"{role}: {action}"
         if refused:
             assert content(study) == before, f"{action} was refused and changed something"
         tried.add(action)
@@ -351,7 +351,7 @@ def is_allowed(who: str, action: str) -> bool:
         return who in ROLES
     if who == "client":
         return action in ("see results", "ask live")
-    return ACTIONS[action].unnamed if who == "unnamed" else allows(who, action)
+    return ACTIONS[action].unnamed if who == "unnamed" else role_allows(who, action)
 
 
 def made_api(study: Study, token: str | None = None):

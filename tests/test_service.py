@@ -262,7 +262,7 @@ def test_one_person_s_bad_question_fails_alone():
 def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypatch):
     slow = Slow()
     monkeypatch.setattr(Service, "_search", lambda self, *asked: slow(*asked))
-    monkeypatch.setattr(Service, "warm", lambda self: self.ready.set())
+    monkeypatch.setattr(Service, "warm_up", lambda self: self.ready.set())
     with TestClient(make_api(Service(indexed_study, "cpu", window=0, waiting=1), time_limit=0.3), URL) as client:
         answers = []
         threads = [threading.Thread(target=lambda: answers.append(ask(client))) for _ in range(4)]

@@ -89,7 +89,7 @@ def test_an_explanation_adds_up_to_the_score_and_names_the_librarys_words(made):
     row = int(hits.ordinals[0, 1])
     found = retriever.explain(QUESTIONS[0], row)
     assert found.score == pytest.approx(float(hits.scores[0, 1]), rel=1e-6)
-    assert sum(match.product for match in found.shared) == pytest.approx(found.score, rel=1e-6)
+    assert sum(match.product for match in found.shared_terms) == pytest.approx(found.score, rel=1e-6)
     decoded = library.decode(library.encode_query(QUESTIONS[0]))
     assert dict(found.question) == pytest.approx(dict(decoded), rel=1e-4)
     decoded = library.decode(library.encode_document(texts(study)[row]))

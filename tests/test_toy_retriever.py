@@ -138,7 +138,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
     started = []
-    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, by: started.append(asked.arguments))
+    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, actor: started.append(asked.arguments))
     home = Page(study.folder)
     offered = home.app.selectbox(key="more-retriever")
     assert offered.options == ["toy"]  # the study has no index

@@ -393,7 +393,7 @@ def explain(
 
     for judged in explain_question(open_study(study), name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
-        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
+        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.contributions))
 
 
 TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")]

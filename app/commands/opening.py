@@ -65,7 +65,7 @@ def demo(
         study = making.make_first_parts(folder, passages, seed, watch)
         if app:
             making.finish_in_background(study)
-        elif making.missing(study):
+        elif making.missing_parts(study):
             jobs.run(making.finish, study, progress=watch)
     for line in making.shows(study):
         print(line)

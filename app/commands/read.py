@@ -90,7 +90,7 @@ def read(
     again.
     """
     from blindspot.backend.reader.reading import read as read_run
-    from blindspot.backend.reader.readings import answered, tuned_k
+    from blindspot.backend.reader.readings import measure_reading, tuned_k
 
     ks = None if k is None else whole_numbers(k, "--k", "1,10,50")
     by = "bucket" if by == "frequency" else by
@@ -115,9 +115,9 @@ def read(
             device=device,
         )
 
-    tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
+    tuned = tuned_k(measure_reading(opened, read_from(tune_on), ks)) if tune_on is not None else None
     reading = read_from(run)
-    result = answered(
+    result = measure_reading(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:

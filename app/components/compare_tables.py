@@ -62,7 +62,7 @@ def accuracy_table(
         tag(
             "tr",
             tag("th", letter(side), " ", name, scope="row"),
-            *(_accuracy_cell(getattr(figures.at[k], side), measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
@@ -72,10 +72,10 @@ def accuracy_table(
         tag(
             "tr",
             tag("th", term("oracle", ORACLE), scope="row"),
-            *(_accuracy_cell(figures.at[k].oracle, measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks),
         )
     )
-    ahead = [tag("td", gain(figures.at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
         cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
@@ -116,7 +116,7 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -
     """Return which run is ahead at the chosen k and by how much, in one short sentence."""
     if by_results(selection.slice):
         return "These questions were chosen by their results."
-    figures = _overall_figures(comparison, selection, subset).at[selection.k]
+    figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
     estimate, where = (
         figures.difference.estimate,
         f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
@@ -149,12 +149,12 @@ def _overall_figures(comparison: Comparison, selection: Selection, subset: np.nd
     return overall(comparison, ks, None if subset.all() else subset, measure=measure)
 
 
-def concluded(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
+def conclusion_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
     """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
     figures = _overall_figures(comparison, selection, subset)
-    return conclusion(figures.at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
+    return conclusion(figures.figures_at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:
@@ -339,16 +339,16 @@ def run_figures(measured_run: Measured, measure: RankingMeasure) -> list[Html]:
 
     def estimate_cell(k: int) -> Html:
         if k > measured_run.k:
-            return tag("td", "–", title=f"the run has {measured_run.k} hits per question", cls=_deepest(k))
+            return tag("td", "–", title=f"the run has {measured_run.k} hits per question", cls=_deepest_cutoff(k))
         shown = percentage(mean(measured_run.values(measure, k), measured_run.units.codes), True, measure is SUCCESS)
-        return tag("td", shown, cls=_deepest(k))
+        return tag("td", shown, cls=_deepest_cutoff(k))
 
     return [estimate_cell(k) for k in KS] if measure.has_cut_off else [estimate_cell(measured_run.k)]
 
 
 def measure_heads(measure: RankingMeasure) -> list[Html]:
     if measure is SUCCESS:
-        return [tag("th", success_head(k), scope="col", cls=_deepest(k)) for k in KS]
+        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k)) for k in KS]
     about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
@@ -356,13 +356,13 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
             "th",
             term(title, f"{measure.title_at('k')}: {about}"),
             scope="col",
-            cls=_deepest(k) if len(titles) > 1 else None,
+            cls=_deepest_cutoff(k) if len(titles) > 1 else None,
         )
         for title, k in zip(titles, KS, strict=False)
     ]
 
 
-def _deepest(k: int) -> str | None:
+def _deepest_cutoff(k: int) -> str | None:
     """The class of the column that a narrow page leaves out."""
     return "deep" if k == KS[-1] else None
 

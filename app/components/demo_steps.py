@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app import study, url
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
+from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, is_running
 from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
 from blindspot.db.people import Person
 
@@ -20,7 +20,7 @@ def demo_panel(open_study: Study, person: Person | None) -> Html:
         lambda a, b: study.comparison(open_study, a, b, "answers", study.rule_of_runs(open_study, a, b)),
         name,
     )
-    is_made = running(open_study) is not None
+    is_made = is_running(open_study) is not None
     return div(
         tag("h1", "Where does dense retrieval fail, and what do labels change?"),
         tag(

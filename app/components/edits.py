@@ -83,14 +83,14 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
             tag("td", f"{each.size:,}"),
             tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}"),
             tag("td", f"{each.lifted(k)} of {len(each.placebos)}"),
-            tag("td", _edited(explained, each), cls="left"),
+            tag("td", _edited_text(explained, each), cls="left"),
         )
         for each in explained.tried
     ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _edited(explained: ExplainedMiss, edit: TriedEdit) -> Html:
+def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or how many passages no longer compete."""
     parts: list[Html] = []
     if edit.question != explained.question.text:

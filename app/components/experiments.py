@@ -13,7 +13,7 @@ from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import experiments
-from blindspot.backend.experiments.tables import counts, difference, format_value, grid
+from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -52,7 +52,7 @@ def _verdict(verdict: str) -> Html:
 
 def result_table(result: Mapping[str, Any]) -> Html:
     """Our figures with intervals in small print, and the paper's figure if there is one."""
-    rows, columns, cells = grid(result)
+    rows, columns, cells = result_grid(result)
     unit = result["unit"]
     head = tag(
         "tr",
@@ -65,7 +65,7 @@ def result_table(result: Mapping[str, Any]) -> Html:
             "tr",
             tag("th", row, scope="row"),
             *(tag("td", _figure_cell(cells.get((row, column)), unit)) for column in columns),
-            tag("td", counts(row, cells)),
+            tag("td", count_note(row, cells)),
         )
         for row in rows
     ]
@@ -118,7 +118,7 @@ def figure_of(result: Mapping[str, Any]) -> Figure:
     """The paper's plot with our figures and intervals."""
     from plotly.graph_objects import Figure, Scatter
 
-    _, _, cells = grid(result)
+    _, _, cells = result_grid(result)
     made, figure = result["plot"], Figure()
     scale = 100 if result["unit"] == "%" else 1
     for number, (name, points) in enumerate(made["series"].items()):

@@ -92,15 +92,15 @@ def term_weights(weights: TermWeights) -> Html:
             f"{100 * match.product / weights.score:.0f}" if weights.score else "–",
             head=match.term,
         )
-        for match in weights.shared[:TERMS]
+        for match in weights.shared_terms[:TERMS]
     ]
     head = table_head("term", "in the question", "in the passage", "product", "% of the score")
-    shared = {match.term for match in weights.shared}
+    shared = {match.term for match in weights.shared_terms}
     return div(
         tag("h2", f"Score {weights.score:.4g}: terms that question and passage share"),
         scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
-        tag("p", f"and {len(weights.shared) - TERMS:,} more shared terms", cls="soft")
-        if len(weights.shared) > TERMS
+        tag("p", f"and {len(weights.shared_terms) - TERMS:,} more shared terms", cls="soft")
+        if len(weights.shared_terms) > TERMS
         else "",
         _other_words("Only in the question", weights.question, shared),
         _other_words("Only in the passage", weights.passage, shared),

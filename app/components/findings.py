@@ -51,7 +51,7 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | Non
     points = frequency_points(compared, k)
     figure = curves(points, names, k, compared.units.name) if len(points) > 1 else ""
     rest = [link(each.sentence, _address(each, a, b, k)) for each in found[1:]]
-    button = link(step.words, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
+    button = link(step.label, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
     return div(
         div(
             tag(heading, link(found[0].sentence, _address(found[0], a, b, k))),
@@ -75,7 +75,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
-    sides = {"a": [point.a for point in points], "b": [point.b for point in points]}
+    sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
     lines = [div(cls=f"line {side}", style=f"clip-path:{_ribbon(places, each)}") for side, each in sides.items()]
     dots = [
         _dot(side, place + (0.9 if side == "b" else -0.9), estimate, point)
@@ -86,7 +86,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     labels = [
         span(
             span(_short_label(point.label)),
-            span(f"n {n_cell(point.n, point.a.units, unit)}", cls="soft"),
+            span(f"n {n_cell(point.n, point.estimate_a.units, unit)}", cls="soft"),
             cls="pale" if point.has_few_questions else None,
         )
         for point in points
@@ -97,7 +97,8 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
         cls="key",
     )
     words = "; ".join(
-        f"{point.label}: {names[0]} {percent(point.a.value)}, {names[1]} {percent(point.b.value)}" for point in points
+        f"{point.label}: {names[0]} {percent(point.estimate_a.value)}, {names[1]} {percent(point.estimate_b.value)}"
+        for point in points
     )
     plot = div(div(*scale, cls="scale"), div(*lines, *dots, cls="area"), cls="plot", role="img", aria_label=words)
     return div(key, plot, div(*labels, cls="labels"), cls="curves")
@@ -113,7 +114,7 @@ def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
 
 def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
-    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.a.units)}"
+    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.estimate_a.units)}"
     pale = " pale" if point.has_few_questions else ""
     return join(
         div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),

@@ -45,14 +45,14 @@ def _sentences(_study: Study, folder: str, populations: tuple[str, ...], last_ev
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
-def _unchecked(_study: Study, questions: object) -> str:
+def _unchecked_runs(_study: Study, questions: object) -> str:
     return unchecked_gold(_study)
 
 
 def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
     """Show the sentences of some checks, and one button that draws (more) claims of the chosen check as a batch."""
     sentences = gold_sentences(open_study, list(dict.fromkeys(check.of for check in checks)))
-    said = sentences or list(filter(None, [_unchecked(open_study, study.questions_key(open_study))]))
+    said = sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
     if not said:
         return
     show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said)), cls="panel"))
@@ -78,7 +78,7 @@ def _draw(open_study: Study, check: GoldCheck) -> None:
     batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
     try:
         made = queue_gold_check(
-            open_study, batch, with_judge(open_study, check), actor=who.acting(open_study.labels_path)
+            open_study, batch, with_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
         )
         st.session_state[_SAID] = f"Queued {made.passages:,} passages as batch {batch}."
     except BlindspotError as error:

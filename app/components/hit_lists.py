@@ -151,7 +151,7 @@ def _card(
     return tag(
         "article",
         head,
-        mark.reasons() if mark is not None and mark.spoke else "",
+        mark.reasons() if mark is not None and mark.contributions else "",
         found.body(None if read is None else read.span),
         cls=classes,
         id=f"{column.run_side}-{rank}",

@@ -71,7 +71,7 @@ def start(study: Study, request: JobRequest) -> bool:
     """
     try:
         if not is_unfinished(study, request):
-            jobs.submit_request(study, request, actor=who.acting(study.labels_path))
+            jobs.submit_request(study, request, actor=who.acting_name(study.labels_path))
     except BlindspotError as error:
         st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
         return False
@@ -81,7 +81,7 @@ def start(study: Study, request: JobRequest) -> bool:
 def cancel(study: Study, id: str, force: bool = False) -> None:
     """Cancel a job in the name of the signed-in person. If that is refused, the panel gives the reason."""
     try:
-        jobs.cancel(study, id, actor=who.acting(study.labels_path), force=force)
+        jobs.cancel(study, id, actor=who.acting_name(study.labels_path), force=force)
     except BlindspotError as error:
         st.session_state[_REFUSED] = str(error)
 

@@ -28,7 +28,7 @@ class JudgeMark:
 
     judge: str
     probability: float
-    spoke: list[tuple[str, float]]
+    contributions: list[tuple[str, float]]
 
     def badge(self) -> Html:
         tooltip = (
@@ -39,7 +39,7 @@ class JudgeMark:
 
     def reasons(self) -> Html:
         """The features, loudest first; + speaks for an answer, - against."""
-        words = "; ".join(f"{label} {value:+.1f}" for label, value in self.spoke)
+        words = "; ".join(f"{label} {value:+.1f}" for label, value in self.contributions)
         return div(
             f"{self.judge}: {words}",
             cls="judge-said soft",
@@ -78,7 +78,7 @@ def judge_marks(open_study: Study, question: Question, runs: Sequence[str]) -> d
 
 def may_see(open_study: Study, question: Question) -> bool:
     """Whether the signed-in person may see a judge's opinion on a question."""
-    hidden = hidden_questions.hidden(open_study)
+    hidden = hidden_questions.hidden_ids(open_study)
     if not hidden:
         return True
     return question.id not in hidden and who.may(open_study.labels_path, "see others' labels")

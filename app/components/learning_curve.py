@@ -196,34 +196,40 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     high = min(1.0, max(base.value, *(share.high for share in shares)) + _MARGIN)
     most = max(point.labels for point in points) or 1
 
-    def across(point: CurvePoint) -> float:
+    def horizontal_position(point: CurvePoint) -> float:
         return 100 * (0.03 + 0.94 * point.labels / most)
 
-    def down(value: float) -> float:
+    def vertical_position(value: float) -> float:
         return 100 * (high - value) / (high - low)
 
-    places = [(across(point), share) for point, share in zip(points, shares, strict=True)]
-    marks = [span(cls="base", style=f"top:{down(base.value):.1f}%", title=f"{base_name}: {_share_text(base)}")]
+    places = [(horizontal_position(point), share) for point, share in zip(points, shares, strict=True)]
+    marks = [
+        span(cls="base", style=f"top:{vertical_position(base.value):.1f}%", title=f"{base_name}: {_share_text(base)}")
+    ]
     if len(places) > 1:
-        band = [(x, down(s.high)) for x, s in places] + [(x, down(s.low)) for x, s in reversed(places)]
-        edge = [(x, down(s.value)) for x, s in places]
+        band = [(x, vertical_position(s.high)) for x, s in places] + [
+            (x, vertical_position(s.low)) for x, s in reversed(places)
+        ]
+        edge = [(x, vertical_position(s.value)) for x, s in places]
         line = [(x, y - _HALF_LINE) for x, y in edge] + [(x, y + _HALF_LINE) for x, y in reversed(edge)]
         marks += [span(cls="band", style=_polygon(band)), span(cls="curve-line", style=_polygon(line))]
     for (x, share), point in zip(places, points, strict=True):
-        top, bottom = down(share.high), down(share.low)
+        top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
         message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
-                style=f"left:{x:.1f}%;top:{down(share.value):.1f}%",
+                style=f"left:{x:.1f}%;top:{vertical_position(share.value):.1f}%",
                 title=message,
                 tabindex="0",
                 role="img",
                 aria_label=message,
             )
         )
-    ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]
+    ticks = [
+        span(f"{100 * value:.0f}", cls="tick", style=f"top:{vertical_position(value):.1f}%") for value in (low, high)
+    ]
     return div(
         div(
             tag("b", title),
@@ -294,7 +300,7 @@ def _questions_link(open_study: Study, outcome: CurveOutcome, cell: str, label: 
 def curve_tab(open_study: Study) -> None:
     """The tab of the Training page: the curve, all points, and the pairs that a point's labels changed."""
     points = curve_points(open_study)
-    tabs.title("Learning curve", _answer(points))
+    tabs.title("Learning curve", _answer_sentence(points))
     curve_panel(open_study, "training")
     if not points:
         return
@@ -307,7 +313,7 @@ def curve_tab(open_study: Study) -> None:
         _pairs(open_study, chosen)
 
 
-def _answer(points: Sequence[CurvePoint]) -> str:
+def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     if not points:
         return "No point yet. The curve says how much better retrieval gets with the labels so far, measured on dev."
     last = points[-1]

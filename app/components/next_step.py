@@ -31,13 +31,13 @@ def next_step(open_study: Study) -> Html:
     if step.job is not None:
         return join(
             "Next: ",
-            _lower(step.why),
+            _lower_first(step.why),
             " ",
             link("Start it on Home", url.HOME),
             ", or run: ",
             _command(step.command, open_study),
         )
-    return join("Next: ", _lower(step.why), " Run: ", _command(step.command, open_study))
+    return join("Next: ", _lower_first(step.why), " Run: ", _command(step.command, open_study))
 
 
 def with_study(line: str, open_study: Study) -> str:
@@ -49,6 +49,6 @@ def _command(line: str, open_study: Study) -> Html:
     return tag("span", command(with_study(line, open_study)), cls="next-command")
 
 
-def _lower(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     """Begin a sentence in lower case, unless its first word is a name such as BM25."""
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]

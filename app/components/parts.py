@@ -79,7 +79,7 @@ def download_row(study: Study, kind: str, name: str, label: str = "Download") ->
     left, right = st.columns([2, 2], vertical_alignment="bottom")
     key = f"download-{kind}"
     format = left.selectbox("Format", offered, key=f"{key}-format") if len(offered) > 1 else offered[0]
-    by = who.acting(study.labels_path)  # now: Streamlit makes the file outside of the page's session
+    by = who.acting_name(study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
     def file_content() -> bytes:
         return download(study, kind, name, format, actor=by).content
@@ -141,7 +141,7 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
 def _apply_change(study: Study, kind: str, change: Callable[[str | None], object], message: str) -> None:
     """Make a change in the name of the signed-in person, and show the page again with what came of it."""
     try:
-        change(who.acting(study.labels_path))
+        change(who.acting_name(study.labels_path))
         st.session_state[f"{_SAID}-{kind}"] = message
     except BlindspotError as error:
         st.session_state[f"{_REFUSED}-{kind}"] = str(error)

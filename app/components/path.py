@@ -53,7 +53,7 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
     following = next_step(stops, here, page)
     button: Html | str = ""
     if following is not None:
-        words = f"Next: {following.words[:1].lower()}{following.words[1:]}"
+        words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
         button = link(words, href(following), cls="next", data_key=">", title="Key: >")
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
@@ -118,7 +118,7 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
         sets,
         study.models(open_study),
         url.one_of("set", list(sets), "") or None,
-        lambda action: who.allowed(person, action),
+        lambda action: who.may_sign_in(person, action),
     )
     return [Stop(step.title, step.pages, step.is_done(state), step.next(state)) for step in STEPS]
 

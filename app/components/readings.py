@@ -18,7 +18,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
-from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, answered, compare_readings
+from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import ids_of, take
 
@@ -61,10 +61,10 @@ def _cached_reading(
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _answered(
+def _measured_reading(
     _study: Study, _reading: Reading, questions: tuple, name: str, fingerprint: tuple, ks: tuple[int, ...]
 ) -> MeasuredReading:
-    return answered(_study, _reading, ks)
+    return measure_reading(_study, _reading, ks)
 
 
 def readings_panel(
@@ -84,7 +84,9 @@ def readings_panel(
     ks = tuple(sorted({k for found in readings.values() for k in found.ks if k <= depth} | {k}))
     key = held.questions_key(study)
     made = {
-        side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
+        side: _measured_reading(
+            study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks
+        )
         for side, found in readings.items()
     }
     ids = set(ids_of(take(comparison.questions, np.flatnonzero(subset))))
@@ -173,7 +175,7 @@ def _by_k(
         for side, each in readings.items()
     ]
     measured = {
-        side: [percentage(proportion(each.found[at][rows[side]], units[side])) for at in ks]
+        side: [percentage(proportion(each.successes[at][rows[side]], units[side])) for at in ks]
         for side, each in readings.items()
     }
     lines += [
@@ -209,8 +211,8 @@ def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], group
             p = both.difference.p_adjusted
             cells = [
                 n_cell(both.n, both.difference.units, readings["a"].unit),
-                percentage(both.a),
-                percentage(both.b),
+                percentage(both.estimate_a),
+                percentage(both.estimate_b),
                 gain(both.difference),
                 "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
             ]

@@ -112,7 +112,7 @@ def _set_keyword(open_study: Study, keyword: str, names: set[str]) -> None:
         for name in names:
             now, text = set(_keywords(about.get(name))), about[name].text if name in about else ""
             parts.describe(
-                open_study, "run", name, text, sorted(now ^ {keyword}), actor=who.acting(open_study.labels_path)
+                open_study, "run", name, text, sorted(now ^ {keyword}), actor=who.acting_name(open_study.labels_path)
             )
     except BlindspotError as error:
         show(notice(str(error), kind="error"))

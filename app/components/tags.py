@@ -38,7 +38,7 @@ def _question_tags(open_study: Study, question: Question, person: Person | None,
     everything = desk(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.may("tag questions"):
-        known = [each.tag for each in count_tags(everything, hidden_questions.hidden(open_study))]
+        known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
         _own_tags(open_study, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
     show(_tag_list(open_study, given, selection))
@@ -85,7 +85,7 @@ def _store_tags(open_study: Study, question: str, run: str | None, key: str, old
     """Store what the person added to the field and took out of it."""
     now = st.session_state[key]
     try:
-        by = who.acting(open_study.labels_path)
+        by = who.acting_name(open_study.labels_path)
         for word in now:
             if word not in old_tags:
                 desk(open_study).tags.add(word, [question], run, by)
@@ -121,7 +121,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
     Args:
         opens: from an expression to the address of its slice.
     """
-    hidden = hidden_questions.hidden(open_study)
+    hidden = hidden_questions.hidden_ids(open_study)
     counts = desk(open_study).tags.counts(hidden)
     if not counts:
         return
@@ -137,7 +137,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
         )
     )
     person = who.signed_in_person(open_study.labels_path)
-    authors = who.allowed(person, "see others' labels")
+    authors = who.may_sign_in(person, "see others' labels")
     with st.container(key="save-tags", horizontal=True, vertical_alignment="center", gap="small"):
         for words, make, file, mime in (
             ("CSV", tags_as_csv, "tags.csv", "text/csv"),
@@ -145,7 +145,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
         ):
             content = make(open_study, hidden, authors)
             st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
-    if who.allowed(person, "manage tags"):
+    if who.may_sign_in(person, "manage tags"):
         _manage(open_study, [each.tag for each in counts])
 
 
@@ -188,7 +188,7 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
         return
     others = {each.tag.casefold() for each in store.counts()} - {word.casefold() for word in chosen}
     try:
-        by = who.acting(open_study.labels_path)
+        by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
             _keep_message(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")

@@ -13,7 +13,7 @@ from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
     Grouping,
     accuracy_table,
-    concluded,
+    conclusion_line,
     cut_offs,
     flip_table,
     group_table,
@@ -105,11 +105,11 @@ def page() -> None:
         show(*_warnings(compared, chosen))
         return
     show(style_sheet("analysis.css"))
-    chosen = _readable(compared, chosen)
+    chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
     show(
         tag("h1", headline(compared, chosen, kept)),
-        tag("p", concluded(compared, chosen, kept)),
+        tag("p", conclusion_line(compared, chosen, kept)),
         div(_methods(runs, compared, chosen), _slices_link(chosen), cls="action"),
         *_warnings(compared, chosen),
     )
@@ -157,7 +157,10 @@ def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: 
         return
     wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
     groups = div(
-        _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
+        _groups_head(compared, chosen, by),
+        scrolling(group_table(compared, chosen, wider, by)),
+        _few_questions_note(by),
+        cls="panel",
     )
     show(div(groups, questions, cls="side-by-side halves"))
 
@@ -166,7 +169,7 @@ def _downloads(open_study: Study, chosen: Selection, compared: Comparison, group
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     # Now: Streamlit makes the file outside of the page's session.
-    hidden, evidence = hidden_questions.hidden(open_study), hidden_questions.may_use_labels(open_study)
+    hidden, evidence = hidden_questions.hidden_ids(open_study), hidden_questions.may_use_labels(open_study)
 
     def full_report() -> ComparisonReport:
         options = ComparisonOptions(
@@ -183,7 +186,7 @@ def _slice(chosen: Selection) -> str:
     return join_expressions([chosen.slice, *(write_condition(name, value) for name, value in filters if value)])
 
 
-def _readable(compared: Comparison, chosen: Selection) -> Selection:
+def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
     """Return the selection; without its slice, and with an error line on the page, if the slice is invalid."""
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
@@ -244,7 +247,7 @@ def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _small(grouping: str):
+def _few_questions_note(grouping: str):
     words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} questions are pale."
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"

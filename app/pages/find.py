@@ -36,7 +36,7 @@ def page() -> None:
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
         result = full_text.find(
-            opened, words, place, limit, hidden_questions.hidden(opened), _whose_notes(opened, place)
+            opened, words, place, limit, hidden_questions.hidden_ids(opened), _whose_notes(opened, place)
         )
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
@@ -51,7 +51,7 @@ def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
         return None
     usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs)))
     name = url.one_of("run", list(runs), usual)
-    run, hidden = open_study.run(name), hidden_questions.hidden(open_study)
+    run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     k = min(DEPTH, run.hits.k)
     rows = open_study.corpus.ordinals(passages)
     places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))
@@ -76,7 +76,7 @@ def _searchable_places(open_study: Study) -> list[full_text.Place]:
 def _whose_notes(open_study: Study, place: full_text.Place) -> str | None:
     if place != "notes" or who.may(open_study.labels_path, "see others' labels"):
         return None
-    return who.acting(open_study.labels_path)
+    return who.acting_name(open_study.labels_path)
 
 
 enter(page)

@@ -97,10 +97,10 @@ def _check(open_study: Study, of_file: bool) -> None:
 def _demo(open_study: Study) -> bool:
     """Show the steps through the demo, and return whether parts of it are still being made."""
     from blindspot.app.components.demo_steps import demo_panel
-    from blindspot.backend.demo.making import running
+    from blindspot.backend.demo.making import is_running
 
     show(demo_panel(open_study, who.signed_in_person(open_study.labels_path)))
-    return running(open_study) is not None
+    return is_running(open_study) is not None
 
 
 def _next(open_study: Study, contents: dict[str, Any]) -> None:

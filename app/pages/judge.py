@@ -90,7 +90,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
     mine = stores.queue.finished_by(person.name)
-    remaining = _open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
+    remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
     progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
     again = {key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
@@ -100,7 +100,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
             card["notice"] = "Practice: these labels do not count. Finish the question to see the settled labels."
         elif card["key"] in again:
             card["notice"] = "You skipped this question before. Skip it again to leave it to somebody else."
-    title, lines = ("", []) if leases else _empty(open_study, stores, batches, person, mine)
+    title, lines = ("", []) if leases else _empty_state(open_study, stores, batches, person, mine)
     judging.mount(
         "judge",
         component,
@@ -142,7 +142,7 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
+def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
     """Return how many questions of each batch the person can still get. Counted once for each finished question."""
     return _stores.queue.open_to(name)
 
@@ -169,7 +169,7 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     return stores.queue.claim(person.name, count)
 
 
-def _empty(
+def _empty_state(
     open_study: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
 ) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state: there is nothing to judge."""
@@ -190,7 +190,7 @@ def _empty(
         lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
     if person.may("manage batches"):
         lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
-        if any(each.blocked for each in waiting):
+        if any(each.blocked_questions for each in waiting):
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
@@ -204,7 +204,7 @@ def _empty(
 
 def _waiting_sentences(waiting: list[Waiting]) -> list[str]:
     """Say what open batches wait for to somebody who is not to know who judges what."""
-    blocked = sum(each.blocked for each in waiting)
+    blocked = sum(each.blocked_questions for each in waiting)
     others = len(waiting) - blocked
     lines = []
     if others:

@@ -53,14 +53,14 @@ def page() -> None:
         with columns[2]:
             run = url.select("Run", "run", runs, runs[0]) if runs else None
         with columns[3]:
-            k = _k()
+            k = _chosen_k()
         with columns[4]:
             view = _encoder_views(map)
         with columns[5]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
     if hidden_questions.any_hidden(study, map.question_ids):
-        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden(study).intersection(map.question_ids))))
+        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
     show(
         tag(
@@ -90,7 +90,7 @@ def _new_map_form(study, taken_names: set[str]) -> None:
         form.form(study, taken_names)
 
 
-def _k() -> int:
+def _chosen_k() -> int:
     options = ["1", "5", "10", "20", "50", "100"]
     chosen = str(url.number("k", DEFAULT_K, 1, 1000))
     return int(

@@ -89,7 +89,7 @@ def _listed_question(open_study: Study) -> None:
     with st.container(key="walk"):
         left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
         with left:
-            show(_trail(compared, chosen, rows, asked))
+            show(_list_position(compared, chosen, rows, asked))
         with middle:
             if rest := runs_like(runs, a, b):
                 _more_lists(rest)
@@ -123,7 +123,7 @@ def _listed_question(open_study: Study) -> None:
         div(
             link(
                 "Reword this question",
-                url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)}),
+                url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)}),
                 cls="quiet",
             ),
             span(convention(compared.run_a.kind, rule), cls="soft"),
@@ -142,7 +142,7 @@ def _miss_reasons(open_study: Study, compared: Comparison, question: Question, r
     )
 
 
-def _as_own(question: Question) -> dict[str, str]:
+def _ask_as_own(question: Question) -> dict[str, str]:
     """The parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
@@ -233,7 +233,7 @@ def _legend(columns: int, with_answers: bool) -> Html:
     return div(*parts, cls="legend")
 
 
-def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
+def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
     """The position in the list ("12 of 505"), links to the neighbours, and a link back to the list."""
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
@@ -303,7 +303,7 @@ def _ask_box(open_study: Study) -> None:
 
 def _unknown_names(open_study: Study, question_id: str) -> None:
     """Warn of names in a typed question that are in none of the passages with their words."""
-    for name in unknown_names(open_study, question_id, hidden_questions.hidden(open_study)):
+    for name in unknown_names(open_study, question_id, hidden_questions.hidden_ids(open_study)):
         words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
         show(notice(words, kind="warning"))
 
@@ -350,7 +350,7 @@ def _own_question(open_study: Study) -> None:
     for side, name in zip(SIDES, dict.fromkeys((left, right, *others)), strict=False):
         try:
             with st.spinner(f"Searching with {name} (the first search also loads the index) …"):
-                lists.append(HitList.from_hits(side, name, study.live(open_study, name, asked, k), "live"))
+                lists.append(HitList.from_hits(side, name, study.live_hits(open_study, name, asked, k), "live"))
         except BlindspotError as error:
             show(notice(letter(side), f" {name}: {error}", kind="error"))
     if lists:

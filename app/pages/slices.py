@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
-from blindspot.app.components.compare_tables import accuracy_table, concluded, flip_table, scrolling
+from blindspot.app.components.compare_tables import accuracy_table, conclusion_line, flip_table, scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice
 from blindspot.app.components.next_step import empty_page
@@ -30,7 +30,7 @@ from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, join_expressions
-from blindspot.backend.evaluation.slice_report import SliceReport, method
+from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted, noun
@@ -115,7 +115,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
     )
     show(
         tag("h1", words),
-        tag("p", concluded(compared, chosen, subset)),
+        tag("p", conclusion_line(compared, chosen, subset)),
         div(
             tag("code", chosen.slice), *links, methods_note(reservation(compared.run_a.kind, chosen.rule)), cls="action"
         ),
@@ -161,7 +161,7 @@ def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.nda
 def _save(open_study, expression: str) -> None:
     name = st.session_state.get("slice-name", "")
     try:
-        made = saved_slices.save(open_study, name, expression, by=who.acting(open_study.labels_path))
+        made = saved_slices.save(open_study, name, expression, by=who.acting_name(open_study.labels_path))
         st.session_state["slice-said"] = (f"Saved as “{made.name}”.", "")
         st.session_state["slice-name"] = ""
     except BlindspotError as error:
@@ -170,7 +170,7 @@ def _save(open_study, expression: str) -> None:
 
 def _delete(open_study, name: str) -> None:
     try:
-        saved_slices.delete(open_study, name, by=who.acting(open_study.labels_path))
+        saved_slices.delete(open_study, name, by=who.acting_name(open_study.labels_path))
     except BlindspotError as error:
         st.session_state["slice-said"] = (str(error), "error")
 
@@ -206,7 +206,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
     """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
     correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
-    hidden = hidden_questions.digest(hidden_questions.hidden(open_study))
+    hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
     found = _found_slices(facts, chosen.slice, correction, *key)
     heading = "h2" if chosen.slice else "h1"
@@ -217,7 +217,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
     asked = (
         f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
     )
-    about = methods_note(asked, " ", method(found), " ", choices("correction", ways))
+    about = methods_note(asked, " ", method_note(found), " ", choices("correction", ways))
     if not found.slices:
         units = noun(2, found.units.name)
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."

@@ -235,7 +235,7 @@ def _span_entries(
             continue
         fields = {name: value_at(values, path) for name, path in log_shape.fields.items()}
         for path in log_shape.metadata:
-            found = parsed(value_at(values, path))
+            found = parse_log(value_at(values, path))
             fields |= found if isinstance(found, dict) else {}
         fields["date"] = _first_value(values, log_shape.date)
         id = _first_value(values, log_shape.id)
@@ -244,7 +244,7 @@ def _span_entries(
 
 def value_at(value: Any, path: str) -> Any:
     """Return what is at a path of nested objects, which may be JSON texts; a name may itself contain dots. None: nothing."""
-    value = parsed(value)
+    value = parse_log(value)
     if not isinstance(value, dict):
         return None
     if path in value:
@@ -257,7 +257,7 @@ def value_at(value: Any, path: str) -> Any:
     return None
 
 
-def parsed(value: Any) -> Any:
+def parse_log(value: Any) -> Any:
     """Return a text that is JSON, or a list or object as Python prints it, as what it is; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         for parse in (json.loads, ast.literal_eval):
@@ -270,12 +270,12 @@ def parsed(value: Any) -> Any:
 
 def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
     """Return the list at a path, also one that is flattened into numbered names: `documents.0.document.content`."""
-    found = parsed(value_at(values, path))
+    found = parse_log(value_at(values, path))
     if isinstance(found, list):
         return found
     head, _, tail = path.partition(".")
     flat: dict[int, dict[str, Any]] = {}
-    for prefix, inner in ((path, values), (tail, parsed(values.get(head)))):
+    for prefix, inner in ((path, values), (tail, parse_log(values.get(head)))):
         for name, value in inner.items() if isinstance(inner, dict) and prefix else ():
             if number := re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.(.+)", name):
                 flat.setdefault(int(number[1]), {})[number[2]] = value
@@ -284,9 +284,9 @@ def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
 
 def _question_in(value: Any) -> str | None:
     """Return the question of an input: the text itself, or that of the usual fields of an object."""
-    value = parsed(value)
+    value = parse_log(value)
     if isinstance(value, list) and len(value) == 1:
-        value = parsed(value[0])
+        value = parse_log(value[0])
     if isinstance(value, dict):
         value = next((value[name] for name in ASKED if isinstance(value.get(name), str)), None)
     return value if isinstance(value, str) and value.strip() else None
@@ -332,16 +332,16 @@ def _table_entries(
             yield row
             continue
         line, values = row
-        question, chunks = values.get(columns["question"]), parsed(values.get(columns["chunks"]))
+        question, chunks = values.get(columns["question"]), parse_log(values.get(columns["chunks"]))
         if not isinstance(question, str) or not question.strip():
             yield BadInput(f"{columns['question']!r} holds no question", "", line)
             continue
         id = values.get(columns.get("id", ""))
         others = {name: value for name, value in values.items() if name not in columns.values()}
         event = _Event(question, [], None if id in (None, "") else str(id), _fields(others), line)
-        beside = {name: parsed(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns}
+        beside = {name: parse_log(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns}
         if isinstance(chunks, list):
-            event.chunks = [_with(chunk, place, beside) for place, chunk in enumerate(chunks)]
+            event.chunks = [_chunk_with_lists(chunk, place, beside) for place, chunk in enumerate(chunks)]
             yield event
             continue
         if waiting is None or (waiting.question, waiting.id) != (question, event.id):
@@ -358,7 +358,7 @@ def _table_entries(
 _OURS = {"chunk_id": "id", "score": "score"}
 
 
-def _with(chunk: Any, place: int, parallel_lists: Mapping[str, Any]) -> Any:
+def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any]) -> Any:
     """Return a chunk with its id and score out of lists beside the chunks."""
     own = {
         _OURS[name]: values[place]
@@ -398,7 +398,7 @@ class _Chunks:
 
     def _read_chunk(self, chunk: Any, line: int) -> Context | BadInput | None:
         """Read a chunk; None for one without text."""
-        chunk = parsed(chunk)
+        chunk = parse_log(chunk)
         text = chunk if isinstance(chunk, str) else _first_value(chunk, TEXT)
         if text is not None and not isinstance(text, str):
             return BadInput("a chunk's text is no text", self.path, line)

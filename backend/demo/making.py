@@ -127,7 +127,7 @@ def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress 
     Args:
         size: fields of `DemoSize` that differ from its defaults.
     """
-    waiting = missing(study, DemoSize(**(size or {})))
+    waiting = missing_parts(study, DemoSize(**(size or {})))
     for number, part in enumerate(waiting, 1):
         if progress:
             progress(number - 1, len(waiting), part.title)
@@ -137,17 +137,17 @@ def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress 
 
 def finish_in_background(study: Study) -> str | None:
     """Start `finish` in a process of its own, unless it runs or nothing is missing. Returns the id of its job."""
-    if running(study) is not None or not missing(study):
+    if is_running(study) is not None or not missing_parts(study):
         return None
     return jobs.submit(finish, study)
 
 
-def running(study: Study) -> Job | None:
+def is_running(study: Study) -> Job | None:
     """The unfinished job that makes the rest of the demo."""
     return next((job for job in jobs.recent(study, 50) if job.kind == "demo" and job.unfinished), None)
 
 
-def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
+def missing_parts(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
     """The parts of the demo that do not exist, in the order in which `finish` makes them."""
     return [part for part in parts(size or DemoSize()) if not part.exists(study)]
 

@@ -95,12 +95,12 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}."
-        + _reason(comparison(RUNS["bm25"], BEFORE), question),
+        + _reason_step(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
 
 
-def _reason(comparison: Comparison, question: Question) -> str:
+def _reason_step(comparison: Comparison, question: Question) -> str:
     """Say that the gold passage is about several subjects, if its title is not this subject."""
     first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
     (passage,) = comparison.run_a.study.corpus.passages([first])
@@ -143,10 +143,10 @@ def _judge(study: Study, person: str | None) -> DemoStep:
             "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
         )
     own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
-    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged(batch, own))
+    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
 
 
-def _judged(batch: Batch, own_labels: int) -> str:
+def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
         return "The training data calls these passages negatives. Do they answer their question?"
     if batch.done < batch.questions:
@@ -199,7 +199,7 @@ def cleaning_verdict(pair: Comparison) -> str:
     says so; `python -m benchmarks.blind_spot --trained` takes several seeds.
     """
     established, open_at = [], []
-    for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).at.items():
+    for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
             established.append(f"{value:+.1f} points at {k} ({signed_ends(high, low)})")

@@ -71,31 +71,31 @@ class RunCauses:
         present: np.ndarray = self.present[:, ORDER.index(cause)]
         return present
 
-    def known(self, cause: Cause) -> np.ndarray:
+    def is_measured(self, cause: Cause) -> np.ndarray:
         """Return for which questions a cause could be measured, (n,) bool."""
         known: np.ndarray = self.measured[:, ORDER.index(cause)]
         return known
 
     @property
-    def without(self) -> np.ndarray:
+    def without_cause(self) -> np.ndarray:
         """The questions to which no rule applies, (n,) bool."""
         return np.asarray(~self.present.any(axis=1))
 
     @property
     def misses(self) -> RunCauses:
         """The same of the missed questions alone."""
-        return self._kept(self.missed)
+        return self._subset(self.missed)
 
     @property
-    def found(self) -> RunCauses:
+    def among_found(self) -> RunCauses:
         """The same of the questions that the run finds."""
-        return self._kept(~self.missed)
+        return self._subset(~self.missed)
 
-    def within(self, rows: np.ndarray) -> RunCauses:
+    def of_rows(self, rows: np.ndarray) -> RunCauses:
         """Return the same of some rows of the comparison, (m,) int64."""
-        return self._kept(np.isin(self.rows, rows))
+        return self._subset(np.isin(self.rows, rows))
 
-    def _kept(self, subset: np.ndarray) -> RunCauses:
+    def _subset(self, subset: np.ndarray) -> RunCauses:
         arrays = (each[subset] for each in (self.rows, self.missed, self.present, self.measured))
         return RunCauses(self.run, self.k, *arrays)
 
@@ -183,7 +183,7 @@ class _Questions:
     def _training(self) -> TrainingCounts:
         questions = self.study.questions
         counts: TrainingCounts = self.compared.figures_cache.get_or_make(
-            ("training", questions.last_position), lambda: TrainingCounts.of(questions.all(split="train"))
+            ("training", questions.last_position), lambda: TrainingCounts.of_questions(questions.all(split="train"))
         )
         return counts
 
@@ -325,7 +325,7 @@ class TrainingCounts:
     patterns: Counter[str]
 
     @classmethod
-    def of(cls, questions: Sequence[Question]) -> TrainingCounts:
+    def of_questions(cls, questions: Sequence[Question]) -> TrainingCounts:
         wordings = (pattern(question) for question in questions)
         return cls(
             len(questions),

@@ -399,10 +399,10 @@ def macro_at(
 ) -> PairedFigures | None:
     """Return the figures at k averaged over relations; None if no question has a relation."""
     key = "macro", measure.name, k, _rows_digest(rows), seed
-    return comparison.figures_cache.get_or_make(key, lambda: _macro(comparison, k, rows, seed, measure))
+    return comparison.figures_cache.get_or_make(key, lambda: _macro_figures(comparison, k, rows, seed, measure))
 
 
-def _macro(
+def _macro_figures(
     comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: RankingMeasure
 ) -> PairedFigures | None:
     chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
@@ -429,16 +429,16 @@ class Overall:
     """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them
     together.
 
-    at: by k. macro: by k, averaged over relations; empty if no question has a relation.
+    figures_at: by k. macro: by k, averaged over relations; empty if no question has a relation.
     """
 
-    at: dict[int, PairedFigures]
+    figures_at: dict[int, PairedFigures]
     macro: dict[int, PairedFigures]
 
     @property
     def tests(self) -> int:
         """The number of tests that p is adjusted for."""
-        return len(self.at) + len(self.macro)
+        return len(self.figures_at) + len(self.macro)
 
 
 def overall(

@@ -49,18 +49,18 @@ BETTER_KEYS = ("a_better", "b_better", "equal")
 class ComparisonReport(Results):
     """Two runs compared.
 
-    at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
+    figures_at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
     groups and the sentences. groups: by relation, bucket or slice; `names` are their display names.
     """
 
-    a: str
-    b: str
+    run_a: str
+    run_b: str
     kind: Kind
     slice: str
     k: int
-    at: dict[int, PairedFigures]
+    figures_at: dict[int, PairedFigures]
     macro: dict[int, PairedFigures]
-    by: By | None
+    grouping: By | None
     groups: dict[str, PairedFigures]
     names: dict[str, str]
     conclusion: str
@@ -72,8 +72,8 @@ class ComparisonReport(Results):
 
     def as_dict(self) -> dict:
         return {
-            "a": self.a,
-            "b": self.b,
+            "a": self.run_a,
+            "b": self.run_b,
             "relevance": self.kind,
             "measure": self.measure.name,
             "slice": self.slice,
@@ -84,9 +84,9 @@ class ComparisonReport(Results):
             "reservation": self.reservation,
             "method": self.method,
             "notes": self.notes,
-            "at": {str(k): _figures_dict(both) for k, both in self.at.items()},
+            "at": {str(k): _figures_dict(both) for k, both in self.figures_at.items()},
             "macro": {str(k): _figures_dict(both) for k, both in self.macro.items()},
-            "by": self.by,
+            "by": self.grouping,
             "groups": {key: {"name": self.names[key], **_figures_dict(both)} for key, both in self.groups.items()},
         }
 
@@ -108,7 +108,7 @@ class ComparisonReport(Results):
         return records_table(columns, rows)
 
     def _lines(self) -> list[tuple[str, PairedFigures]]:
-        lines = [("all", both) for both in self.at.values()] + [("macro", both) for both in self.macro.values()]
+        lines = [("all", both) for both in self.figures_at.values()] + [("macro", both) for both in self.macro.values()]
         return lines + [(key, both) for key, both in self.groups.items()]
 
     def tables(self) -> list[ResultTable]:
@@ -125,16 +125,18 @@ class ComparisonReport(Results):
             Column("oracle", format="percent"),
         ]
         cut_off = self.measure.has_cut_off
-        whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.at.items()]
+        whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.figures_at.items()]
         whole += [_row(f"macro @{k}" if cut_off else "macro", both) for k, both in self.macro.items()]
         over = "" if self.measure is SUCCESS else f" over {self.kind}"
         of_slice = f", slice {self.slice}" if self.slice else ""
-        title = f"A: {self.a}, B: {self.b}. {self.measure.title_at('k')}{over}, %{of_slice}"
+        title = f"A: {self.run_a}, B: {self.run_b}. {self.measure.title_at('k')}{over}, %{of_slice}"
         tables = [ResultTable(title, ["", *head], whole)]
-        if self.by:
+        if self.grouping:
             rows = [_row(self.names[key], both) for key, both in self.groups.items()]
             tables.append(
-                ResultTable(f"{self.measure.title_at(self.k)} by {self.by}, %", [self.by.capitalize(), *head], rows)
+                ResultTable(
+                    f"{self.measure.title_at(self.k)} by {self.grouping}, %", [self.grouping.capitalize(), *head], rows
+                )
             )
         return tables
 
@@ -177,7 +179,16 @@ def _row(name: str, paired: PairedFigures) -> list[object]:
     if paired.measure is SUCCESS:
         counts = (paired.flips.both, paired.flips.only_a, paired.flips.only_b, paired.flips.neither)
     n = n_value(paired.n, paired.units, paired.unit)
-    return [name, n, paired.a, paired.b, paired.difference.estimate, paired.difference.p_shown, *counts, paired.oracle]
+    return [
+        name,
+        n,
+        paired.a,
+        paired.b,
+        paired.difference.estimate,
+        paired.difference.p_shown,
+        *counts,
+        paired.oracle,
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +258,14 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
     members, names = _members(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
     whole = overall(compared, shown, rows, SEED, by_measure)
-    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], run_a, run_b, whole.tests)
+    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.figures_at[k], run_a, run_b, whole.tests)
     return ComparisonReport(
         run_a,
         run_b,
         compared.run_a.kind,
         slice,
         k,
-        whole.at,
+        whole.figures_at,
         whole.macro,
         by,
         by_group(compared, k, groups, SEED, by_measure),

@@ -33,16 +33,16 @@ class FrequencyPoint:
     """Success of both runs on the questions of one bucket or group. label: of `blindspot.analysis.buckets.bucket_group`."""
 
     label: str
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
 
     @property
     def n(self) -> int:
-        return self.a.n
+        return self.estimate_a.n
 
     @property
     def has_few_questions(self) -> bool:
-        return self.a.n_units < FEW
+        return self.estimate_a.n_units < FEW
 
 
 def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
@@ -73,7 +73,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
     figures = figures_at(comparison, k)
     points = frequency_points(comparison, k)
     sentences = [RunFinding("difference", _difference(figures, names))]
-    for sentence in _falls(points, names):
+    for sentence in _falls_with_frequency(points, names):
         sentences.append(RunFinding("frequency", sentence))
     only_one_run: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
@@ -117,7 +117,7 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
     )
 
 
-def _falls(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
+def _falls_with_frequency(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
     """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's
     does.
     """
@@ -126,7 +126,10 @@ def _falls(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
         return []
     frequent, rare = enough[0], enough[-1]
     sentences = []
-    for name, high, low in ((names[1], frequent.b, rare.b), (names[0], frequent.a, rare.a)):
+    for name, high, low in (
+        (names[1], frequent.estimate_b, rare.estimate_b),
+        (names[0], frequent.estimate_a, rare.estimate_a),
+    ):
         change = independent_difference(high, low)
         assert change.value is not None and change.low is not None and change.high is not None, "both have questions"
         if change.low <= 0 <= change.high:

@@ -59,8 +59,8 @@ class MissReport(Results):
         ]
         paired = {
             name: {
-                "a": each.a.value,
-                "b": each.b.value,
+                "a": each.estimate_a.value,
+                "b": each.estimate_b.value,
                 "difference": each.difference.estimate.value,
                 "low": each.difference.estimate.low,
                 "high": each.difference.estimate.high,
@@ -133,9 +133,12 @@ def _row(line: CauseLine, unit: Unit) -> list[object]:
 
 def paired_rows(table: MissTable) -> list[list[object]]:
     """Return a row for each cause that was measured in either run."""
-    first: RunMisses = table.runs[0]
-    found = ((first.cause_line(name).title, table.paired[name]) for name in table.order if name in table.paired)
-    return [[title, each.a, each.b, each.difference.estimate, each.difference.p_shown] for title, each in found]
+    first_misses: RunMisses = table.runs[0]
+    found = ((first_misses.cause_line(name).title, table.paired[name]) for name in table.order if name in table.paired)
+    return [
+        [title, each.estimate_a, each.estimate_b, each.difference.estimate, each.difference.p_shown]
+        for title, each in found
+    ]
 
 
 def _line_figures(line: CauseLine) -> dict[str, Any]:
@@ -185,7 +188,7 @@ def misses(study: Study, run_a: str, run_b: str | None = None, options: MissOpti
 def causes_of_misses(study: Study, run: str, other_run: str, options: MissOptions) -> tuple[RunCauses, list[str]]:
     """Return the causes of a run's misses, and the ids of the missed questions. Raises as `misses` does."""
     compared, k, rows = _chosen_rows(study, run, other_run, options)
-    causes = run_causes(compared, "a", k).within(rows).misses
+    causes = run_causes(compared, "a", k).of_rows(rows).misses
     return causes, ids_of(take(compared.questions, causes.rows))
 
 

@@ -73,8 +73,8 @@ class RunMisses:
 class PairedMisses:
     """Questions missed with a cause by either run, in shares of all n questions, and the paired difference A - B."""
 
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
     difference: Difference
 
 
@@ -124,7 +124,7 @@ def miss_table(
         tests: whether to pair the runs. False where results of the runs chose the questions: the difference follows
             from that choice.
     """
-    causes = {side: run_causes(comparison, side, k).within(rows) for side in sides}
+    causes = {side: run_causes(comparison, side, k).of_rows(rows) for side in sides}
     runs = [_run_misses(comparison, side, each) for side, each in causes.items()]
     paired = (
         _paired(causes["a"], causes["b"], comparison.units.codes[causes["a"].rows])
@@ -135,11 +135,11 @@ def miss_table(
 
 
 def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMisses:
-    misses, found, units = causes.misses, causes.found, comparison.units.codes
+    misses, found, units = causes.misses, causes.among_found, comparison.units.codes
     lines = []
     for cause in ORDER:
         shares = [
-            proportion(part.has_cause(cause)[part.known(cause)], units[part.rows][part.known(cause)])
+            proportion(part.has_cause(cause)[part.is_measured(cause)], units[part.rows][part.is_measured(cause)])
             for part in (misses, found)
         ]
         lines.append(
@@ -148,9 +148,9 @@ def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMis
             )
         )
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
-    shares = [proportion(part.without, units[part.rows]) for part in (misses, found)]
+    shares = [proportion(part.without_cause, units[part.rows]) for part in (misses, found)]
     rule = "No rule applies to the miss, or the facts that the rules need are unknown."
-    lines.append(_cause_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without))
+    lines.append(_cause_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without_cause))
     return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
@@ -177,7 +177,8 @@ def _paired(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict
     measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
         str(cause): (causes_a.missed & causes_a.has_cause(cause), causes_b.missed & causes_b.has_cause(cause))
         for cause in ORDER
-        if (causes_a.missed & causes_a.known(cause)).any() or (causes_b.missed & causes_b.known(cause)).any()
+        if (causes_a.missed & causes_a.is_measured(cause)).any()
+        or (causes_b.missed & causes_b.is_measured(cause)).any()
     }
     differences = adjusted_together({name: compare(*pair, units=units) for name, pair in measured.items()})
     return {

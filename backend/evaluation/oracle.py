@@ -27,13 +27,13 @@ class OracleChoice:
     Attributes:
         estimate: its measure over the questions that all runs measure.
         best: questions in which no run is better, and the measure is above 0.
-        alone: questions in which every other run is worse.
+        only_choice: questions in which every other run is worse.
     """
 
     run: str
     estimate: Estimate
     best: int
-    alone: int
+    only_choice: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Report(Results):
     """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
 
     runs: list[RunReport]
-    by: By | None
+    grouping: By | None
     ks: tuple[int, ...]
     convention: str
     notes: list[str]
@@ -268,7 +268,7 @@ def _run_report(
         if grouping == "slice"
         else relations
         if grouping == "relation"
-        else _asked_groups(first, questions, codes, grouping, within),
+        else _requested_groups(first, questions, codes, grouping, within),
         notes=_notes(relevance, len(run.question_ids), [k for k in ks if k > depth], depth)
         + ([NO_RELATIONS] if grouping == "relation" and not relations else []),
         judged=_judged(run, relevance, codes, within),
@@ -365,7 +365,7 @@ def _macro(
     return {k: accuracy.macro_average(accuracy.found_by(first_ranks[rows], k), names, units[rows]) for k in ks}
 
 
-def _asked_groups(
+def _requested_groups(
     first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, grouping: By | None, ks: list[int]
 ) -> list[Group]:
     if grouping == "bucket":

@@ -48,7 +48,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
-        figure.add_traces([trace, _grey(trace, [rows[name].n < FEW for name in order])])
+        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].n < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
@@ -77,7 +77,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
-            figure.add_traces([trace, _grey(trace, [point.has_few_questions for point in points])])
+            figure.add_traces([trace, _plot_in_grey(trace, [point.has_few_questions for point in points])])
     figure.update_layout(
         xaxis={
             "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
@@ -98,12 +98,12 @@ def slice_plot(report: SliceReport) -> Figure:
 
     names = [
         f"{escape(each.expression)}  (n {n_cell(each.figures.n, each.figures.units, each.figures.unit)})"
-        for each in report.found.slices
+        for each in report.found_slices.slices
     ]
-    differences = [each.figures.difference.estimate for each in report.found.slices]
+    differences = [each.figures.difference.estimate for each in report.found_slices.slices]
     figure = Figure()
     if names:
-        mean = 100 * report.found.mean
+        mean = 100 * report.found_slices.mean
         line = {"color": GREY, "dash": "dot", "width": 2}
         figure.add_trace(
             Scatter(
@@ -117,7 +117,7 @@ def slice_plot(report: SliceReport) -> Figure:
         )
         figure.add_trace(_points(differences, names, "in the slice", 0, flat=True))
     figure.update_layout(
-        xaxis={"title": {"text": escape(f"Success@{report.k}, {report.a} − {report.b}, points")}},
+        xaxis={"title": {"text": escape(f"Success@{report.k}, {report.run_a} − {report.run_b}, points")}},
         yaxis={"autorange": "reversed", "automargin": True},
         height=110 + LINE + ROW * len(names),
         **_layout(),
@@ -151,7 +151,7 @@ def cause_plot(table: MissTable) -> Figure:
             [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
         )
         trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
-        figure.add_traces([trace, _grey(trace, few)])
+        figure.add_traces([trace, _plot_in_grey(trace, few)])
         found = [line for line in shown if line.found.n]
         hollow = _points(
             [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
@@ -220,7 +220,7 @@ def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str
     )
 
 
-def _grey(trace, has_few_questions: Sequence[bool]):
+def _plot_in_grey(trace, has_few_questions: Sequence[bool]):
     """Plot the points of few questions again in grey."""
     from plotly.graph_objects import Scatter
 

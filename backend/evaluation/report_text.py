@@ -25,8 +25,8 @@ def as_dict(report: Report) -> dict:
     return {
         "convention": report.convention,
         "notes": report.notes,
-        "by": report.by,
-        "runs": {run.name: _run_dict(run, report.by) for run in report.runs},
+        "by": report.grouping,
+        "runs": {run.name: _run_dict(run, report.grouping) for run in report.runs},
     }
 
 
@@ -113,7 +113,7 @@ def report_figures(report: Report) -> ResultTable:
     rows = [
         (run.name, kind, group, measure, k, e.value, e.n, e.n_units, e.n_groups, e.low, e.high, e.method)
         for run in report.runs
-        for group, measure, kind, k, e in _run_figures(run, report.by)
+        for group, measure, kind, k, e in _run_figures(run, report.grouping)
     ]
     return ResultTable("", COLUMNS, rows)
 
@@ -156,8 +156,8 @@ def report_tables(report: Report) -> list[ResultTable]:
     if report.measures:
         return measure_tables(report) + judged + cost
     tables = [*overall_tables(report), *judged, *cost]
-    if report.by is not None:
-        tables += [_group_table(report, report.by, run) for run in report.runs if run.groups]
+    if report.grouping is not None:
+        tables += [_group_table(report, report.grouping, run) for run in report.runs if run.groups]
     return tables
 
 
@@ -188,7 +188,7 @@ def _ranks_table(report: Report) -> ResultTable:
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
-        rows.append([run.name, mrr, _n(run.recall, run_unit(run)), *(run.recall.get(k) for k in report.ks)])
+        rows.append([run.name, mrr, _n_text(run.recall, run_unit(run)), *(run.recall.get(k) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
     return ResultTable(caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _cutoff_headings(report))], rows)
@@ -233,18 +233,18 @@ def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
     title, unit = measure.title_at("k"), run_unit(report.runs[0])
-    rows = [[run, _n(each.at, unit), *cells(each.at)] for run, each in figures.items()]
+    rows = [[run, _n_text(each.at, unit), *cells(each.at)] for run, each in figures.items()]
     yield ResultTable(f"{title} over {over}, %", ["Run", "n", *heads], rows)
     averaged = [
-        [run, next(iter(each.macro.values())).n_groups, _n(each.macro, unit), *cells(each.macro)]
+        [run, next(iter(each.macro.values())).n_groups, _n_text(each.macro, unit), *cells(each.macro)]
         for run, each in figures.items()
         if each.macro
     ]
     if averaged:
         yield ResultTable(f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged)
-    if report.by is None:
+    if report.grouping is None:
         return
-    head = HEADINGS[report.by]
+    head = HEADINGS[report.grouping]
     for run, each in figures.items():
         if each.groups:
             lines = [[group.name, n_value(group.n, group.units, unit), *cells(group.at)] for group in each.groups]
@@ -261,7 +261,7 @@ def run_n(run: RunReport) -> int | str:
     return n_value(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
 
 
-def _n(estimates: dict[int, Estimate], unit: Unit) -> int | str:
+def _n_text(estimates: dict[int, Estimate], unit: Unit) -> int | str:
     largest = max(estimates.values(), key=lambda each: each.n, default=None)
     return 0 if largest is None else n_value(largest.n, largest.units, unit)
 

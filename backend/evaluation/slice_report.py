@@ -41,28 +41,28 @@ CORRECTION_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SliceReport(Results):
-    a: str
-    b: str
+    run_a: str
+    run_b: str
     k: int
-    found: FoundSlices
+    found_slices: FoundSlices
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "a": self.a,
-            "b": self.b,
+            "a": self.run_a,
+            "b": self.run_b,
             "k": self.k,
-            "n": self.found.n,
-            "units": self.found.units.count,
-            "unit": self.found.units.name,
-            "difference": self.found.mean,
-            "tried": self.found.tried,
-            "correction": self.found.correction,
-            "method": method(self.found),
-            "slices": [_slice_figures(slice_) for slice_ in self.found.slices],
+            "n": self.found_slices.n,
+            "units": self.found_slices.units.count,
+            "unit": self.found_slices.units.name,
+            "difference": self.found_slices.mean,
+            "tried": self.found_slices.tried,
+            "correction": self.found_slices.correction,
+            "method": method_note(self.found_slices),
+            "slices": [_slice_figures(slice_) for slice_ in self.found_slices.slices],
         }
 
     def figures_table(self) -> ResultTable:
-        return records_table(COLUMNS, [_slice_figures(slice_) for slice_ in self.found.slices])
+        return records_table(COLUMNS, [_slice_figures(slice_) for slice_ in self.found_slices.slices])
 
     def tables(self) -> list[ResultTable]:
         rows = [
@@ -76,12 +76,12 @@ class SliceReport(Results):
                 f"{100 * each.explained:+.1f}",
                 each.p_adjusted,
             ]
-            for each in self.found.slices
+            for each in self.found_slices.slices
         ]
-        return [ResultTable(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", HEAD, rows)]
+        return [ResultTable(f"A: {self.run_a}, B: {self.run_b}, Success@{self.k}, %", HEAD, rows)]
 
     def remarks(self) -> list[str]:
-        return [method(self.found)]
+        return [method_note(self.found_slices)]
 
 
 def _slice_figures(found_slice: FoundSlice) -> dict:
@@ -92,7 +92,7 @@ def _slice_figures(found_slice: FoundSlice) -> dict:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def method(slices: FoundSlices) -> str:
+def method_note(slices: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
         f"{slices.tried:,} slices of at least {slices.min_questions} {noun(2, slices.units.name)} were tested: single conditions and "

@@ -177,7 +177,7 @@ class Facts:
         if name == "selection":
             from blindspot.backend.evaluation.saved_selections import saved_selection
 
-            return self._are(saved_selection(self.study, value).questions)
+            return self._question_mask(saved_selection(self.study, value).questions)
         sets = self.comparison.columns.dataset_split
         if name == "set":
             matching = [value in (*pair, set_label(*pair)) for pair in sets.names]
@@ -215,9 +215,9 @@ class Facts:
         except Missing as error:
             message = f"{error}; tags of runs: {', '.join(TAGS)}"
             raise NotAnExpression(message, condition.position) from None
-        return self._are(tagged)
+        return self._question_mask(tagged)
 
-    def _are(self, ids: Iterable[str]) -> np.ndarray:
+    def _question_mask(self, ids: Iterable[str]) -> np.ndarray:
         """Return which questions have one of these ids, (q,) bool."""
         mask = np.zeros(len(self.comparison), dtype=bool)
         rows = rows_of(self.comparison.questions, list(ids))
@@ -231,7 +231,7 @@ class Facts:
             raise NotAnExpression(f"unknown cause {value!r}; known: {known}", condition.position)
         causes = self.causes(condition.argument).misses
         mask = np.zeros(len(self.comparison), dtype=bool)
-        mask[causes.rows] = causes.without if value == NONE else causes.has_cause(Cause(value))
+        mask[causes.rows] = causes.without_cause if value == NONE else causes.has_cause(Cause(value))
         return mask
 
     def causes(self, run: str | None = None) -> RunCauses:
@@ -252,7 +252,7 @@ class Facts:
         )
         causes = run_causes(alone, "a", self.k)
         rows = rows_among(alone.questions, compared.questions)
-        return replace(causes, rows=rows[causes.rows]).within(np.arange(len(compared)))
+        return replace(causes, rows=rows[causes.rows]).of_rows(np.arange(len(compared)))
 
     def first_ranks(self, run: str) -> np.ndarray:
         """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks
@@ -266,11 +266,11 @@ class Facts:
         """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
         run lacks the question.
         """
-        gold, searched, named, _ = self._hits(run)
+        gold, searched, named, _ = self._hits_matching(run)
         first = first_hit(gold)
         return np.where(searched & named, np.where(first > 0, first, np.inf), np.nan)
 
-    def _hits(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _hits_matching(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return for a run: which hits are gold (q, K) bool; whether it has the question (q,) bool; whether there is
         gold (q,) bool; its rows (q,).
         """
@@ -310,8 +310,8 @@ class Facts:
             name = f"only_{sparse if name == 'bm25_only' else other}"
         if name in ("only_a", "only_b", "both", "both_fail"):
             return codes == flips.CELLS.index("neither" if name == "both_fail" else name)
-        run = getattr(compared, other).run
-        gold, searched, named, rows = self._hits(run.name)
+        run = (compared.run_a if other == "a" else compared.run_b).run
+        gold, searched, named, rows = self._hits_matching(run.name)
         ordinals = np.asarray(run.hits.ordinals)[rows]
         positive, labelled = (self._labelled_hits(gold, ordinals, labels) for labels in (("positive",), None))
         if name == "gold_below_unlabelled":

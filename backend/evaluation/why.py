@@ -302,11 +302,11 @@ def nearest_rows(
         values[start : start + block] = products
     values[centre] = -np.inf
     count = min(count, len(vectors) - 1)
-    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top(values, count)
+    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top_passage(values, count)
     return [Neighbour(int(row), float(values[row]), int(row) in gold) for row in top]
 
 
-def _top(values: np.ndarray, count: int) -> np.ndarray:
+def _top_passage(values: np.ndarray, count: int) -> np.ndarray:
     threshold = np.partition(values, -count)[-count]
     rows = np.flatnonzero(values >= threshold)
     return rows[np.argsort(-values[rows], kind="stable")][:count]

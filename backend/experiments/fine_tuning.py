@@ -51,7 +51,7 @@ class Apart:
     asked: QuestionSelection
     which: Words
 
-    def keeps(self, bench: Workbench) -> Callable[[Question], bool]:
+    def kept_by(self, bench: Workbench) -> Callable[[Question], bool]:
         tested = {word for question in self.asked.questions_of(bench) for word in words_of(question, self.which)}
         return lambda question: tested.isdisjoint(words_of(question, self.which))
 
@@ -87,7 +87,7 @@ class Adapted(Part):
         """Do nothing: the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> TrainingExamples:
-        whole, tests = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart]
+        whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
         questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
@@ -129,11 +129,11 @@ class Begun(Part):
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from blindspot.backend.training.checkpoints import write_training_json
-        from blindspot.backend.training.initial_model import start_model
+        from blindspot.backend.training.initial_model import load_initial_model
 
         start = bench.settings.encoders[self.start.encoder]
         with whole_folder(bench.path("models", name)) as building:
-            start_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
+            load_initial_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
             write_training_json(
                 building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name}
             )
@@ -151,18 +151,18 @@ class Tuning(NamedTuple):
     """The training data, and the only tower to train, if one is named."""
 
     data: tuple[TrainingData | Adapted, ...]
-    only: Literal["question", "passage"] | None = None
+    tower: Literal["question", "passage"] | None = None
 
     def models(self, setting: Setting) -> list[DualEncoder]:
         """Return a model for each seed."""
         return [
-            DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first_encoder)
+            DualEncoder(self.data, setting.settings(seed, only=self.tower), setting.first_encoder)
             for seed in setting.seeds
         ]
 
     def hits(self, setting: Setting, selection: QuestionSelection, k: int) -> list[RunPart]:
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
-        same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
+        same = self.tower == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
             DenseHits(selection, k, Index(encoder_before(setting)), model)
             if same

@@ -226,18 +226,18 @@ def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A claim of the paper about two cells: one is ahead of the other by more than `by`, or the two are `within` a
+    """A claim of the paper about two cells: one is ahead of the other by more than `minimum_gain`, or the two are `tolerance` a
     distance.
 
-    Cells are named (row, column). Without `behind`, the claim is that the value of the cell is more than `by`. Both
+    Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than `minimum_gain`. Both
     numbers have the unit of the measure: shares of 1 for Success@k.
     """
 
-    says: str
-    ahead: tuple[str, str]
-    behind: tuple[str, str] | None = None
-    within: float | None = None
-    by: float = 0.0
+    statement: str
+    expected_better: tuple[str, str]
+    expected_worse: tuple[str, str] | None = None
+    tolerance: float | None = None
+    minimum_gain: float = 0.0
 
     def judge(
         self,
@@ -263,13 +263,13 @@ class PaperClaim:
         )
 
     def _verdict_word(self, low: float, high: float) -> Word:
-        if self.within is not None:
-            if -self.within <= low and high <= self.within:
+        if self.tolerance is not None:
+            if -self.tolerance <= low and high <= self.tolerance:
                 return "supported"
-            return "not supported" if high < -self.within or low > self.within else "inconclusive"
-        if low > self.by:
+            return "not supported" if high < -self.tolerance or low > self.tolerance else "inconclusive"
+        if low > self.minimum_gain:
             return "supported"
-        return "not supported" if high < self.by else "inconclusive"
+        return "not supported" if high < self.minimum_gain else "inconclusive"
 
     def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
@@ -288,11 +288,11 @@ class PaperClaim:
             assert estimate.low is not None and estimate.high is not None
             verdict = self._verdict_word(estimate.low, estimate.high)
         return {
-            "says": self.says,
-            "ahead": list(self.ahead),
-            "behind": self.behind and list(self.behind),
-            "within": self.within,
-            "by": self.by,
+            "says": self.statement,
+            "ahead": list(self.expected_better),
+            "behind": self.expected_worse and list(self.expected_worse),
+            "within": self.tolerance,
+            "by": self.minimum_gain,
             "difference": estimate.value,
             "low": estimate.low,
             "high": estimate.high,

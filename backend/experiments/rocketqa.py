@@ -66,20 +66,20 @@ class Steps:
         return ScoresPart(self.judge, self.training_hits, self.setting.depth)
 
     @cached_property
-    def raw(self) -> DualEncoder:
+    def undenoised_data(self) -> DualEncoder:
         """Return training data with raw hard negatives."""
         return self.train_dual_encoder(self.labelled_data(mined=(self.training_hits,)), self.batch * self.devices, 1)
 
     @cached_property
-    def cleaned(self) -> TrainingData:
+    def denoised_data(self) -> TrainingData:
         return self.labelled_data(mined=(self.training_hits,), policy="cross_encoder", judge=(self.scores,))
 
     @cached_property
     def denoised(self) -> DualEncoder:
         """Step 3: return training data with denoised hard negatives, which the cross-encoder scores with confidence."""
-        return self.train_dual_encoder(self.cleaned, self.batch * self.devices, 1)
+        return self.train_dual_encoder(self.denoised_data, self.batch * self.devices, 1)
 
-    def augmented(self, limit: int | None = None) -> DualEncoder:
+    def augmented_data(self, limit: int | None = None) -> DualEncoder:
         """Step 4: return training data that adds up to `limit` unlabelled questions, with passages that the
         cross-encoder scores with confidence.
         """
@@ -94,7 +94,7 @@ class Steps:
             positives=("cross_encoder",),
             may_be_empty=True,
         )
-        return self.train_dual_encoder((self.cleaned, free), self.batch * self.devices, 1)
+        return self.train_dual_encoder((self.denoised_data, free), self.batch * self.devices, 1)
 
     def labelled_data(self, **more: Any) -> TrainingData:
         """The questions with positives. Their easy negatives are in-batch negatives."""

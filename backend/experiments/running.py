@@ -131,7 +131,9 @@ def plan_without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
     places = {(cell.row, cell.column) for cell in cells}
     rows = dict.fromkeys(cell.row for cell in plan.cells if (cell.row, cell.column) not in places)
     claims = [
-        claim for claim in plan.claims if claim.ahead in places and (claim.behind is None or claim.behind in places)
+        claim
+        for claim in plan.claims
+        if claim.expected_better in places and (claim.expected_worse is None or claim.expected_worse in places)
     ]
     plot = plan.plot and replace(
         plan.plot,
@@ -226,7 +228,10 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
     level = 1 - SURE / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
-        ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
+        ahead, behind = (
+            places[claim.expected_better],
+            places.get(claim.expected_worse) if claim.expected_worse else None,
+        )
         trained = ahead.is_trained or behind is not None and behind.is_trained
         if behind is not None:
             claims.append(claim.judge(values(ahead), values(behind), trained, level, units(ahead)))

@@ -24,13 +24,13 @@ def format_figure(cell: Mapping[str, Any], unit: str) -> str:
     return f"{format_value(cell['value'], unit)} ({format_value(cell['low'], unit)}–{format_value(cell['high'], unit)})"
 
 
-def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
+def result_grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
     """Return (rows, columns, cells by row and column), in the order of the plan."""
     cells = {(cell["row"], cell["column"]): cell for cell in result["cells"]}
     return list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells)), cells
 
 
-def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def count_note(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     """Format the number of questions of a row, and of seeds if there are several."""
     ns = sorted({cell["n"] for (name, _), cell in cells.items() if name == row})
     seeds = max(cell["seeds"] for (name, _), cell in cells.items() if name == row)
@@ -45,7 +45,7 @@ def result_table(result: Mapping[str, Any]) -> ResultTable:
 
 def _figures_table(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
     """Return a table of our figures with intervals, with the paper's figures in separate columns."""
-    rows, columns, cells = grid(result)
+    rows, columns, cells = result_grid(result)
     printed = [
         column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)
     ]
@@ -60,7 +60,7 @@ def _figures_table(result: Mapping[str, Any], title: str, notes: Sequence[str] =
             line.append(format_figure(cell, result["unit"]) if cell else "")
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
-        lines.append([*line, counts(row, cells)])
+        lines.append([*line, count_note(row, cells)])
     return ResultTable(title, [*heads, "n"], lines, notes)
 
 

@@ -63,11 +63,11 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
         about, taken, skipped = download(repository, folder, suffixes)
         name = check_name(str(about["name"]) if name is None else name, repository.kind.replace("-", " "))
         if repository.kind == "training-set":
-            _training_set(study, folder, name, about)
+            _add_training_set(study, folder, name, about)
         elif repository.kind == "encoder":
-            _encoder(study, folder, name, about)
+            _add_encoder(study, folder, name, about)
         else:
-            _judge(study, folder, name, about)
+            _add_judge(study, folder, name, about)
     return Pulled(repository.kind, name, len(taken), sum(file.size for file in taken), skipped)
 
 
@@ -118,7 +118,7 @@ def download(
     return about, taken, skipped
 
 
-def _training_set(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
+def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
     source, target = folder / SET_FOLDER, study.path("training_sets", name)
     if not (source / "manifest.json").is_file():
         raise BadInput("holds no training set that a study can take", source / "manifest.json")
@@ -144,7 +144,7 @@ def _training_set(study: Study, folder: Path, name: str, record: dict[str, Any])
             raise BadInput(f"is not a training set ({type(error).__name__}: {str(error)[:100]})", name) from None
 
 
-def _encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
+def _add_encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
     target = study.path("models", name)
     keys = record.get("models")
     if not isinstance(keys, list) or not keys or not set(keys) <= set(MODELS):
@@ -167,7 +167,7 @@ def _encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) -> N
             raise
 
 
-def _judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) -> None:
+def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) -> None:
     place, kind, source = manifest.get("place"), manifest.get("judge"), folder / FILES_FOLDER
     if place not in ("models", "judges") or not isinstance(kind, str) or kind not in JUDGES or not source.is_dir():
         raise BadInput("names no judge that this version knows", ABOUT)

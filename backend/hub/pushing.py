@@ -89,11 +89,11 @@ def plan_push(
         if kind == "training-set":
             notes = _training_set(study, name or "", format, folder, progress)
         elif kind == "encoder":
-            notes = _encoder(study, name or "", folder)
+            notes = _lay_out_encoder(study, name or "", folder)
         elif kind == "judge":
-            notes = _judge(study, name or "", folder)
+            notes = _lay_out_judge(study, name or "", folder)
         elif kind == "study":
-            notes = _study(study, folder, with_names)
+            notes = _lay_out_study(study, folder, with_names)
         else:
             raise Refused(f"unknown kind {kind!r}; known: training-set, encoder, judge, study")
         found = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -158,7 +158,7 @@ def _training_set(study: Study, name: str, format: str, folder: Path, progress: 
     ]
 
 
-def _encoder(study: Study, name: str, folder: Path) -> list[str]:
+def _lay_out_encoder(study: Study, name: str, folder: Path) -> list[str]:
     settings = study.settings.encoders.get(name)
     if settings is None:
         known = ", ".join(study.settings.encoders) or "none"
@@ -181,7 +181,7 @@ def _encoder(study: Study, name: str, folder: Path) -> list[str]:
     return []
 
 
-def _judge(study: Study, name: str, folder: Path) -> list[str]:
+def _lay_out_judge(study: Study, name: str, folder: Path) -> list[str]:
     kind = judge_kind_of(study, name)
     if kind.run_job is None:
         raise Refused(
@@ -197,7 +197,7 @@ def _judge(study: Study, name: str, folder: Path) -> list[str]:
     return notes + ["Its record names the address of a language model."] if "endpoint" in about else notes
 
 
-def _study(study: Study, folder: Path, with_names: bool) -> list[str]:
+def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
     copy_study(study, folder)
     for name in NOT_SENT:
         shutil.rmtree(folder / name, ignore_errors=True)

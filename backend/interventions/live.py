@@ -20,7 +20,7 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
     """Return the runs whose misses this process can explain, with their encoders; none if a service does the
     searching.
     """
-    if remote.configured() is not None:
+    if remote.configured_backend() is not None:
         return {}
     encoders = set(dense_indexes(study))
     manifests = {name: study.run(name).manifest for name in dict.fromkeys(runs)}

@@ -345,14 +345,14 @@ class FeatureJudge:
 
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the features (q, k, f) of some lists."""
-        return features_of(self.study, lists, self.weights, self._dense, progress)
+        return features_of(self.study, lists, self.weights, self._dense_index, progress)
 
     def share_dense(self, dense: Dense) -> None:
         """Take an open index in place of one of its own."""
-        self.__dict__["_dense"] = dense
+        self.__dict__["_dense_index"] = dense
 
     @cached_property
-    def _dense(self) -> Dense | None:
+    def _dense_index(self) -> Dense | None:
         return None if self.about["encoder"] is None else Dense(self.study, self.about["encoder"])
 
     @property
@@ -433,7 +433,7 @@ class ExplainedHit:
     passage: str
     title: str
     probability: float
-    spoke: list[tuple[str, float]]
+    contributions: list[tuple[str, float]]
 
 
 def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:

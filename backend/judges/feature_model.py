@@ -173,20 +173,20 @@ def _fit(examples: Examples, rows: np.ndarray, settings: FeatureJudgeSettings) -
     reference = examples.features if examples.reference is None else examples.reference
     # A feature without values (no dense index) contributes nothing.
     columns = np.flatnonzero(~np.isnan(reference).all(axis=0))
-    rows, weights = _thinned(examples, rows, settings.seed)
+    rows, weights = _thin_negatives(examples, rows, settings.seed)
     features, truth = examples.features[rows][:, columns], examples.truth[rows] == POSITIVE
     questions = len(np.unique(examples.questions[rows][truth]))
-    linear = _linear(features, truth, weights, reference[:, columns], columns, questions)
+    linear = _linear_model(features, truth, weights, reference[:, columns], columns, questions)
     if not questions or truth.all():
         return FeatureRanker("prior", columns, linear)
     if settings.model == "boosting":
-        return FeatureRanker("boosting", columns, _trees(features, truth, weights, settings.seed))
+        return FeatureRanker("boosting", columns, _tree_model(features, truth, weights, settings.seed))
     if settings.model == "logistic" or questions < TREE_QUESTIONS:
         return FeatureRanker("logistic", columns, linear)
-    return FeatureRanker(ENSEMBLE, columns, Ensemble(linear, _trees(features, truth, weights, settings.seed)))
+    return FeatureRanker(ENSEMBLE, columns, Ensemble(linear, _tree_model(features, truth, weights, settings.seed)))
 
 
-def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _thin_negatives(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (m,) places of the pairs that teach, and their weights: of the many deep negatives a sample, weighted."""
     places = np.flatnonzero(rows)
     deep = (examples.features[places, RANK] > FULL_RANKS) & (examples.truth[places] == NEGATIVE)
@@ -194,7 +194,7 @@ def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarra
     return places[kept], np.where(deep, float(DEEP_SHARE), 1.0)[kept]
 
 
-def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
+def _tree_model(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return Trees.from_model(
@@ -212,7 +212,7 @@ def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: i
     )
 
 
-def _linear(
+def _linear_model(
     features: np.ndarray,
     truth: np.ndarray,
     weights: np.ndarray,
@@ -229,11 +229,13 @@ def _linear(
     x = np.column_stack([(np.where(np.isnan(features), medians, features) - mean) / scale, np.ones(len(features))])
     start = np.append(prior, INTERCEPT)
     both = truth.any() and not truth.all()
-    point = newton(x, truth.astype(np.float64), weights, start, precision) if both else start
+    point = newton_steps(x, truth.astype(np.float64), weights, start, precision) if both else start
     return Linear(point[:-1], point[-1:], mean, scale, medians.astype(np.float64))
 
 
-def newton(x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray, precision: np.ndarray) -> np.ndarray:
+def newton_steps(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
     """Return the weights (f,) of a logistic regression whose prior is normal around `start`.
 
     Args:
@@ -262,14 +264,14 @@ def newton(x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray,
 
 
 @cache
-def _prior() -> dict[str, dict[str, float]]:
+def _prior_weights() -> dict[str, dict[str, float]]:
     return json.loads(PRIOR.read_text(encoding="utf-8"))["weights"]
 
 
 def prior_weights(columns: np.ndarray) -> np.ndarray:
     """Return (c,) float64: the weight of each of these features, standardised, before any label; 0 where it has none."""
     names = [FEATURES[column].name for column in columns]
-    known = _prior()["with_dense" if "dense_rank" in names else "without_dense"]
+    known = _prior_weights()["with_dense" if "dense_rank" in names else "without_dense"]
     return np.array([known.get(name, 0.0) for name in names])
 
 

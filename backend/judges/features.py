@@ -151,37 +151,37 @@ def feature_matrix(
     return matrix
 
 
-def list_features(present: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
+def list_features(has_vector: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
     """Return (q, k, f) float32 with the features of lists and similarities; the others are NaN.
 
     Args:
-        present: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
+        has_vector: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
     """
-    matrix = np.full((*present.shape, len(FEATURES)), np.nan, np.float32)
-    matrix[:, :, :4] = _of_list(present, scores)
+    matrix = np.full((*has_vector.shape, len(FEATURES)), np.nan, np.float32)
+    matrix[:, :, :4] = _list_features(has_vector, scores)
     if dense_scores is not None:
-        matrix[:, :, 4:FIRST_WORDS] = _of_similarity(present, dense_scores)
+        matrix[:, :, 4:FIRST_WORDS] = _similarity_features(has_vector, dense_scores)
     return matrix
 
 
-def _of_list(present: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _list_features(has_vector: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """(q, k, 4): score, rank, score relative to the first, score less the first's."""
-    scores = np.where(present, scores, np.nan).astype(np.float32)
+    scores = np.where(has_vector, scores, np.nan).astype(np.float32)
     first = scores[:, :1]
-    ranks = np.where(present, np.arange(1, present.shape[1] + 1, dtype=np.float32), np.nan)
+    ranks = np.where(has_vector, np.arange(1, has_vector.shape[1] + 1, dtype=np.float32), np.nan)
     ratio = np.divide(scores, first, out=np.full_like(scores, np.nan), where=np.abs(first) > 1e-12)
     return np.stack([scores, ranks, ratio, scores - first], axis=-1)
 
 
-def _of_similarity(present: np.ndarray, similarity: np.ndarray) -> np.ndarray:
+def _similarity_features(has_vector: np.ndarray, similarity: np.ndarray) -> np.ndarray:
     """(q, k, 3): similarity, similarity less the list's best, rank by similarity."""
-    similarity = np.where(present, similarity, np.nan).astype(np.float32)
+    similarity = np.where(has_vector, similarity, np.nan).astype(np.float32)
     with np.errstate(invalid="ignore"):
         best = np.nanmax(np.where(np.isnan(similarity), -np.inf, similarity), axis=1, keepdims=True, initial=-np.inf)
     order = np.argsort(np.where(np.isnan(similarity), np.inf, -similarity), axis=1, kind="stable")
-    ranks = np.empty(present.shape, np.float32)
-    np.put_along_axis(ranks, order, np.arange(1, present.shape[1] + 1, dtype=np.float32)[None], axis=1)
-    return np.stack([similarity, similarity - best, np.where(present, ranks, np.nan)], axis=-1)
+    ranks = np.empty(has_vector.shape, np.float32)
+    np.put_along_axis(ranks, order, np.arange(1, has_vector.shape[1] + 1, dtype=np.float32)[None], axis=1)
+    return np.stack([similarity, similarity - best, np.where(has_vector, ranks, np.nan)], axis=-1)
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ def _spaced_words(tokens: Sequence[str]) -> str:
 class _QuestionWords:
     """The words of a question with their weights, and its two rarest."""
 
-    words: list[str]
+    question_words: list[str]
     weight: dict[str, float]
     mass: float
     rare: list[str]
@@ -304,7 +304,7 @@ class _QuestionWords:
             self._longest_run(pairs, in_text) / mass,
             math.log1p(sum(p.joined_text.count(f" {word} ") for word in self.rare if word in in_text)),
             float(p.title_length > 0 and p.joined_text.startswith((p.joined_title, p.core))),
-            self._near(p, in_text) / mass,
+            self._near_counts(p, in_text) / mass,
             p.names,
             p.numbers,
         )
@@ -312,7 +312,7 @@ class _QuestionWords:
     def _longest_run(self, pairs: list[bool], in_text: set[str]) -> float:
         """The largest weight of words in a row whose neighbouring pairs all stand in the text."""
         best = run = 0.0
-        for place, word in enumerate(self.words):
+        for place, word in enumerate(self.question_words):
             if word not in in_text:
                 run = 0.0
                 continue
@@ -321,7 +321,7 @@ class _QuestionWords:
             best = max(best, run)
         return best
 
-    def _near(self, p: _PassageWords, in_text: set[str]) -> float:
+    def _near_counts(self, p: _PassageWords, in_text: set[str]) -> float:
         """The weight of the question's words around the first mention of the rarest word that the text has."""
         word = next((word for word in self.rare if word in in_text), None)
         if word is None:

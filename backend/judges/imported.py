@@ -155,21 +155,21 @@ def _by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dic
 
 
 def _scores_of(
-    judgements: Mapping[tuple[str, str], ImportedJudgement], lowest: int, least_top: int
+    judgements: Mapping[tuple[str, str], ImportedJudgement], lowest_positive: int, minimum_top_grade: int
 ) -> tuple[dict[tuple[str, str], float], int | None]:
     """Return the score of each pair: as given, or its grade between 0 and 1, positive grades above 0.5."""
     grades = [each.grade for each in judgements.values() if each.grade is not None]
-    highest = max([least_top, *grades])
+    highest = max([minimum_top_grade, *grades])
     top = highest if grades else None
-    if not 1 <= lowest <= highest:
-        raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest}")
+    if not 1 <= lowest_positive <= highest:
+        raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest_positive}")
 
     def score(judgement: ImportedJudgement) -> float:
         if judgement.grade is None or top is None:
             return float(judgement.score or 0.0)
-        if judgement.grade >= lowest:
-            return 0.5 + 0.5 * (judgement.grade - lowest + 1) / (top - lowest + 1)
-        return 0.5 * judgement.grade / lowest
+        if judgement.grade >= lowest_positive:
+            return 0.5 + 0.5 * (judgement.grade - lowest_positive + 1) / (top - lowest_positive + 1)
+        return 0.5 * judgement.grade / lowest_positive
 
     return {pair: score(each) for pair, each in judgements.items()}, top
 

@@ -102,7 +102,7 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
         offered = ", ".join(known) or "none yet"
         raise Missing(f"no judge {unknown[0]!r} has scores here; judges with scores: {offered}")
     chosen, drawn = drawn_sample(study, sample)
-    judges = [_measured(study, name, known[name], drawn) for name in (names or known)]
+    judges = [_measure_judge(study, name, known[name], drawn) for name in (names or known)]
     return JudgeTable(chosen, len(drawn.pairs), len({question for question, _ in drawn.pairs}), judges)
 
 
@@ -127,7 +127,7 @@ def drawn_sample(study: Study, requested: Sample | None) -> tuple[Sample, Sample
     return "settled", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
 
 
-def _measured(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:
+def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:
     scores = stored_scores(study, name, kind, sample.pairs)
     places = [place for place, pair in enumerate(sample.pairs) if pair in scores]
     cost, tokens = _cost(study, name)

@@ -95,14 +95,14 @@ class _TopHits:
 
     Attributes:
         needed: (q, k) bool, the hits that people have to judge: hits that are not gold.
-        certain: (q,) bool, successes by gold. is_open: (q,) bool, questions that gold does not settle.
+        is_certain: (q,) bool, successes by gold. is_open: (q,) bool, questions that gold does not settle.
         lowest, highest, settled: (q,) bool, see `SuccessSample`.
     """
 
     run: CorrectedRun
     k: int
     needed: np.ndarray
-    certain: np.ndarray
+    is_certain: np.ndarray
     is_open: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
@@ -125,7 +125,7 @@ class _DrawnQuestions:
     rows: np.ndarray
     bad: np.ndarray
     probabilities: np.ndarray
-    elsewhere: set[str]
+    from_other_arms: set[str]
 
 
 @dataclass(frozen=True)
@@ -133,19 +133,19 @@ class _Estimate:
     """What the figures are computed from.
 
     Attributes:
-        rows: Rows of the sample's questions in the run. elsewhere: (q,) bool, open questions that other audits took before.
+        rows: Rows of the sample's questions in the run. from_other_arms: (q,) bool, open questions that other audits took before.
     """
 
     top_hits: _TopHits
     rows: np.ndarray
-    elsewhere: np.ndarray
+    from_other_arms: np.ndarray
     sample: SuccessSample
     counts: QuestionCounts
 
     @classmethod
     def from_draws(cls, top_hits: _TopHits, drawn_questions: _DrawnQuestions) -> _Estimate:
         ids = np.array([question.id for question in top_hits.run.questions], dtype=str)
-        elsewhere = top_hits.is_open & np.isin(ids, sorted(drawn_questions.elsewhere))
+        elsewhere = top_hits.is_open & np.isin(ids, sorted(drawn_questions.from_other_arms))
         rows = drawn_questions.rows
         sample = SuccessSample(
             top_hits.lowest[rows],
@@ -157,7 +157,7 @@ class _Estimate:
             top_hits.run.units.codes[rows],
         )
         counts = QuestionCounts(
-            len(ids), int(top_hits.certain.sum()), int(top_hits.is_open.sum()), int(elsewhere.sum())
+            len(ids), int(top_hits.is_certain.sum()), int(top_hits.is_open.sum()), int(elsewhere.sum())
         )
         return cls(top_hits, rows, elsewhere, sample, counts)
 
@@ -228,7 +228,7 @@ def _largest_audit(study: Study, name: str, top_hits: _TopHits, samples: Sequenc
 def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _Estimate) -> JudgedSuccess:
     """Return Success@k with one judge, if it scored every hit to judge of the questions that could be drawn."""
     cut = audit.top_hits
-    places = np.argwhere(cut.needed & (cut.is_open & ~audit.elsewhere)[:, None]).tolist()
+    places = np.argwhere(cut.needed & (cut.is_open & ~audit.from_other_arms)[:, None]).tolist()
     ordinals = cut.run.ordinals[:, : cut.k]
     ids = passage_ids(study, {int(ordinals[row, rank]) for row, rank in places})
     known = store.scores_of({cut.run.questions[row].id for row, _ in places})
@@ -241,7 +241,9 @@ def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _
     expected = expected_success(scores, cut.needed)
     return JudgedSuccess(
         judge,
-        powered_success(audit.sample, expected[audit.rows], expected[cut.is_open & ~audit.elsewhere], audit.counts),
+        powered_success(
+            audit.sample, expected[audit.rows], expected[cut.is_open & ~audit.from_other_arms], audit.counts
+        ),
     )
 
 

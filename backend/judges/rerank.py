@@ -93,7 +93,7 @@ class Rerank:
     """A retriever whose first ranks a judge has ordered.
 
     Args:
-        base: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
+        base_retriever: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
         depth: how many ranks are ordered; default as many as a feature judge learned from, else 100.
         over: the name of the base, if the judge alone does not determine it.
     """
@@ -102,12 +102,12 @@ class Rerank:
         self,
         study: Study,
         judge: FeatureJudge | Judge,
-        base: Retriever,
+        base_retriever: Retriever,
         depth: int | None = None,
         retriever_name: str = "",
     ):
         self.name = f"{RerankKind.name}:{judge.name}" + (f"{OVER}{retriever_name}" if retriever_name else "")
-        self.study, self.judge, self.base = study, judge, base
+        self.study, self.judge, self.base_retriever = study, judge, base_retriever
         self.depth = depth or (judge.rerank_depth if isinstance(judge, FeatureJudge) else RERANK_DEPTH)
 
     @property
@@ -123,12 +123,12 @@ class Rerank:
             "judge": self.judge.name,
             **learned,
             "depth": self.depth,
-            "over": self.base.settings,
+            "over": self.base_retriever.settings,
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question. Raises as the retriever below does; Refused if the judge knows no pair."""
-        hits = self.base.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
+        hits = self.base_retriever.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
         depth = min(self.depth, hits.k)
         scores = np.empty((len(questions), depth))
         for begin in range(0, len(questions), QUESTIONS_PER_STEP):
@@ -226,7 +226,7 @@ class RerankKind(RetrieverKind):
         self, study: Study, options: RerankOptions, device: str | None, part: Callable[[str], Any] | None
     ) -> Rerank:
         judge = FeatureJudge(study, options.judge)
-        below = _searched_by(study, judge.about)
+        below = _retriever_of_judge(study, judge.about)
         over = _resolve_retriever(study, options.over) if options.over else ""
         stored = over.startswith("run:")
         made_by = retriever_behind(study, over.removeprefix("run:")) if stored else over
@@ -264,7 +264,7 @@ class RerankKind(RetrieverKind):
         about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
         if about is None and not over:
             return ()
-        below = over if about is None else _searched_by(study, about)
+        below = over if about is None else _retriever_of_judge(study, about)
         kind = kind_of(below)
         parts = () if kind is None else kind.parts_in(study, below)
         if about is None:
@@ -275,7 +275,7 @@ class RerankKind(RetrieverKind):
     def asks_servers(self, study: Study, name: str) -> bool:
         judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
         about = next((each for each in feature_judges(study) if each["name"] == judge), None)
-        below = over or (BASE if about is None else _searched_by(study, about))
+        below = over or (BASE if about is None else _retriever_of_judge(study, about))
         kind = kind_of(below)
         return kind is not None and kind.asks_servers(study, below)
 
@@ -343,7 +343,7 @@ def _resolve_retriever(study: Study, retriever_name: str) -> str:
     )
 
 
-def _searched_by(study: Study, description: Mapping[str, Any]) -> str:
+def _retriever_of_judge(study: Study, description: Mapping[str, Any]) -> str:
     """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call
     it.
     """

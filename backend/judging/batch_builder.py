@@ -106,16 +106,16 @@ class BatchBuilder:
         """Draw questions that exactly one annotator judged, with the passages that they judged, for another active
         annotator.
         """
-        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free()}
+        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free_passages()}
         free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
         return [self._repeat_item(id, "second", None) for id in self._draw(free, count)]
 
-    def repeats(self, count: int) -> list[Item]:
+    def repeat_items(self, count: int) -> list[Item]:
         """Draw settled questions, each for one of the active annotators who judged it."""
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
             id: sorted({given.annotator for given in self.judged.get(id, ())} & self.active)
-            for id in self._free()
+            for id in self._free_passages()
             if id not in opened
         }
         drawn = self._draw([id for id, names in judges.items() if names], count)
@@ -132,7 +132,7 @@ class BatchBuilder:
         done, scored, trained_negatives = self._settled(), self._judge_scores(), self.evidence.trained
         trained = self._ordinals({passage for passages in trained_negatives.values() for passage in passages})
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
-        for id in self._free():
+        for id in self._free_passages():
             negatives = trained_negatives.get(id, {})
             drawn = negatives if isinstance(negatives, Mapping) else dict.fromkeys(negatives, 1.0)
             hard = {trained[passage]: share for passage, share in drawn.items() if passage in trained}
@@ -159,7 +159,12 @@ class BatchBuilder:
     def _at_random(self, count: int, people_needed: int) -> list[Item]:
         """Draw unsettled pairs uniformly, within the limits, and serve them by question."""
         done = self._settled()
-        rows = [(id, pooled) for id in self._free() for pooled in self.pools[id] if (id, pooled.ordinal) not in done]
+        rows = [
+            (id, pooled)
+            for id in self._free_passages()
+            for pooled in self.pools[id]
+            if (id, pooled.ordinal) not in done
+        ]
         drawn: dict[str, list[PooledPassage]] = defaultdict(list)
         limit = self.settings.pairs or count * self.limit
         for place in self.random.permutation(len(rows)).tolist():
@@ -205,7 +210,7 @@ class BatchBuilder:
         queues = {True: iter(other_items), False: iter(priority)}
         return [next(queues[place in places]) for place in range(len(priority) + len(other_items))]
 
-    def _free(self) -> list[str]:
+    def _free_passages(self) -> list[str]:
         return [id for id in self.frame if id not in self.used and id not in self.waiting]
 
     def _draw(self, ids: list[str], count: int) -> list[str]:
@@ -277,7 +282,7 @@ class BatchBuilder:
         if self.evidence.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}
-        ids = self._free()
+        ids = self._free_passages()
         for start in range(0, len(ids), _BLOCK):
             if self.progress:
                 self.progress(start, len(ids), "reading scores")

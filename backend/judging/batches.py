@@ -124,7 +124,7 @@ def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     """Build all arms of a batch, and mix them."""
     size, mix, people = settings.size, settings.mix, settings.people_needed
     audit = builder.audit(round(size * mix.audit), people)
-    others = builder.second_opinions(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
+    others = builder.second_opinions(round(size * mix.second)) + builder.repeat_items(round(size * mix.repeat))
     priority = builder.priority(size - len(audit) - len(others), people)
     return builder.mix_arms(priority, [*audit, *others])
 

@@ -82,7 +82,7 @@ class Cards:
                 votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
-            card = self._card(
+            card = self._make_card(
                 None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
             )
             for shown in card["candidates"]:
@@ -102,7 +102,7 @@ class Cards:
                 question.id: question for question in self._study.questions.some([item.question for item in items])
             }
             for item in items:
-                self._cache_card(self._card(batch, records[item.question], item.candidates))
+                self._cache_card(self._make_card(batch, records[item.question], item.candidates))
         names = [name for id in questions if (name := key(batch, id)) in self._cache]
         for name in names:
             self._cache.move_to_end(name)
@@ -113,7 +113,7 @@ class Cards:
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
 
-    def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
+    def _make_card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
         asked = {candidate.passage for candidate in candidates}
         ids = [*asked, *question.gold]
         ordinals = self._study.corpus.ordinals(ids)

@@ -30,7 +30,7 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
         {
             "key": key(batch, question),
             "text": texts[question],
-            "labels": _in_words(label_counts.get((batch, question), Counter())),
+            "labels": _count_words(label_counts.get((batch, question), Counter())),
             "bad": bad.get((batch, question)),
         }
         for batch, question in answered
@@ -38,5 +38,5 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
     ]
 
 
-def _in_words(counts: Counter[str]) -> str:
+def _count_words(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])

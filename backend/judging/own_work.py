@@ -10,7 +10,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from blindspot.analysis.audit import Rate
-from blindspot.backend.judging.quality import AnnotatorStats, last_blind, repeats, share_same, standing_labels, work_of
+from blindspot.backend.judging.quality import (
+    AnnotatorStats,
+    last_blind,
+    repeated_judgements,
+    share_same,
+    standing_labels,
+    work_of,
+)
 from blindspot.backend.text.counting import counted, duration, noun
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
@@ -31,18 +38,18 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
     own = [event for event in standing if event.annotator == annotator]
     if not own:
         return []
-    again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
+    again = [(question, same) for question, name, same in repeated_judgements(standing) if name == annotator]
     work = work_of(annotator, own, len(again), sum(same for _, same in again))
-    rows = [("In all", _counts(own, work)), ("Pace", _pace_sentence(work))]
-    rows.append(("Agreement with others", _with_others(study, _comparisons_with_others(standing, annotator))))
+    rows = [("In all", _count_sentence(own, work)), ("Pace", _pace_sentence(work))]
+    rows.append(("Agreement with others", _agreement_with_others(study, _comparisons_with_others(standing, annotator))))
     if again:
         rows.append(
             ("Agreement with yourself", _agreement_sentence(share_same(study, again), "second labels", "the first"))
         )
-    return [*rows, ("What your labels change", _changes(labels, own))]
+    return [*rows, ("What your labels change", _change_sentence(labels, own))]
 
 
-def _counts(own_events: Sequence[EventRow], work: AnnotatorStats) -> str:
+def _count_sentence(own_events: Sequence[EventRow], work: AnnotatorStats) -> str:
     label_counts: Counter[str | None] = Counter(
         {(event.question, event.passage): event.label for event in own_events}.values()
     )
@@ -69,7 +76,7 @@ def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -
     ]
 
 
-def _with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
+def _agreement_with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
     if len(compared) < MIN_COMPARED:
         return f"fewer than {MIN_COMPARED} labels of others on your passages"
     return _agreement_sentence(share_same(study, compared), "labels of others on your passages", "yours")
@@ -82,7 +89,7 @@ def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:
     return f"{same:,} of {rate.passages:,} {what} {noun(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
 
 
-def _changes(labels: Labels, own_events: Sequence[EventRow]) -> str:
+def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
     """Say what the person's own labels say of pairs that are not gold, and of how many of these training hears."""
     label_of = {(event.question, event.passage): event.label for event in own_events}
     pairs = [

@@ -62,11 +62,15 @@ def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None =
             f"a practice batch of {counted(size, 'question')} is impossible: {counted(len(settled), 'question')} "
             f"{noun(len(settled), 'has')} settled labels; {advice}"
         )
-    chosen = sorted(settled, key=lambda id: (-_people(settled[id]), not _adjudicated(settled[id]), id))[:size]
+    chosen = sorted(
+        settled, key=lambda id: (-_annotators_of(settled[id]), not _adjudicated_questions(settled[id]), id)
+    )[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
     batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", actor=actor)
     return PracticeSummary(
-        batch, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
+        batch,
+        sum(_adjudicated_questions(settled[id]) for id in chosen),
+        sum(_annotators_of(settled[id]) <= 1 for id in chosen),
     )
 
 
@@ -80,9 +84,9 @@ def _settled_questions(labels: Labels) -> dict[str, list[Consensus]]:
     }
 
 
-def _people(pairs: list[Consensus]) -> int:
+def _annotators_of(pairs: list[Consensus]) -> int:
     return min(pair.people for pair in pairs)
 
 
-def _adjudicated(pairs: list[Consensus]) -> bool:
+def _adjudicated_questions(pairs: list[Consensus]) -> bool:
     return any(pair.state == "adjudicated" for pair in pairs)

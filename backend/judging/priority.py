@@ -101,7 +101,7 @@ class Calibration:
         The judge sees no answers, and this estimate sees nothing else. The judge's log-odds weigh JUDGE_WEIGHT.
         """
         judged = min(max(probability, _SURE), 1 - _SURE)
-        odds = _odds(self.probability(evidence, rank)) * _odds(judged) ** JUDGE_WEIGHT
+        odds = _posterior_odds(self.probability(evidence, rank)) * _posterior_odds(judged) ** JUDGE_WEIGHT
         return odds / (1 + odds)
 
 
@@ -154,7 +154,7 @@ def select_spread(questions: Iterable[Question], priority: Mapping[str, float], 
     return chosen
 
 
-def _odds(probability: float) -> float:
+def _posterior_odds(probability: float) -> float:
     return probability / (1 - probability)
 
 

@@ -131,16 +131,16 @@ def quality(study: Study) -> Quality:
     labels = Labels(study.labels_path)
     labels_now = standing_labels(labels.events(by_people=True))
     agreements = _agreements(study, labels_now)
-    again = repeats(labels_now)
+    again = repeated_judgements(labels_now)
     return Quality(
         labels.last_event,
         disputes(study, labels),
-        _bad(study, labels),
+        _bad_questions(study, labels),
         agreements[0],
         agreements[1],
         _annotator_stats(labels_now, again),
         share_same(study, [(question, same) for question, _, same in again]),
-        clashes(labels_now),
+        label_clashes(labels_now),
     )
 
 
@@ -172,11 +172,13 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
             DisputedPassage(passage, titles.get(passage, passage), _votes(votes[question, passage]))
             for passage in passages
         ]
-        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_badness))))
-    return tuple(sorted(result, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
+        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_bad_question_reports))))
+    return tuple(
+        sorted(result, key=lambda dispute: (_bad_question_reports(dispute.passages[0]), -len(dispute.passages)))
+    )
 
 
-def repeats(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
+def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one
     annotator.
 
@@ -233,7 +235,7 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
 
-def _badness(passage: DisputedPassage) -> int:
+def _bad_question_reports(passage: DisputedPassage) -> int:
     voters = set(passage.votes)
     if passage.only_unsure:
         return 3
@@ -247,12 +249,12 @@ def _titles(study: Study, passages: set[str]) -> dict[str, str]:
     return {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
 
 
-def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
+def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
     called = labels.bad_questions()
     return tuple((question.id, question.text, len(called[question.id])) for question in study.questions.some(called))
 
 
-def clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
+def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
     """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
     by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
     for (_, question, passage), label in last_blind(label_events).items():

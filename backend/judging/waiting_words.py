@@ -19,9 +19,9 @@ def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[
         people: Everybody in the study.
     """
     known = {person.name: person for person in people}
-    groups = Counter((not each.blocked, each.reserved, each.people, each.missing) for each in waiting)
+    groups = Counter((not each.blocked_questions, each.reserved, each.people, each.missing) for each in waiting)
     return [
-        _sentence(count, reserved, names, missing, known)
+        _waiting_sentence(count, reserved, names, missing, known)
         for (_, reserved, names, missing), count in sorted(groups.items(), key=lambda group: (group[0][0], -group[1]))
     ]
 
@@ -46,7 +46,7 @@ def reassigned_words(result: Reassigned) -> str:
     return " ".join(sentences)
 
 
-def _sentence(
+def _waiting_sentence(
     count: int, reserved: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
 ) -> str:
     questions = counted(count, "question")

@@ -106,13 +106,13 @@ def quiet_categories() -> set[str]:
     return {category for colour in MAP_COLOURS for category in colour.quiet}
 
 
-def _kind(view: MapView) -> list[str]:
+def _kind_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [
         "positive" if place in view.known.asked else OTHER_PASSAGE for place in view.passages
     ]
 
 
-def _of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
+def _categories_of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
     """Return the category of each point. A passage gets the category of the questions for which it is a positive."""
     of = [category(question) for question in view.known.questions]
     passages = []
@@ -122,23 +122,25 @@ def _of_questions(view: MapView, category: Callable[[Question], str], several_la
     return of[: len(view.shown_questions)] + passages
 
 
-def _relation(view: MapView) -> list[str]:
-    return _of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
+def _relation_of_points(view: MapView) -> list[str]:
+    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
 
 
-def _bucket(view: MapView) -> list[str]:
-    return _of_questions(view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS)
+def _bucket_of_points(view: MapView) -> list[str]:
+    return _categories_of_questions(
+        view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS
+    )
 
 
-def _label(view: MapView) -> list[str]:
+def _label_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + view.known.labels
 
 
-def _cluster(view: MapView) -> list[str]:
+def _cluster_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [view.clusters.name(int(label)) for label in view.clusters.labels]
 
 
-def _hit(view: MapView) -> list[str]:
+def _hit_of_points(view: MapView) -> list[str]:
     """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage, a passage
     if it is in the top k of a question for which it is a positive.
     """
@@ -173,11 +175,11 @@ def _hit_note(run: str, k: int) -> str:
 
 
 for colour in (
-    MapColour("kind", "question or passage", _kind, (OTHER_PASSAGE,)),
-    MapColour("relation", "relation", _relation, (NO_QUESTION, SEVERAL), relations=True),
-    MapColour("bucket", "frequency", _bucket, (NO_QUESTION, SEVERAL_GROUPS)),
-    MapColour("hit", "hit or miss", _hit, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
-    MapColour("label", "label", _label, (UNLABELLED,)),
-    MapColour("cluster", "cluster", _cluster, (NO_CLUSTER,)),
+    MapColour("kind", "question or passage", _kind_of_points, (OTHER_PASSAGE,)),
+    MapColour("relation", "relation", _relation_of_points, (NO_QUESTION, SEVERAL), relations=True),
+    MapColour("bucket", "frequency", _bucket_of_points, (NO_QUESTION, SEVERAL_GROUPS)),
+    MapColour("hit", "hit or miss", _hit_of_points, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
+    MapColour("label", "label", _label_of_points, (UNLABELLED,)),
+    MapColour("cluster", "cluster", _cluster_of_points, (NO_CLUSTER,)),
 ):
     MAP_COLOURS.register(colour)

@@ -99,7 +99,7 @@ def rename(map: Map, id: int, name: str, seen_version: int | None = None, actor:
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
         raise Refused(f"a cluster's name may have at most {LONGEST_NAME} characters")
-    return _edit(
+    return _write_edit(
         map,
         lambda clusters: clusters.members(id) is not None and {"kind": "rename", "cluster": id, "name": name},
         seen_version,
@@ -111,7 +111,7 @@ def note(map: Map, id: int, text: str, seen_version: int | None = None, actor: s
     """Write a note on a cluster, replacing the previous note. Raises Missing, Refused."""
     if len(text) > LONGEST_NOTE:
         raise Refused(f"a note may have at most {LONGEST_NOTE:,} characters")
-    return _edit(
+    return _write_edit(
         map,
         lambda clusters: clusters.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()},
         seen_version,
@@ -138,7 +138,7 @@ def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, actor: 
             "words": {str(ids[0]): cluster_words(map.study, map.ordinals, labels).get(ids[0], [])},
         }
 
-    return _edit(map, edit, seen_version, actor)
+    return _write_edit(map, edit, seen_version, actor)
 
 
 def split(
@@ -154,7 +154,7 @@ def split(
                 f"{parts}"
             )
         pieces = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
-        free = _next(now, _read_edits(map)["edits"])
+        free = _next_number(now, _read_edits(map)["edits"])
         new = [id, *range(free, free + int(pieces.max()))]
         labels = now.labels.copy()
         labels[members] = np.array(new)[pieces]
@@ -167,22 +167,22 @@ def split(
             "words": {str(each): words.get(each, []) for each in new},
         }
 
-    return _edit(map, edit, seen_version, actor)
+    return _write_edit(map, edit, seen_version, actor)
 
 
 def undo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Undo the last edit. Raises Refused if there is none."""
-    return _move(map, "edits", "undone", "nothing to undo", seen_version, actor)
+    return _move_edit(map, "edits", "undone", "nothing to undo", seen_version, actor)
 
 
 def redo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Redo the last undone edit. Raises Refused if there is none, or if another edit followed."""
-    return _move(map, "undone", "edits", "nothing to redo", seen_version, actor)
+    return _move_edit(map, "undone", "edits", "nothing to redo", seen_version, actor)
 
 
 def _components(map: Map, members: np.ndarray) -> np.ndarray:
     encoder = map.manifest["encoders"][0]
-    if encoder["name"] in map.outdated():
+    if encoder["name"] in map.outdated_indexes():
         raise Refused(f"the index {encoder['name']!r} has changed since this map was made; make the map again")
     vectors = open_array(map.study.path("indexes", encoder["name"]) / "embeddings.npy", "index the passages again")
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
@@ -191,7 +191,7 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
     ).values
 
 
-def _next(clusters: Clusters, edits: Sequence[Mapping]) -> int:
+def _next_number(clusters: Clusters, edits: Sequence[Mapping]) -> int:
     """Return a number that no cluster has or had."""
     used = [
         int(clusters.labels.max(initial=-1)),
@@ -230,9 +230,9 @@ def _edit_words(edits: Sequence[Mapping]) -> str | None:
     return f"{edit['kind']} of cluster {edit['cluster'] + 1}"
 
 
-def _edit(map: Map, make_edit, seen_version: int | None, actor: str | None) -> Clusters:
+def _write_edit(map: Map, make_edit, seen_version: int | None, actor: str | None) -> Clusters:
     require(map.study, actor, "edit maps")
-    with _locked(map):
+    with _lock_edits(map):
         now, log = clusters_of(map), _read_edits(map)
         _refuse_stale(now, seen_version)
         log["edits"].append({**make_edit(now), "by": actor, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -241,11 +241,11 @@ def _edit(map: Map, make_edit, seen_version: int | None, actor: str | None) -> C
         return clusters_of(map)
 
 
-def _move(
+def _move_edit(
     map: Map, source: str, target: str, empty_message: str, seen_version: int | None, actor: str | None
 ) -> Clusters:
     require(map.study, actor, "edit maps")
-    with _locked(map):
+    with _lock_edits(map):
         log = _read_edits(map)
         _refuse_stale(clusters_of(map), seen_version)
         if not log[source]:
@@ -274,7 +274,7 @@ def _read_edits(map: Map) -> dict[str, list]:
 
 
 @contextmanager
-def _locked(map: Map) -> Iterator[None]:
+def _lock_edits(map: Map) -> Iterator[None]:
     """Lock a map's clusters for one editor at a time; others wait a moment."""
     file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:

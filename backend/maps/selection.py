@@ -22,13 +22,13 @@ QUESTION, PASSAGE = "q:", "p:"
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(question id, passage id), by question. without: selected passages that are not unlabelled in the top k of any
-    question of the map. more: pairs left out because a question shows at most `CANDIDATES` passages.
+    """(question id, passage id), by question. without_pairs: selected passages that are not unlabelled in the top k of any
+    question of the map. further_pairs: pairs left out because a question shows at most `CANDIDATES` passages.
     """
 
     pairs: list[tuple[str, str]]
-    without: int
-    more: int
+    without_pairs: int
+    further_pairs: int
 
     @property
     def questions(self) -> int:

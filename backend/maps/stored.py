@@ -77,7 +77,7 @@ class Map:
         """(points, 2) float32."""
         return self._array(f"coordinates.{encoder}.npy")
 
-    def outdated(self) -> list[str]:
+    def outdated_indexes(self) -> list[str]:
         """The encoders whose index was rebuilt or deleted since the map was made."""
         indexes = self.study.parts("indexes")
 
@@ -93,7 +93,7 @@ class Map:
         Raises Missing if the encoder's index is gone, Refused if it was rebuilt since.
         """
         each = self.manifest["encoders"][encoder]
-        if each["name"] in self.outdated():
+        if each["name"] in self.outdated_indexes():
             raise Refused(f"the index {each['name']!r} has changed since this map was made; make the map again")
         vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
         similarity: Similarity = "l2" if each["distance"] == "euclidean" else "cosine"

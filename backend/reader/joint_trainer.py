@@ -18,7 +18,7 @@ from blindspot.backend.reader.loss import reader_loss
 from blindspot.backend.reader.model import reader_logits
 from blindspot.backend.reader.trainer import ReaderCollator, ReaderTrainer
 from blindspot.backend.training.examples import sample_passages
-from blindspot.backend.training.initial_model import Shape, start_model, tower
+from blindspot.backend.training.initial_model import Shape, load_initial_model, tower
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JointModel(torch.nn.Module):
 
 def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
     """Return the question tower of an encoder."""
-    model = start_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
+    model = load_initial_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
     return SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
 
 

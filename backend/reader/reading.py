@@ -322,13 +322,13 @@ def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
                 "question": ids[row],
                 "predictions": [
                     {"k": k, "answer": answer}
-                    | ({} if answer is None else {"passage": named[row, at]} | _scores(reading, row, at, k))
+                    | ({} if answer is None else {"passage": named[row, at]} | _scores_dict(reading, row, at, k))
                     for k, at, answer in said
                 ],
             }
 
 
-def _scores(reading: Reading, row: int, k_index: int, k: int) -> dict[str, Any]:
+def _scores_dict(reading: Reading, row: int, k_index: int, k: int) -> dict[str, Any]:
     return {
         "rank": k_index + 1,
         "span": reading.spans[row, k_index].tolist(),

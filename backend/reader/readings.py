@@ -37,7 +37,7 @@ CONVENTION = (
 class MeasuredReading:
     """A measured reading. Row i is questions[i] in every array.
 
-    said: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
+    predictions: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
     by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by the default rule), an upper bound
     for the reader. left_out: number of questions of the run without answers.
     """
@@ -45,10 +45,10 @@ class MeasuredReading:
     run: str
     reader: str
     questions: Sequence[Question]
-    said: dict[int, list[str | None]]
+    predictions: dict[int, list[str | None]]
     exact: dict[int, np.ndarray]
     f1: dict[int, np.ndarray]
-    found: dict[int, np.ndarray]
+    successes: dict[int, np.ndarray]
     left_out: int
     unit: Unit = "fact"
 
@@ -83,7 +83,7 @@ class MeasuredReading:
         return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
 
 
-def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
+def measure_reading(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
     """Measure a reading at its own values of k, or at other values up to its depth.
 
     Raises:
@@ -140,7 +140,7 @@ def answer_rows(reading: MeasuredReading, grouping: Group | None = None) -> list
             len(rows),
             {k: proportion(reading.exact[k][rows], units[rows]) for k in reading.ks},
             {k: mean(reading.f1[k][rows], units[rows]) for k in reading.ks},
-            {k: proportion(reading.found[k][rows], units[rows]) for k in reading.ks},
+            {k: proportion(reading.successes[k][rows], units[rows]) for k in reading.ks},
         )
         for name, rows in groups.items()
     ]
@@ -186,8 +186,8 @@ class BothAnswer:
     """Exact match of two readings of the same questions, and the difference."""
 
     n: int
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
     difference: Difference
 
 

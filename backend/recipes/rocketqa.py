@@ -78,21 +78,21 @@ class RecipeMade:
 class Stage:
     """One stage of a recipe, with one output.
 
-    step: 1 to 4; 0 is the preparation. what: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
-    unless: returns a reason to skip the rest of the step; empty for none.
+    step: 1 to 4; 0 is the preparation. title: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
+    skip_reason: returns a reason to skip the rest of the step; empty for none.
     """
 
     step: int
-    what: str
+    title: str
     kind: str
     name: str
     make: Callable[[Progress | None], Any]
     everywhere: bool = False
-    unless: Callable[[], str] = str
+    skip_reason: Callable[[], str] = str
 
     @property
     def key(self) -> str:
-        return f"{self.step} {self.what}"
+        return f"{self.step} {self.title}"
 
 
 @job("train rocketqa", extras=("train",))
@@ -136,19 +136,19 @@ def _run_stages(recipe: Recipe, progress: Progress | None) -> None:
         if stage.step in recipe.skipped:
             continue
         if recipe.is_done(stage.key):
-            if not recipe.exists(stage):
+            if not recipe.is_made(stage):
                 raise Refused(
                     f"the {stage.kind} {stage.name!r}, which this recipe made, is gone; begin a recipe of another name"
                 )
             continue
         say = _stage_progress(progress, stage)
-        if why := stage.unless():
+        if why := stage.skip_reason():
             recipe.write(skipped={str(stage.step): why})
             say(0, None, f"left out: {why}")
             continue
         began = time.monotonic()
-        if stage.kind == "scores" or not recipe.exists(stage):
-            say(0, None, stage.what)
+        if stage.kind == "scores" or not recipe.is_made(stage):
+            say(0, None, stage.title)
             stage.make(say)
         recipe.finish(stage, time.monotonic() - began)
 
@@ -161,7 +161,7 @@ def _wait_for_stages(recipe: Recipe) -> None:
             continue
         while any(before.step not in recipe.skipped and not recipe.is_done(before.key) for before in stages[:number]):
             time.sleep(POLL)
-        if stage.step not in recipe.skipped and not recipe.is_done(stage.key) and not recipe.exists(stage):
+        if stage.step not in recipe.skipped and not recipe.is_done(stage.key) and not recipe.is_made(stage):
             stage.make(None)
 
 
@@ -178,7 +178,7 @@ def _finish(recipe: Recipe) -> RecipeMade:
     manifest: Mapping[str, Any] | None = read_manifest(recipe.folder)
     if manifest is None:
         state = recipe.state
-        runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and recipe.is_done(stage.key)]
+        runs = [stage.name for stage in recipe.stages() if stage.title == "dev run" and recipe.is_done(stage.key)]
         if runs:
             write_json(recipe.folder / "report.json", dev_report(recipe.study, runs).as_dict())
         manifest = write_manifest(
@@ -268,9 +268,9 @@ class Recipe:
                     "or choose another name"
                 )
             return
-        pinned = self._pinned()
+        pinned = self._pinned_settings()
         for stage in self.stages(pinned):
-            if stage.kind != "scores" and self.exists(stage):
+            if stage.kind != "scores" and self.is_made(stage):
                 raise Refused(
                     f"a {stage.kind} {stage.name!r} already exists, and this recipe would make one of that name; "
                     "choose another name for the recipe"
@@ -278,7 +278,7 @@ class Recipe:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / STATE, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
 
-    def _pinned(self) -> dict[str, Any]:
+    def _pinned_settings(self) -> dict[str, Any]:
         """Return what stays fixed: the last label event, whether people judged a passage of a training question, the sources of positives,
         and whether dev and the initial model are measured.
         """
@@ -292,7 +292,7 @@ class Recipe:
             "before": has_dev and self.start in self.study.parts("indexes"),
         }
 
-    def exists(self, stage: Stage) -> bool:
+    def is_made(self, stage: Stage) -> bool:
         folder = self.study.path(FOLDERS[stage.kind], stage.name)
         return (folder / "training.json").is_file() if stage.kind == "model" else read_manifest(folder) is not None
 
@@ -355,7 +355,7 @@ class Recipe:
         unless = self.nothing_taught if step == 4 else str
         return [
             self._training_set_stage(step, pinned, **spec),
-            Stage(step, "dual encoder", "model", name, train, everywhere=True, unless=unless),
+            Stage(step, "dual encoder", "model", name, train, everywhere=True, skip_reason=unless),
             Stage(step, "index", "index", name, lambda progress: self._index(name, progress)),
             *([self._run(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
         ]
@@ -397,7 +397,7 @@ class Recipe:
                 progress=progress,
             )
 
-        return Stage(step, noun, "run", name, search, unless=skip_reason)
+        return Stage(step, noun, "run", name, search, skip_reason=skip_reason)
 
     def _cross_encoder(self, progress: Progress | None) -> None:
         from blindspot.backend.training.cross_encoder import train_cross_encoder

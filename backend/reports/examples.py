@@ -36,7 +36,7 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
     rows = rows_of(comparison.questions, sorted(hidden))
     may_show[rows[rows >= 0]] = False
     only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
-    drawn = _draw(only)
+    drawn = _draw_rows(only)
     if not any(len(rows) for rows in drawn):
         return
     yield heading(f"{counted(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
@@ -55,7 +55,7 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
             yield _example(study, comparison, row, number, winner, k)
 
 
-def _draw(rows_by_side: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _draw_rows(rows_by_side: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Draw up to EXAMPLES rows: half from each side, or more of one side if the other has fewer."""
     half = EXAMPLES // 2
     first = min(len(rows_by_side[0]), max(half, EXAMPLES - len(rows_by_side[1])))

@@ -30,8 +30,8 @@ class TrainedModel:
 
     name: str
     training_set: str
-    before: str
-    after: str
+    run_before: str
+    run_after: str
     figures: PairedFigures
 
 
@@ -62,12 +62,12 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
         if model.figures.difference.p > SURE:
             yield (
                 f"No change by training {model.name}{on} is established: Success@{k} {value:+.1f} points "
-                f"({signed_ends(high, low)}) against {model.before}."
+                f"({signed_ends(high, low)}) against {model.run_before}."
             )
         else:
             yield (
                 f"Training {model.name}{on} changes Success@{k} by {value:+.1f} points ({signed_ends(high, low)}) "
-                f"against {model.before}."
+                f"against {model.run_before}."
             )
 
 
@@ -130,7 +130,7 @@ def _models(models: list[TrainedModel], k: int) -> ResultTable:
             [
                 model.name,
                 model.training_set,
-                model.before,
+                model.run_before,
                 n_value(figures.n, figures.units, figures.unit),
                 figures.a,
                 figures.b,

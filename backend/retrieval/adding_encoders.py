@@ -49,7 +49,7 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
         return added
     if given := [key for key in VECTOR_SETTINGS if values.get(key) is not None]:
         raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {kind} ones")
-    added = AddedEncoder(kind, _loaded(build(EncoderSettings, {**values, "kind": kind})))
+    added = AddedEncoder(kind, _load_encoder(build(EncoderSettings, {**values, "kind": kind})))
     chosen = {key: value for key, value in values.items() if key != "kind"}
     add_encoder(study.settings_path, name, {**chosen, "kind": kind})
     return added
@@ -88,7 +88,7 @@ def _kind_of(model: str | None) -> str:
     return found or "dense"
 
 
-def _loaded(settings: EncoderSettings) -> str:
+def _load_encoder(settings: EncoderSettings) -> str:
     """Load a sparse or late-interaction encoder and describe it."""
     if settings.kind == "sparse":
         from blindspot.backend.retrieval.sparse_encoder import load_sparse_encoder

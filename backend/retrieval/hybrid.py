@@ -70,21 +70,21 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
     return top_k(*_sum_by_ordinal(ordinals, parts), k)
 
 
-def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum the scores of each passage in a list. Each passage stays once; its other places become -1."""
-    order = np.argsort(ordinals, axis=1, kind="stable")
-    ordinals, parts = np.take_along_axis(ordinals, order, 1), np.take_along_axis(parts, order, 1)
+    order = np.argsort(rows, axis=1, kind="stable")
+    rows, parts = np.take_along_axis(rows, order, 1), np.take_along_axis(parts, order, 1)
     totals = parts.copy()
     copies = 1
-    while copies < ordinals.shape[1]:
-        same = ordinals[:, copies:] == ordinals[:, :-copies]
+    while copies < rows.shape[1]:
+        same = rows[:, copies:] == rows[:, :-copies]
         if not same.any():
             break
         totals[:, :-copies] += np.where(same, parts[:, copies:], 0.0)
         copies += 1
-    first = np.ones_like(ordinals, dtype=bool)
-    first[:, 1:] = ordinals[:, 1:] != ordinals[:, :-1]
-    return np.where(first, ordinals, -1), totals
+    first = np.ones_like(rows, dtype=bool)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    return np.where(first, rows, -1), totals
 
 
 def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
@@ -94,15 +94,15 @@ def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
     return np.sort(ordinals, axis=1)
 
 
-def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
+def scores_in(rows: np.ndarray, hits: Hits) -> np.ndarray:
     """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
-    span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
-    first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
-    keys, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
+    span = int(max(rows.max(initial=0), hits.ordinals.max(initial=0))) + 2
+    first = np.arange(len(rows), dtype=np.int64)[:, None] * span
+    keys, listed = (rows + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
     order = np.argsort(listed)
     place = np.minimum(np.searchsorted(listed, keys, sorter=order), listed.size - 1)
-    matches = (listed[order[place]] == keys) & (ordinals.ravel() >= 0)
-    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
+    matches = (listed[order[place]] == keys) & (rows.ravel() >= 0)
+    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(rows.shape)
 
 
 def least_scores(hits: Hits) -> np.ndarray:
@@ -360,7 +360,7 @@ def accuracy_by_weight(
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
         candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
-        tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+        tops.append(np.stack([_top_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
@@ -370,7 +370,7 @@ def accuracy_by_weight(
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
 
 
-def _top(candidates: Candidates, weight: float) -> Hits:
+def _top_hits(candidates: Candidates, weight: float) -> Hits:
     return weighted(candidates, weight, TUNED_AT)
 
 

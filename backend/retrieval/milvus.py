@@ -90,8 +90,8 @@ def build(
     name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
-        halves = takes_halves(client.get_server_version(), index, _embedded(uri))
-        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, halves)
+        halves = takes_halves(client.get_server_version(), index, _is_embedded(uri))
+        fresh = _prepare_collection(client, name, dense, print_of, index, parameters or {}, replace, halves)
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
         _insert_rows(client, name, dense, n_present, progress)
@@ -100,7 +100,7 @@ def build(
                 f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with "
                 "--replace"
             )
-        if not _embedded(uri):
+        if not _is_embedded(uri):
             _wait_for_index(client, name, progress)
             client.release_collection(name)
             client.load_collection(name, replica_number=replicas)
@@ -188,7 +188,7 @@ class Milvus:
                 limit=count,
                 output_fields=[KEY],
                 timeout=SECONDS,
-                search_params={"metric_type": "IP", "params": _effort(self.record, count)},
+                search_params={"metric_type": "IP", "params": _search_parameters(self.record, count)},
             )
         return [[int(hit[KEY]) for hit in hits] for hits in answer]
 
@@ -220,7 +220,7 @@ def count(client: Any, collection: str) -> int:
     return int(answer[0]["count(*)"])
 
 
-def _effort(record: dict, count: int) -> dict:
+def _search_parameters(record: dict, count: int) -> dict:
     """Return search parameters that yield `count` hits; other parameters keep the server's defaults."""
     if record["index"] == "HNSW":
         return {"ef": max(128, count)}
@@ -231,7 +231,7 @@ def _effort(record: dict, count: int) -> dict:
     return {"itopk_size": max(128, count)} if record["index"] == "GPU_CAGRA" else {}
 
 
-def _prepared(
+def _prepare_collection(
     client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, halves: bool
 ) -> bool:
     """Create the collection if it does not exist, and return whether it is new. Its properties record the source of its
@@ -302,10 +302,10 @@ def takes_halves(version: str, index: str, embedded: bool) -> bool:
 def absolute_uri(uri: str) -> str:
     """Return the address of a server, or the absolute path of an embedded file. Raises Refused for another text."""
     _check_address(uri)
-    return str(Path(uri).absolute()) if _embedded(uri) else uri
+    return str(Path(uri).absolute()) if _is_embedded(uri) else uri
 
 
-def _embedded(uri: str) -> bool:
+def _is_embedded(uri: str) -> bool:
     return "://" not in uri
 
 
@@ -323,7 +323,7 @@ def _check_address(uri: str) -> None:
             "put user:password of Milvus into an environment variable, not into the address, which the study records; "
             "name the variable with 'blindspot consent give URI --key-variable NAME'"
         )
-    if _embedded(uri) and not uri.endswith(".db"):
+    if _is_embedded(uri) and not uri.endswith(".db"):
         raise Refused(
             "--uri must be an address such as http://localhost:19530, or a file that ends in .db (milvus-lite), "
             f"not {uri!r}"
@@ -338,18 +338,18 @@ def connect(study: Study, uri: str) -> Any:
     from pymilvus import MilvusClient
 
     key = ""
-    if not _embedded(uri):
+    if not _is_embedded(uri):
         uri = with_port(uri)
         what = "searching with Milvus would send vectors of questions or passages"
         key = require_consent(study, uri, what).key
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
-    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _embedded(uri) else {}
+    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _is_embedded(uri) else {}
     return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
 
-def _listens(uri: str) -> bool:
+def _is_listening(uri: str) -> bool:
     parts = urlsplit(with_port(uri))
     try:
         socket.create_connection((parts.hostname, parts.port or 443), timeout=5).close()
@@ -370,7 +370,7 @@ def one_line(uri: str) -> Iterator[None]:
         if module not in ("pymilvus", "grpc", "milvus_lite") and not isinstance(error, (ConnectionError, TimeoutError)):
             raise
         message = " ".join(str(getattr(error, "message", error)).split())
-        if not _embedded(uri) and not _listens(uri):
+        if not _is_embedded(uri) and not _is_listening(uri):
             message = "does not answer; is it running?"
         elif message.startswith(UNCONNECTED):
             message = "answers, but refuses the client; is its key right (blindspot consent list)?"

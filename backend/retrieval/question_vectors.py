@@ -20,7 +20,7 @@ import numpy as np
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.network_cache import fingerprint
+from blindspot.backend.retrieval.network_cache import network_fingerprint
 from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, writing
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
 
 def _key(dense: Dense) -> str:
     """Return a hash of all that decides about the vectors. A model that may change unseen is loaded to see what it is."""
-    now = fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
+    now = network_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
     index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
     return text_sha256(now, json.dumps(index, sort_keys=True))
 

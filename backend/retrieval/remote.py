@@ -37,14 +37,14 @@ class ServiceDown(BlindspotError):
     """The backend does not answer."""
 
 
-def configured() -> Backend | None:
+def configured_backend() -> Backend | None:
     """Return the backend that the environment names, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
-    return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None
+    return _backend_at(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
 
 @lru_cache(maxsize=4)
-def _backend(url: str, token: str | None) -> Backend:
+def _backend_at(url: str, token: str | None) -> Backend:
     return Backend(url, token)
 
 

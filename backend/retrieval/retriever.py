@@ -332,10 +332,10 @@ def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
     last = np.where(ordinals < 0, np.iinfo(np.int32).max, ordinals)
     order = np.lexsort((last, -scores), axis=1)[:, :k]
     hits = Hits(np.take_along_axis(ordinals, order, 1).astype(np.int32), np.take_along_axis(scores, order, 1))
-    return hits if hits.k == k else pad(hits, k)
+    return hits if hits.k == k else pad_hits(hits, k)
 
 
-def pad(hits: Hits, k: int) -> Hits:
+def pad_hits(hits: Hits, k: int) -> Hits:
     """Pad to k columns with -1 and -inf."""
     missing = ((0, 0), (0, k - hits.k))
     return Hits(

@@ -121,7 +121,7 @@ class Sparse:
             score=float(np.float32(products.sum())),
             question=self._weighted_words(asked, weights),
             passage=self._weighted_words(terms, values),
-            shared=sorted(matches, key=lambda match: (-match.product, match.term)),
+            shared_terms=sorted(matches, key=lambda match: (-match.product, match.term)),
         )
 
     def _weighted_words(self, terms: np.ndarray, weights: np.ndarray) -> list[tuple[str, float]]:

@@ -68,7 +68,7 @@ def running_service(study: Study) -> Iterator[str]:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         service = _ServiceProcess(study, listening, token)
         try:
-            _wait(service, Backend(url, token))
+            _wait_until_ready(service, Backend(url, token))
             service.watch()
             with _environment({BACKEND: url, TOKEN: token}):
                 yield url
@@ -115,7 +115,7 @@ class _ServiceProcess:
             end_child(self.process)
 
 
-def _wait(service: _ServiceProcess, backend: Backend) -> None:
+def _wait_until_ready(service: _ServiceProcess, backend: Backend) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if service.process.poll() is not None:

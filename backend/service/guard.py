@@ -68,7 +68,7 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def listen(address: str, port: int) -> socket.socket:
+def bind_socket(address: str, port: int) -> socket.socket:
     """Return a listening socket. Raises Refused if the port is taken or the address is not this machine's."""
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]

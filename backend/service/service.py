@@ -63,7 +63,7 @@ class Service:
             self.metrics.refused.labels(retriever).inc()
             raise
 
-    def warm(self) -> None:
+    def warm_up(self) -> None:
         """Search once with every retriever, so that indexes and encoders are loaded before the first request. Then
         report ready.
         """

@@ -96,7 +96,7 @@ def match_gold(
             same = exact.get(" ".join(words))
             if same is not None:
                 same.note(1.0, title, ordinal, text, same_text=True)
-            for paragraph in _sharing(words, anchors):
+            for paragraph in _paragraphs_sharing(words, anchors):
                 if paragraph is not same:
                     paragraph.note(containment(words, paragraph.words), title, ordinal, text)
             ordinal += 1
@@ -173,7 +173,7 @@ def _paragraphs(queries: Sequence[GoldParagraph]) -> dict[tuple[str, str], _Para
     return paragraphs
 
 
-def _sharing(tokens: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
+def _paragraphs_sharing(tokens: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
     """Return the paragraphs that share an anchor with a passage's tokens, each once."""
     sharing = {
         id(paragraph): paragraph

@@ -146,7 +146,7 @@ def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] 
     """
     if len(full_text) <= EXCERPT + 60:
         return 0, len(full_text)
-    focus = answers[0] if answers else _densest(word_spans)
+    focus = answers[0] if answers else _densest_word(word_spans)
     start = start_near(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
     if start > len(full_text) - EXCERPT:
         start = min(start, start_near(full_text, len(full_text) - EXCERPT, BEFORE))
@@ -156,7 +156,7 @@ def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] 
     return start, len(full_text) if len(full_text) - end < 40 else end
 
 
-def _densest(word_spans: Sequence[Span]) -> Span:
+def _densest_word(word_spans: Sequence[Span]) -> Span:
     """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
     many.
     """

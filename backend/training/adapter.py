@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import whole_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
-from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, padded
+from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
@@ -146,8 +146,8 @@ def read_questions(
     texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
-        padded([[rows[id] for id in positives] for _, positives, _ in questions]),
-        padded([[rows[id] for id in negatives] for _, _, negatives in questions]),
+        pad_rows([[rows[id] for id in positives] for _, positives, _ in questions]),
+        pad_rows([[rows[id] for id in negatives] for _, _, negatives in questions]),
     )
 
 

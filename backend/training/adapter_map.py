@@ -46,7 +46,7 @@ class TrainingQuestions:
         return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
 
 
-def padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
+def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
     """Return lists of rows as (q, m) int64, with PADDED at the end."""
     array = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, list_ in enumerate(lists):

@@ -133,7 +133,7 @@ def train_cross_encoder(
             working_folder(study, name),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
-            retrieved=lambda one: _as_retrieved(mined[places[one.id]], opened),
+            retrieved=lambda one: _example_as_retrieved(mined[places[one.id]], opened),
             device=device,
             restart=restart,
             progress=progress,
@@ -210,7 +210,7 @@ def cross_encoder_parts(
     return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
 
 
-def _as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
+def _example_as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
     """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
     ranked = {pair.passage for _, pairs in training_set.groups([mined.id]) for pair in pairs if pair.rank is not None}
     return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))

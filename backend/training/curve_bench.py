@@ -33,7 +33,7 @@ from blindspot.backend.retrieval.dense import Dense, dense_indexes
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run
-from blindspot.backend.training.adapter_map import TrainingQuestions, learn, padded
+from blindspot.backend.training.adapter_map import TrainingQuestions, learn, pad_rows
 from blindspot.backend.training.curve_points import (
     FOLDER,
     ChangedPair,
@@ -289,8 +289,8 @@ class CurveBench:
         texts = [lists.questions[i].text for i in learnable]
         training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
-            padded([positives[i] for i in learnable]),
-            padded([negatives[i] for i in learnable]),
+            pad_rows([positives[i] for i in learnable]),
+            pad_rows([negatives[i] for i in learnable]),
         )
         return self._found_by(
             learn(

@@ -319,7 +319,7 @@ class _Training:
         these vectors.
         """
         settings, stored, template = self.settings, self.stored, self.start.passage_template
-        if stored is not None and not (settings.only == "question" and stored.agree(model, template)):
+        if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
             stored = None
         collator = dual_encoder_collator(model, settings, template, self.teacher)
         return replace(collator, stored=stored)

@@ -87,13 +87,13 @@ def sample_passages(example: E, hard_negatives: int, epoch: int, seed: int) -> S
 
     Positives and negatives each follow a seeded order that continues from epoch to epoch.
     """
-    positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
+    positive = _take_turns(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
     return SampledExample(
-        example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
+        example, positive, _take_turns(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
     )
 
 
-def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
+def _take_turns(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
     if len(passages) <= count:
         return tuple(passages)
     shuffled = random.Random(seed).sample(passages, len(passages))

@@ -63,7 +63,7 @@ def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str
     return {route: prompt for route in own if (prompt := own[route] if prompts[route] is None else prompts[route])}
 
 
-def start_model(start: EncoderSettings, model_shape: Shape, device: str | None = None) -> SentenceTransformer:
+def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str | None = None) -> SentenceTransformer:
     """Return a model to train, in 32 bits.
 
     Raises:

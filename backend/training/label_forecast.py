@@ -73,14 +73,14 @@ class LabelForecast:
         """Where labels pay most, and what cleaning is expected to change, in plain words."""
         by_use = {each.use: each for each in self.uses if each.expected}
         gains = {
-            use: (_narrowing(each) if use == "evaluation" else each.expected[-1])
+            use: (_narrowing_sentence(each) if use == "evaluation" else each.expected[-1])
             for use, each in by_use.items()
             if use != "gold"
         }
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
         if sure:
             use = max(sure, key=lambda name: sure[name].value)
-            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_does(use)} by {_points(sure[use])}"
+            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_use_sentence(use)} by {_points(sure[use])}"
         elif gains:
             what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
         else:
@@ -106,13 +106,13 @@ class LabelForecast:
         return lines
 
 
-def _narrowing(evaluation: UseForecast) -> Forecast:
+def _narrowing_sentence(evaluation: UseForecast) -> Forecast:
     """By how much the last number of labels narrows the half-width."""
     last, now = evaluation.expected[-1], evaluation.now or 0.0
     return Forecast(now - last.value, now - last.high, now - last.low)
 
 
-def _does(use: str) -> str:
+def _use_sentence(use: str) -> str:
     return "narrow the interval of Success@1" if use == "evaluation" else "raise Success"
 
 
@@ -155,9 +155,9 @@ def forecast_labels(
     more = [max(1, round(n / pairs)) for n in LABELS]
     units = bench.units[bench.measuring(MEASURING)]
     uses = (
-        _reranker(data, more, units, seed, bench),
-        _evaluation(bench, more),
-        _gold(bench),
+        _reranker_forecast(data, more, units, seed, bench),
+        _evaluation_forecast(bench, more),
+        _gold_forecast(bench),
         _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
@@ -201,7 +201,7 @@ def _step_lists(bench: CurveBench, by_people: Mapping[str, Mapping[str, int]]) -
     )
 
 
-def _reranker(
+def _reranker_forecast(
     data: StepLists, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
 ) -> UseForecast:
     n = len(data.learnable)
@@ -215,7 +215,7 @@ def _reranker(
     )
 
 
-def _evaluation(bench: CurveBench, further_labels: list[int]) -> UseForecast:
+def _evaluation_forecast(bench: CurveBench, further_labels: list[int]) -> UseForecast:
     """The half-width of the base run's Success@1 on dev questions that people judged."""
     judged = {pair.question for pair in bench.labels.consensus()}
     rows = [i for i, question in enumerate(bench.relevance.questions) if question.id in judged]
@@ -226,7 +226,7 @@ def _evaluation(bench: CurveBench, further_labels: list[int]) -> UseForecast:
     return UseForecast("evaluation", now, tuple(half_width_forecast(hits, m, units) for m in further_labels))
 
 
-def _gold(bench: CurveBench) -> UseForecast:
+def _gold_forecast(bench: CurveBench) -> UseForecast:
     """Wrong gold among the next gold passages that people judge, from those that they judged."""
     pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
     questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))

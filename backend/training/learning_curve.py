@@ -29,8 +29,8 @@ from blindspot.backend.training.curve_points import (
     Reason,
     Scope,
     curve_points,
-    due,
     finished_batches,
+    is_point_due,
     point_before,
 )
 from blindspot.db.errors import Missing
@@ -79,7 +79,7 @@ def add_point(
             points.append(_add(bench, "start", 0, points))
         added = _add(bench, reason, last_event, points)
         # Labels that came meanwhile found this job at work and started none.
-        while reason in AUTOMATIC and (again := due(study)) in AUTOMATIC:
+        while reason in AUTOMATIC and (again := is_point_due(study)) in AUTOMATIC:
             added = _add(bench, again, bench.labels.last_event, curve_points(study))
         return added
 
@@ -123,7 +123,7 @@ def start_if_due(study: Study) -> str | None:
 
     Whoever labels need not have the right to train: the study asks for the point, not the person.
     """
-    reason = due(study)
+    reason = is_point_due(study)
     if reason is None:
         return None
     recent = [job for job in jobs.recent(study, JOBS_LOOKED_AT) if job.kind == KIND]

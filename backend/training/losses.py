@@ -13,7 +13,7 @@ from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
-from blindspot.backend.training.distributed import gather, rank
+from blindspot.backend.training.distributed import gather_tensors, rank
 from blindspot.backend.training.loss_kinds import LOSSES, ScoredBatch
 
 PAD = -1  # the id of a missing passage
@@ -115,8 +115,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         """
         questions = torch.cat(reps[0]).float()
         encoded = [piece for column in reps[1:] for piece in column]
-        passages = gather(torch.cat(encoded) if encoded else labels["vectors"]).float()
-        ids = gather(labels["passages"])
+        passages = gather_tensors(torch.cat(encoded) if encoded else labels["vectors"]).float()
+        ids = gather_tensors(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
         unwanted = is_repeated(ids) if self.masked and self.in_batch else ids == PAD
         own: dict[str, Tensor] = {key: labels[key] for key in ("positives", "teacher") if key in labels}

@@ -156,7 +156,7 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
         raise Missing(no_plan(name))
     if plan.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
         raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
-    found = _state(study, name, plan, plan.at_most if at_most is None else at_most)
+    found = _certificate_state(study, name, plan, plan.at_most if at_most is None else at_most)
     if store and found.judged + found.known:
         rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, plan, found.judged).items())]}
         write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
@@ -208,14 +208,14 @@ def sensitivity(certificate: Certificate) -> str:
     )
 
 
-def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
+def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
     labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known_pairs(plan)])
     n = _judged_beginning(plan.draws, labels)
     hits = np.array([_is_false(labels[draw[:2]]) for draw in plan.draws[:n]], dtype=bool)
     cells = np.array([draw.cell for draw in plan.draws[:n]], np.int64)
     known_false = sum(_is_false(labels.get(pair, "")) for pair in plan.known_negatives)
     false = known_false + int(hits.sum())
-    upper = _upper(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
+    upper = _upper_bounds(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
     whole = (known_false + upper * plan.cells.size) / plan.negatives
     after = share_after(whole, false, plan.negatives)
     positives = [labels.get(pair, "") for pair in plan.known_positives]
@@ -255,7 +255,9 @@ def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Ce
     )
 
 
-def _upper(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
+def _upper_bounds(
+    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float
+) -> float:
     betting = bet_against_hits(hits[None], draws[None], cells, target, max(1, horizon), confidence)
     if len(hits) == cells.size:  # a census
         return float(hits.sum() / cells.size)
@@ -283,7 +285,7 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) 
         renumbered = np.cumsum(kept) - 1
         share = float(counts @ plan.cells.weights / (plan.cells.counts @ plan.cells.weights))
         upper = (
-            _upper(
+            _upper_bounds(
                 hits[inside], renumbered[draws[inside]], part, plan.target, int(plan.horizon * share), plan.confidence
             )
             if inside.any()
@@ -305,7 +307,7 @@ def _right_at_least(plan: CertificatePlan, known_labels: Sequence[str], drawn_la
         where = np.zeros(len(hits), np.int64)
         horizon = max(1, len(plan.positive_draws))
         wrong += unjudged * (
-            _upper(hits, where, cells, WRONG_POSITIVES, horizon, plan.confidence) if len(hits) else 1.0
+            _upper_bounds(hits, where, cells, WRONG_POSITIVES, horizon, plan.confidence) if len(hits) else 1.0
         )
     return max(0.0, 1 - wrong / plan.positives)
 

@@ -164,10 +164,10 @@ def make_plan(
     found = _population(study, training_set)
     if not found.negatives:
         raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
-    chances, piloted = _chances(study, found, store)
+    chances, piloted = _drawing_chances(study, found, store)
     cells, member = cells_of(chances)
     target = at_most * len(found.negatives) / max(1, len(found.open))
-    made = plan(cells, target, seed, confidence) if found.open else _census(cells)
+    made = plan(cells, target, seed, confidence) if found.open else _census_plan(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
     if drawn < len(found.open):
         _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
@@ -296,7 +296,7 @@ def _population(study: Study, training_set: TrainingSet) -> _Population:
     return _Population(negatives, positives, free, free_positives, known, known_positives, labels)
 
 
-def _chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
+def _drawing_chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
     """Return the chance of each unjudged negative to be a false one, and whether labels taught it.
 
     The pilot is every settled label of the study: it need not be a random sample.
@@ -318,7 +318,7 @@ def _chances(study: Study, population: _Population, store: ScoreStore | None) ->
     return chances[: len(population.open)], learned
 
 
-def _census(cells: Cells) -> SamplingPlan:
+def _census_plan(cells: Cells) -> SamplingPlan:
     return SamplingPlan(cells, 0, True, 0, 0.0, False)
 
 

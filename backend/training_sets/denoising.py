@@ -223,25 +223,27 @@ DENOISING: Registry[DenoisingPolicy] = Registry(
 )
 
 
-def _unchecked(passage_evidence: PassageEvidence) -> Decision:
+def _decide_unchecked(passage_evidence: PassageEvidence) -> Decision:
     return "negative", DRAWN if passage_evidence.easy else MINED
 
 
 def _keep_all(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    return _unchecked(passage_evidence)
+    return _decide_unchecked(passage_evidence)
 
 
-def _by_answer(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+def _decide_by_answer(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
     if passage_evidence.answer is None:
-        return _unchecked(passage_evidence)
+        return _decide_unchecked(passage_evidence)
     return ("dropped", HOLDS_ANSWER) if passage_evidence.answer else ("negative", NO_ANSWER)
 
 
-def _by_cross_encoder(
+def _decide_by_cross_encoder(
     passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
 ) -> Decision:
     if passage_evidence.probability is None:
-        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     keep_below, propose_above = thresholds.keep_below, thresholds.propose_above
     if passage_evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
         return "negative", SURE_NEGATIVE
@@ -250,9 +252,11 @@ def _by_cross_encoder(
     return "dropped", BETWEEN
 
 
-def _by_judge(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+def _decide_by_judge(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
     if passage_evidence.probability is None:
-        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     if thresholds.keep_below is not None and passage_evidence.probability < thresholds.keep_below:
         # Unlabelled passages with an answer were left out when `keep_below` was chosen, so it says nothing about them.
         with_answer = thresholds.keep_below_with_answer
@@ -276,11 +280,13 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
 
-def _by_positive(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+def _decide_by_positive(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
     assert ceiling is not None
     score = passage_evidence.score if ceiling.from_run else passage_evidence.probability
     if score is None:
-        return _unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
         return "dropped", NO_POSITIVE_SCORE
     return ("negative", UNDER) if score < ceiling.value else ("dropped", TOO_HIGH)
@@ -294,7 +300,7 @@ DENOISING.register(
         "answer_match",
         "Answer match",
         "A mined passage that contains an answer is dropped (DPR, section 3.2).",
-        _by_answer,
+        _decide_by_answer,
     )
 )
 DENOISING.register(
@@ -304,7 +310,7 @@ DENOISING.register(
         "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between "
         "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds "
         "for its own model: check the calibration of yours.",
-        _by_cross_encoder,
+        _decide_by_cross_encoder,
         uses_model=True,
         proposes="cross_encoder",
     )
@@ -316,7 +322,7 @@ DENOISING.register(
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a "
         "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the highest-scoring one "
         "counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
-        _by_positive,
+        _decide_by_positive,
         uses_ceiling=True,
     )
 )
@@ -331,7 +337,7 @@ DENOISING.register(
         "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
         "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
         "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
-        _by_judge,
+        _decide_by_judge,
         uses_model=True,
         proposes="judge",
         own=OwnThresholds(),

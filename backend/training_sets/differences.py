@@ -157,16 +157,16 @@ def _change_of_pair(
             else _absence_reason(older_pair, newer_set)
         )
     elif older_pair is None:
-        said = _explanation(newer_pair, newer_set)
+        said = _reason_of_change(newer_pair, newer_set)
         why = f"{said}; the question was left out before: {added_reason}" if added_reason is not None else said
     elif older_pair.reason in PEOPLE_REASONS and newer_pair.reason not in PEOPLE_REASONS:
-        why = f"{_explanation(newer_pair, newer_set)}; before, {older_pair.reason}"
+        why = f"{_reason_of_change(newer_pair, newer_set)}; before, {older_pair.reason}"
     else:
-        why = _explanation(newer_pair, newer_set)
+        why = _reason_of_change(newer_pair, newer_set)
     return Change(question, passage, was, now, why)
 
 
-def _explanation(pair: Pair, training_set: TrainingSet) -> str:
+def _reason_of_change(pair: Pair, training_set: TrainingSet) -> str:
     """Return the reason of a pair's role, with the name of the judge if a judge gave it."""
     judge = training_set.manifest["request"]["model"]
     return pair.reason if judge is None else _A_JUDGE.sub(lambda found: str(judge), pair.reason)
@@ -206,7 +206,7 @@ class NewLabel:
     becomes: Role | None
 
     @property
-    def matters(self) -> bool:
+    def is_important(self) -> bool:
         """Whether the pair may change its role. A label that confirms the set's role changes nothing."""
         return self.becomes is None or self.becomes != self.role
 

@@ -92,7 +92,7 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     if not known.asked_with_answers:
         missing[ANSWERS] = f"No question of {run} has answers to match"
     judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)
-    return _gather(study, opened, known, store, scored, judges, missing)
+    return _gather_verdicts(study, opened, known, store, scored, judges, missing)
 
 
 class _PeopleLabels:
@@ -109,7 +109,7 @@ class _PeopleLabels:
         }
 
 
-def _gather(
+def _gather_verdicts(
     study: Study,
     run: Run,
     people: _PeopleLabels,

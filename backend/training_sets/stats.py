@@ -83,7 +83,7 @@ def fate_of(pair: Pair) -> str:
     return "removed"
 
 
-def tally(reasons: Iterable[str]) -> dict[str, int]:
+def tally_pairs(reasons: Iterable[str]) -> dict[str, int]:
     """Count each reason, the most frequent first."""
     return tally_order(Counter(reasons))
 

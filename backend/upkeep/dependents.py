@@ -58,13 +58,13 @@ class Dependent:
     kind: str
     name: str
     folder: str
-    how: How
+    relation: How
 
     @property
     def sentence_part(self) -> str:
         """The dependent in words, as in "training set clean was made from it"."""
         ends = {"needs": "needs it", "belongs": "belongs to it", "names": "was made from it"}
-        return f"{self.kind} {self.name} {ends[self.how]}"
+        return f"{self.kind} {self.name} {ends[self.relation]}"
 
 
 def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
@@ -74,11 +74,11 @@ def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
         return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),
-        *(_belongings(study, name) if kind == "model" else ()),
+        *(_files_of_part(study, name) if kind == "model" else ()),
         *_records(study, kind, name),
     ]
     order = {"needs": 0, "belongs": 1, "names": 2}
-    return sorted(dict.fromkeys(found), key=lambda each: (order[each.how], each.kind, each.name))
+    return sorted(dict.fromkeys(found), key=lambda each: (order[each.relation], each.kind, each.name))
 
 
 def _unfinished_jobs(study: Study, name: str) -> Iterator[Dependent]:
@@ -87,7 +87,7 @@ def _unfinished_jobs(study: Study, name: str) -> Iterator[Dependent]:
             yield Dependent("job", jobs.title(job.kind, job.arguments), "", "needs")
 
 
-def _belongings(study: Study, name: str) -> Iterator[Dependent]:
+def _files_of_part(study: Study, name: str) -> Iterator[Dependent]:
     """The encoder of a model in study.toml, its dense index, and its stored scores."""
     encoder = study.settings.encoders.get(name)
     if encoder is not None and name in _encoder_models(encoder):

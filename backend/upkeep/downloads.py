@@ -74,7 +74,7 @@ def download(
         if kind == "training-set":
             from blindspot.backend.training_sets.exports import export
 
-            return _zipped(export(study, name, format, Path(folder) / f"{name}-{format}", options).path)
+            return _zip_folder(export(study, name, format, Path(folder) / f"{name}-{format}", options).path)
         if kind == "labels":
             from blindspot.backend.judging.labels_io import export_labels
 
@@ -83,7 +83,7 @@ def download(
     if kind == "model":
         from blindspot.backend.upkeep.parts import find
 
-        return _zipped(study.path("models", find(study, "model", name)))
+        return _zip_folder(study.path("models", find(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
     return Download(f"{name}.html", "text/html", html_report(study, hidden=hidden).encode())
@@ -97,7 +97,7 @@ def _run(study: Study, name: str, format: str, folder: Path) -> Download:
     return Download(written.path.name, "text/plain", written.path.read_bytes())
 
 
-def _zipped(folder: Path) -> Download:
+def _zip_folder(folder: Path) -> Download:
     """Return a folder as one zip archive. Weights hardly get smaller, so nothing is compressed but text."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -114,7 +114,7 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
         Queue(study.labels_path).delete(name, actor)
         return []
     _refuse(study, kind, name, "deleted", confirmed, exempt_kinds=("needs",))
-    belongings = [each for each in dependents(study, kind, name) if each.how == "belongs"]
+    belongings = [each for each in dependents(study, kind, name) if each.relation == "belongs"]
     for each in belongings:
         if each.kind == "encoder":
             remove_encoder(study.settings_path, name)
@@ -127,7 +127,7 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
 
 def _refuse(study: Study, kind: str, name: str, action: str, confirmed: bool, exempt_kinds: tuple[str, ...]) -> None:
     found = dependents(study, kind, name)
-    if blocking := [each for each in found if each.how in exempt_kinds]:
+    if blocking := [each for each in found if each.relation in exempt_kinds]:
         advice = "describe it instead" if action == "renamed" else "delete those first"
         raise Refused(f"{kind_words(kind)} {name!r} cannot be {action}: {_list_dependents(blocking)}; {advice}")
     if found and not confirmed:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 class PathState:
     """What the steps ask about a study and a person.
 
-    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. judged: whether a passage is judged.
-    looked: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
+    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. has_labels: whether a passage is judged.
+    has_viewed_question: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
     """
 
     study: Study
     runs: dict[str, dict]
     pair: tuple[str, str]
-    judged: bool
-    looked: bool
+    has_labels: bool
+    has_viewed_question: bool
     sets: dict[str, Any]
     models: dict[str, dict]
     current_set: str | None = None
@@ -66,7 +66,7 @@ class PathState:
 class Next:
     """A next step: in words, as a page of the app with its parameters, and as a command."""
 
-    words: str
+    label: str
     page: str
     command: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class PathStep:
     next: Callable[[PathState], Next | None]
 
 
-def _compare(state: PathState) -> Next:
+def _compare_step(state: PathState) -> Next:
     a, b = state.pair
     return Next("Compare the runs", "compare", f"blindspot compare {a} {b}", {"a": a, "b": b})
 
@@ -93,12 +93,12 @@ def _look_step(state: PathState) -> Next:
     return Next(words, "question", f"blindspot compare {a} {b}", {"a": a, "b": b, "cell": "only_a"})
 
 
-def _judge(state: PathState) -> Next:
+def _judge_step(state: PathState) -> Next:
     make = f"blindspot batch new first --run {_trained_on(state) or state.pair[0]}"
     return Next("Judge passages", "judge", "blindspot open" if state.has_batch else make)
 
 
-def _clean(state: PathState) -> Next | None:
+def _clean_step(state: PathState) -> Next | None:
     if not state.may("build training sets"):
         return None
     if state.training_set is not None:
@@ -115,7 +115,7 @@ def _clean(state: PathState) -> Next | None:
     return Next("Build a training set", "training", command, {"tab": "sets"})
 
 
-def _train(state: PathState) -> Next | None:
+def _train_step(state: PathState) -> Next | None:
     if state.training_set is None or not state.may("train"):
         return None
     command = f"blindspot train dual-encoder trained --on {state.training_set}"
@@ -133,11 +133,11 @@ def _change_step(state: PathState) -> Next | None:
 
 
 STEPS = (
-    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare),
-    PathStep("Look at questions", ("Question", "Find"), lambda s: s.looked, _look_step),
-    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.judged, _judge),
-    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean),
-    PathStep("Train", (), lambda s: bool(s.models), _train),
+    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare_step),
+    PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step),
+    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step),
+    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean_step),
+    PathStep("Train", (), lambda s: bool(s.models), _train_step),
     PathStep("See the change", (), lambda s: False, _change_step),
 )  # fmt: skip
 JUDGE, TRAIN = STEPS[2], STEPS[4]
@@ -179,7 +179,7 @@ def next_command(study: Study) -> Step | None:
         return _search_step(study, next(reversed(state.models)))
     if step is TRAIN and (extra := first_missing(("train",))) is not None:
         return Step(f"Training needs the extra {extra}.", install_command(extra))
-    return Step(f"{following.words}.", following.command)
+    return Step(f"{following.label}.", following.command)
 
 
 def _search_step(study: Study, model: str) -> Step:

@@ -87,10 +87,10 @@ class StudyMeasures(OpenedStudy):
         The columns are slice, k, n, units, a, b, difference, low, high, outside, explained, p and p_adjusted;
         `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
-        from blindspot.backend.evaluation.slice_report import find_in_runs, method
+        from blindspot.backend.evaluation.slice_report import find_in_runs, method_note
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
-        return _frame(made, method=method(made.found))
+        return _frame(made, method=method_note(made.found_slices))
 
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -124,7 +124,7 @@ class StudyMeasures(OpenedStudy):
         columns = {str(cause): pd.array(found.has_cause(cause), dtype="boolean") for cause in ORDER}
         frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
         for cause in ORDER:
-            frame.loc[~found.known(cause), str(cause)] = pd.NA
+            frame.loc[~found.is_measured(cause), str(cause)] = pd.NA
         return frame
 
     def saved_slices(self) -> pd.DataFrame:

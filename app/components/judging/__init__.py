@@ -40,7 +40,7 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
         key=key,
         data={**data, **heard},
         default={"outbox": None},
-        on_outbox_change=lambda: receive(key, study, annotator),
+        on_outbox_change=lambda: store_events(key, study, annotator),
         height="content",
     )
 
@@ -54,7 +54,7 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 
     def decorate(draw: Draw) -> Draw:
         @wraps(draw)
-        def guarded(study: Study, stores: Desk, person: Person) -> None:
+        def with_errors_shown(study: Study, stores: Desk, person: Person) -> None:
             line = st.container()
             try:
                 draw(study, stores, person)
@@ -65,12 +65,12 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
                 with line:
                     report(error)
 
-        return guarded
+        return with_errors_shown
 
     return decorate
 
 
-def receive(key: str, study: Study, annotator: str) -> None:
+def store_events(key: str, study: Study, annotator: str) -> None:
     """Store the events that the browser sent, and keep their receipts.
 
     The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is

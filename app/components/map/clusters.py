@@ -10,7 +10,7 @@ from blindspot.app import who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
-from blindspot.app.components.map.selection import acting, attempt, panel
+from blindspot.app.components.map.selection import acting_person, panel, try_action
 from blindspot.app.components.marks import INTERVAL, percentage
 from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
@@ -34,7 +34,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: 
     rows = cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in shown}, k)
     loose = int((state.labels == changes.NOISE).sum())
     with st.container(key="map-clusters"):
-        show(tag("h2", "Clusters"), _undone(map, state))
+        show(tag("h2", "Clusters"), _undo_edit(map, state))
         _undo_buttons(map, state)
         show(scrolling(_table(map, rows, shown, k, open_cluster)))
         show(
@@ -49,7 +49,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: 
         )
 
 
-def _undone(map: Map, state: Clusters) -> Html:
+def _undo_edit(map: Map, state: Clusters) -> Html:
     return tag(
         "p",
         f"{counted(state.edits, 'manual change')}." if state.edits else "",
@@ -65,13 +65,17 @@ def _undo_buttons(map: Map, state: Clusters) -> None:
         undo_column.button(
             f"Undo: {state.undoable}",
             key="map-undo",
-            on_click=lambda: attempt(lambda: _message_after(changes.undo(map, state.edits, acting(map)), "Undone.")),
+            on_click=lambda: try_action(
+                lambda: _message_after(changes.undo(map, state.edits, acting_person(map)), "Undone.")
+            ),
         )
     if state.redoable:
         right.button(
             f"Redo: {state.redoable}",
             key="map-redo",
-            on_click=lambda: attempt(lambda: _message_after(changes.redo(map, state.edits, acting(map)), "Redone.")),
+            on_click=lambda: try_action(
+                lambda: _message_after(changes.redo(map, state.edits, acting_person(map)), "Redone.")
+            ),
         )
 
 
@@ -148,14 +152,14 @@ def _edit_forms(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Rename",
             "map-rename",
-            lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting(map)),
+            lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting_person(map)),
             "Renamed.",
         )
         st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
         _button(
             "Save note",
             "map-note",
-            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting(map)),
+            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting_person(map)),
             "Saved the note.",
         )
     with st.expander("Splitting and merging"):
@@ -163,7 +167,7 @@ def _edit_forms(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Split",
             "map-split",
-            lambda: changes.split(map, id, typed["map-parts"], seen_version=seen, actor=acting(map)),
+            lambda: changes.split(map, id, typed["map-parts"], seen_version=seen, actor=acting_person(map)),
             "Split.",
         )
         st.multiselect(
@@ -172,10 +176,10 @@ def _edit_forms(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Merge",
             "map-merge",
-            lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, acting(map)),
+            lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, acting_person(map)),
             "Merged.",
         )
 
 
 def _button(label: str, key: str, work: Callable[[], Clusters], message: str) -> None:
-    st.button(label, key=key, on_click=lambda: attempt(lambda: _message_after(work(), message)))
+    st.button(label, key=key, on_click=lambda: try_action(lambda: _message_after(work(), message)))

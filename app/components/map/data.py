@@ -95,7 +95,9 @@ def _searched_texts(_study: Study, folder: str, name: str) -> frozenset[str]:
 
 def neighbours_of(map: Map, point: int, count: int, encoder_view: int) -> Neighbours:
     """Return `Map.neighbours`, cached. Raises Missing, Refused."""
-    return _neighbours(map, str(map.folder), map.manifest["made"], point, count, encoder_view, tuple(map.outdated()))
+    return _neighbours(
+        map, str(map.folder), map.manifest["made"], point, count, encoder_view, tuple(map.outdated_indexes())
+    )
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

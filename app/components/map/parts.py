@@ -122,7 +122,7 @@ def warnings(map: Map, shown_points: int) -> Html:
                 "shows all."
             )
         )
-    old = map.outdated()
+    old = map.outdated_indexes()
     if old:
         notices.append(
             notice(

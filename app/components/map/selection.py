@@ -54,7 +54,7 @@ def clear() -> None:
     url.write("list", None)
 
 
-def attempt(work: Callable[[], str]) -> None:
+def try_action(work: Callable[[], str]) -> None:
     """Run the action of a button; the next run of the page shows its message or error."""
     try:
         st.session_state[_MESSAGE] = ("", work())
@@ -72,11 +72,11 @@ def show_last_message() -> None:
             show(notice(words, kind=kind))
 
 
-def acting(map: Map) -> str | None:
+def acting_person(map: Map) -> str | None:
     """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and
     missing.
     """
-    return who.acting(map.study.labels_path)
+    return who.acting_name(map.study.labels_path)
 
 
 def panel(
@@ -118,13 +118,13 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
         f"{counted(len(pairs.pairs), 'unlabelled pair')} of {counted(pairs.questions, 'question')}: selected "
         f"passages among the first {k} of {run}."
     )
-    if pairs.without:
+    if pairs.without_pairs:
         summary += (
-            f" Not included: {counted(pairs.without, 'passage')} outside the first {k} of every question of this "
+            f" Not included: {counted(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
             "map, or already labelled."
         )
-    if pairs.more:
-        summary += f" Not included: {counted(pairs.more, 'pair')} beyond the maximum of eight per question."
+    if pairs.further_pairs:
+        summary += f" Not included: {counted(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
     with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
         if not pairs.pairs:
@@ -137,12 +137,12 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
                 "Create batch",
                 key="map-batch",
                 type="primary",
-                on_click=lambda: attempt(lambda: _send(map, known_kinds, opened, ids, k, typed[key])),
+                on_click=lambda: try_action(lambda: _send(map, known_kinds, opened, ids, k, typed[key])),
             )
 
 
 def _send(map: Map, known_kinds: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
-    result = send_to_judging(map, known_kinds, run, ids, k, name.strip(), actor=acting(map))
+    result = send_to_judging(map, known_kinds, run, ids, k, name.strip(), actor=acting_person(map))
     return (
         f"Created batch “{result.name}”: {counted(result.frame, 'question')}, "
         f"{counted(result.passages, 'passage')} to judge."
@@ -167,12 +167,12 @@ def _save(map: Map, known_kinds: Any, ids: Sequence[str]) -> None:
                 "Save",
                 key="map-slice",
                 disabled=not questions,
-                on_click=lambda: attempt(lambda: _save_ids(map, questions, ids, typed["map-slice-name"])),
+                on_click=lambda: try_action(lambda: _save_ids(map, questions, ids, typed["map-slice-name"])),
             )
 
 
 def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
-    result = save_selection(map.study, name, questions, ids, map.name, acting(map))
+    result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
     return (
         f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."

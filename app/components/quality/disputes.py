@@ -34,7 +34,7 @@ def disputes_panel(
             "the second labels of a batch are for that.",
             cls="convention",
         )
-        return div(tag("h2", "Disagreements"), note, _bad(bad), cls="panel")
+        return div(tag("h2", "Disagreements"), note, _bad_question_row(bad), cls="panel")
     pages = -(-len(disputes) // PER_PAGE)
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
@@ -72,7 +72,7 @@ def disputes_panel(
         if pages > 1
         else ""
     )
-    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
+    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), cls="panel")
 
 
 def adjudicate(question: str) -> str:
@@ -102,7 +102,7 @@ def _passage(passage: DisputedPassage, names: bool) -> Html:
     return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
 
 
-def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:
+def _bad_question_row(bad: Sequence[tuple[str, str, int]]) -> Html:
     if not bad:
         return Html("")
     items = [

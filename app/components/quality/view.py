@@ -66,13 +66,19 @@ def render(open_study: Study, person: Person | None) -> None:
     def page_address(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    hidden = hidden_questions.hidden(open_study)  # questions that this person still has to judge stay blind here too
+    hidden = hidden_questions.hidden_ids(
+        open_study
+    )  # questions that this person still has to judge stay blind here too
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(_page_head(found), div(disputes, people, cls="side-by-side overview"))
-    show(audit_panel(audited, everything.batches, chosen, by, page_address, _powered(open_study, mark, chosen)))
+    show(
+        audit_panel(
+            audited, everything.batches, chosen, by, page_address, _judge_assisted_audits(open_study, mark, chosen)
+        )
+    )
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
     show(batches_panel(batches))
@@ -81,7 +87,7 @@ def render(open_study: Study, person: Person | None) -> None:
 def _judges(open_study: Study, cache_version: tuple, sample: str) -> JudgeTable | str:
     """The measured judges, or one sentence about why there are none."""
     try:
-        return _measured(
+        return _measured_judges(
             open_study,
             cache_version,
             _scores_version(open_study),
@@ -96,23 +102,23 @@ def _scores_version(open_study: Study) -> tuple:
     return tuple((name, ScoreStore.open(open_study, name).digest) for name in open_study.parts("scores"))
 
 
-def _powered(open_study: Study, cache_version: tuple, batch: str | None) -> list[JudgeAssistedAudit]:
+def _judge_assisted_audits(open_study: Study, cache_version: tuple, batch: str | None) -> list[JudgeAssistedAudit]:
     """The audit's rates with each judge's scores; empty if a judge's scores cannot be read."""
     try:
-        return _powered_rates(open_study, cache_version, _scores_version(open_study), batch)
+        return _judge_assisted_rates(open_study, cache_version, _scores_version(open_study), batch)
     except BlindspotError:
         return []
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the judges' scores …")
-def _powered_rates(
+def _judge_assisted_rates(
     _study: Study, cache_version: tuple, scores_version: tuple, batch: str | None
 ) -> list[JudgeAssistedAudit]:
     return powered_audits(_study, batch)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")
-def _measured(_study: Study, cache_version: tuple, scores_version: tuple, sample: Sample | None) -> JudgeTable:
+def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple, sample: Sample | None) -> JudgeTable:
     return measure_judges(_study, None, sample)
 
 

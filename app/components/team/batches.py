@@ -117,7 +117,7 @@ def _is_offer(batch: Batch, stem: str, settings: dict[str, Any]) -> bool:
 def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bool:
     """Start the job that makes a batch, in the name of the signed-in person. Return False if the job was refused."""
     try:
-        by = who.acting(open_study.labels_path)
+        by = who.acting_name(open_study.labels_path)
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
@@ -127,7 +127,7 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 
 
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
-    queue, acting = desk(open_study).queue, partial(who.acting, open_study.labels_path)
+    queue, acting = desk(open_study).queue, partial(who.acting_name, open_study.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
     note = former_order(batch)
@@ -186,7 +186,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) ->
     show(div(*(tag("p", line) for line in waiting_lines(waiting, people)), cls="soft"))
     if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
         show(notice(moved))
-    if blocked := sum(each.blocked for each in waiting):
+    if blocked := sum(each.blocked_questions for each in waiting):
         st.button(
             f"Reassign {counted(blocked, 'question')}",
             key=f"reassign-{batch.name}",
@@ -197,7 +197,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) ->
 
 
 def _reassign(open_study: Study, name: str) -> None:
-    result = desk(open_study).queue.reassign(name, actor=who.acting(open_study.labels_path))
+    result = desk(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
     st.session_state[f"{_MOVED}-{name}"] = reassigned_words(result)
 
 

@@ -53,7 +53,7 @@ def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
 
 def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
     """Show what a lead may do with a person."""
-    people, acting = who.people(open_study.labels_path), partial(who.acting, open_study.labels_path)
+    people, acting = who.people(open_study.labels_path), partial(who.acting_name, open_study.labels_path)
     key = f"role-{person.name}"
     st.selectbox(
         f"Role of {person.name}",
@@ -115,7 +115,7 @@ def _add(open_study: Study) -> None:
 
 def _take_in(open_study: Study, name: str, role: Role, address: str | None, by_address: bool) -> None:
     if by_address:
-        who.people(open_study.labels_path).add(name, role, address, actor=who.acting(open_study.labels_path))
+        who.people(open_study.labels_path).add(name, role, address, actor=who.acting_name(open_study.labels_path))
         return
     if name in [person.name for person in who.people(open_study.labels_path).all()]:
         raise BlindspotError(f"{name} is listed already; use the button beside the name")
@@ -123,7 +123,7 @@ def _take_in(open_study: Study, name: str, role: Role, address: str | None, by_a
 
 
 def _invite(open_study: Study, name: str, role: Role) -> None:
-    secret = who.people(open_study.labels_path).invite(name, role, actor=who.acting(open_study.labels_path))
+    secret = who.people(open_study.labels_path).invite(name, role, actor=who.acting_name(open_study.labels_path))
     st.session_state[_LINK] = name, f"{_address()}/?invite={secret}"
 
 

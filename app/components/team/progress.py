@@ -69,7 +69,7 @@ def _person_row(person: PersonProgress) -> Html:
         f"{person.labels:,}",
         _labels_per_day(person.days),
         span(share(person.fast / person.timed) if person.timed else "–", cls="bad" if person.is_too_fast else None),
-        tag("td", _bars(person.days), cls="left"),
+        tag("td", _label_bars(person.days), cls="left"),
         head=person.name,
     )
 
@@ -83,7 +83,7 @@ def _labels_per_day(days: tuple[Day, ...]) -> str:
     return f"{overall:,.0f}" if len(timed) == 1 else f"{overall:,.0f}, last {last:,.0f}"
 
 
-def _bars(days: tuple[Day, ...]) -> Html:
+def _label_bars(days: tuple[Day, ...]) -> Html:
     shown = days[-DAYS_SHOWN:]
     if not shown:
         return span("no labels yet", cls="soft")

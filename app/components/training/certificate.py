@@ -130,22 +130,22 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
 
 def _queue(open_study: Study, name: str, key: str) -> None:
     planned = st.session_state.pop(key)
-    with _saying():
-        batch = queue_plan(open_study, name, planned, actor=who.acting(open_study.labels_path))
+    with _certificate_sentence():
+        batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [
             f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
         ]
 
 
 def _draw(open_study: Study, name: str, count: int) -> None:
-    with _saying():
-        batch = draw_more(open_study, name, count, actor=who.acting(open_study.labels_path))
+    with _certificate_sentence():
+        batch = draw_more(open_study, name, count, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [f"Queued {counted(count, 'negative')} more as batch {batch}."]
 
 
 def _certify(open_study: Study, name: str) -> None:
-    with _saying():
-        require(open_study, who.acting(open_study.labels_path), "make batches")
+    with _certificate_sentence():
+        require(open_study, who.acting_name(open_study.labels_path), "make batches")
         found = certify(open_study, name)
         if not found.judged + found.known:
             st.session_state[_SAID] = [
@@ -154,7 +154,7 @@ def _certify(open_study: Study, name: str) -> None:
 
 
 @contextmanager
-def _saying() -> Iterator[None]:
+def _certificate_sentence() -> Iterator[None]:
     """Keep a refusal for the next run of the page, which shows it."""
     try:
         yield

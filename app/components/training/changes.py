@@ -96,7 +96,7 @@ def _kind_rows(
 
 def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
     """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
-    hidden = hidden_questions.hidden(open_study)
+    hidden = hidden_questions.hidden_ids(open_study)
     changes = [change for change in changes if change.question not in hidden]
     questions = {each.id: each for each in open_study.questions.some(sorted({change.question for change in changes}))}
     rows = open_study.corpus.ordinals({change.passage for change in changes})

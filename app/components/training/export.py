@@ -33,7 +33,7 @@ def export_form(open_study: Study, chosen: TrainingSet) -> None:
             name: setting_field(place, ExportOptions, name)
             for name, place in zip(("negatives", "draw", "seed", "rows", "template"), fields, strict=True)
         }
-    by = who.acting(open_study.labels_path)  # now: Streamlit makes the file outside of the page's session
+    by = who.acting_name(open_study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
     def archive_content() -> bytes:
         return download(open_study, "training-set", chosen.name, format, by, ExportOptions(**about)).content

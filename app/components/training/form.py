@@ -43,7 +43,7 @@ Sized = tuple[int, str]
 def retriever_form(open_study: Study, training_set: str, taken_names: set[str]) -> None:
     """Show the form that trains a retriever on the current set."""
     gpu = has_gpu()
-    show(tag("p", _promise(gpu), cls="convention"))
+    show(tag("p", _time_promise(gpu), cls="convention"))
     with st.form("train", border=False, enter_to_submit=False):
         name, start, minutes = _first_fields(open_study, "model", taken_names, gpu)
         with st.expander("More settings"):
@@ -58,7 +58,7 @@ def retriever_form(open_study: Study, training_set: str, taken_names: set[str]) 
     settings |= {"batch": batch, "passage_tokens": tokens} | ({} if gpu else CPU_COMPARISONS)
     if steps:
         settings["steps"] = steps
-    _act(
+    _run_pressed(
         open_study,
         name,
         settings,
@@ -84,7 +84,7 @@ def cross_encoder_form(open_study: Study, training_set: str, taken_names: set[st
     if steps:
         settings["steps"] = steps
     model = open_study.settings.encoders[start].model or start
-    _act(
+    _run_pressed(
         open_study,
         name,
         settings,
@@ -94,7 +94,7 @@ def cross_encoder_form(open_study: Study, training_set: str, taken_names: set[st
     )
 
 
-def _promise(gpu: bool) -> str:
+def _time_promise(gpu: bool) -> str:
     minutes = MINUTES_GPU if gpu else MINUTES
     return (
         f"About {minutes} minutes on this machine: two steps are timed first, and as many as fit are trained, up to "
@@ -112,7 +112,7 @@ def _first_fields(open_study: Study, stem: str, taken_names: set[str], gpu: bool
     return name.strip(), start, int(minutes)
 
 
-def _act(
+def _run_pressed(
     open_study: Study,
     name: str,
     settings: dict[str, Any],

@@ -170,7 +170,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
             if three
             else WHO[judge]
         )
-        heads.append(tag("th", words, scope="col", title=_means(agreement.judges, pattern)))
+        heads.append(tag("th", words, scope="col", title=_verdict_sentence(agreement.judges, pattern)))
     lines = []
     for number, ranks in enumerate(table.spans):
         n = int(table.counts[number].sum())
@@ -198,7 +198,7 @@ def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
     return judges[pattern.index(lonely)]
 
 
-def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
+def _verdict_sentence(judges: tuple[str, ...], pattern: Pattern) -> str:
     judge = _dissenter(judges, pattern)
     return (
         MEANS.get((judge, pattern[judges.index(judge)]), "")
@@ -280,7 +280,7 @@ def _pairs(
                 span(_pattern_words(agreement.judges, pattern), cls="soft"),
                 cls="list-head",
             ),
-            tag("p", _means(agreement.judges, pattern), cls="convention")
+            tag("p", _verdict_sentence(agreement.judges, pattern), cls="convention")
             if _dissenter(agreement.judges, pattern)
             else "",
             scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),

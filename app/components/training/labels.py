@@ -34,10 +34,10 @@ def label_counts(open_study: Study) -> None:
             kind="warning",
         )
     )
-    _offer(open_study)
+    _offer_batch(open_study)
 
 
-def _offer(open_study: Study) -> None:
+def _offer_batch(open_study: Study) -> None:
     if not offer_batch(
         open_study,
         "train",

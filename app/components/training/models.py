@@ -121,12 +121,12 @@ def models_table(open_study: Study, models: dict[str, dict], chosen: str, traini
     rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
         cells = (
-            kind_title(about.get("kind", "dual encoder")) + _taught(about),
+            kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
             about.get("training_set") or about.get("run") or "–",
             start_name(open_study, about) or "–",
-            _number(about.get("last_step")),
-            _number(about.get("best_step")),
-            _rank(about),
+            _step_text(about.get("last_step")),
+            _step_text(about.get("best_step")),
+            _mean_rank_text(about),
             duration(about.get("seconds", 0)),
         )
         rows.append(
@@ -156,21 +156,21 @@ def models_table(open_study: Study, models: dict[str, dict], chosen: str, traini
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def fewer(open_study: Study) -> dict[str, Any]:
+def smaller_k(open_study: Study) -> dict[str, Any]:
     """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
     return {"k": len(open_study.corpus)} if len(open_study.corpus) < open_study.settings.k else {}
 
 
-def _taught(manifest: dict) -> str:
+def _teacher_text(manifest: dict) -> str:
     settings = manifest.get("settings") or {}
     return f", distilled from {settings['distil']}" if settings.get("distil") else ""
 
 
-def _number(value: object) -> str:
+def _step_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else "–"
 
 
-def _rank(manifest: dict) -> str:
+def _mean_rank_text(manifest: dict) -> str:
     return f"{manifest['average_rank']:.1f}" if isinstance(manifest.get("average_rank"), int | float) else "–"
 
 
@@ -286,7 +286,7 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
             jobs.start_button(open_study, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", label=words)
     elif kind != KIND and (split := _split(open_study)):  # the tab Judges judges runs with a feature judge
         if run_after is None:
-            job = request(try_model, name, split, **fewer(open_study))
+            job = request(try_model, name, split, **smaller_k(open_study))
             words = f"Index and retrieve for {split}{_indexing_time(open_study, about)}"
             jobs.start_button(open_study, job, key=f"try-{name}", label=words)
         elif run_before:

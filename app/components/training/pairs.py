@@ -18,7 +18,7 @@ def pair_rows(
     A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
     role of a pair would reveal its labels.
     """
-    hidden = hidden_questions.hidden(open_study)
+    hidden = hidden_questions.hidden_ids(open_study)
     pairs = [pair for pair in pairs if pair[0] not in hidden]
     texts = {
         question.id: question.text

@@ -13,7 +13,7 @@ from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_counts
-from blindspot.app.components.training.models import fewer
+from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import cleaned_words
 from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.backend.core.jobs import request
@@ -187,7 +187,7 @@ def _run_over_train(open_study: Study) -> None:
         for name in kind.available(open_study)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 open_study,
-                request(retrieve, kind.name, split="train", **kind.options_of(name), **fewer(open_study)),
+                request(retrieve, kind.name, split="train", **kind.options_of(name), **smaller_k(open_study)),
                 key=f"train-{kind.name}",
                 label=f"Retrieve for train with {kind.title}",
                 primary=True,

@@ -156,7 +156,7 @@ def _send(open_study: Study, name: str) -> None:
     taken = {batch.name for batch in desk(open_study).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
-        made = queue_stratified_sample(open_study, batch, name, actor=who.acting(open_study.labels_path))
+        made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = f"Queued {counted(made.passages, 'passage')} as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
@@ -216,12 +216,14 @@ def _fate_chart(ranks: dict[str, dict[str, int]]):
 def _pairs_with_new_labels(open_study: Study, chosen: TrainingSet) -> list[NewLabel]:
     """Return the pairs that labels given since the set was built would change."""
     last = desk(open_study).labels.last_event
-    return _matter(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
+    return _cached_new_labels(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the labels with the set …")
-def _matter(_study: Study, _chosen: TrainingSet, folder: str, fingerprint: str, last_event: int) -> list[NewLabel]:
-    return [each for each in new_labels(_study, _chosen) if each.matters]
+def _cached_new_labels(
+    _study: Study, _chosen: TrainingSet, folder: str, fingerprint: str, last_event: int
+) -> list[NewLabel]:
+    return [each for each in new_labels(_study, _chosen) if each.is_important]
 
 
 def _build_again(

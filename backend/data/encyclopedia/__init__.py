@@ -67,7 +67,7 @@ class Encyclopedia:
         """
         world = self.world
         for place in range(world.plan.entities):
-            yield from article(world, world.plan.order.inverse(place))
+            yield from article(world, world.plan.order.inverse_relation(place))
         for page in range(world.plan.notice_pages):
             yield notices(world, page)
 
@@ -245,7 +245,7 @@ def describe(
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    success = _any(relevant[0][:, :5])
+    success = _contains_any(relevant[0][:, :5])
     figures["bm25_first_wording"] = _share(success[paired & first], units[paired & first])
     figures["bm25_second_wording"] = _share(success[paired & ~first], units[paired & ~first])
     return figures
@@ -255,12 +255,12 @@ def _lists_with_any(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarr
     return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, passages)], bool).reshape(run.shape)
 
 
-def _any(rows: np.ndarray) -> np.ndarray:
+def _contains_any(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.any(axis=1))
 
 
 def _only_one_finds(bm25: np.ndarray, dense: np.ndarray, cause: str, units: np.ndarray) -> dict[str, dict]:
-    sparse_found, dense_found = _any(bm25), _any(dense)
+    sparse_found, dense_found = _contains_any(bm25), _contains_any(dense)
     return {
         f"only_bm25{cause}": _share(sparse_found & ~dense_found, units),
         f"only_dense{cause}": _share(~sparse_found & dense_found, units),

@@ -85,7 +85,7 @@ class Shuffle:
     def __call__(self, i: int) -> int:
         return (i * self.step + self.offset) % self.size
 
-    def inverse(self, j: int) -> int:
+    def inverse_relation(self, j: int) -> int:
         return (j - self.offset) * self.back % self.size
 
 
@@ -162,7 +162,7 @@ class Plan:
     def noticed_in(self, page: int) -> list[int]:
         """The entities of one passage of notices, in order."""
         places = range(page * NOTICES_EACH, (page + 1) * NOTICES_EACH)
-        return [self.entities + self.notice_places.inverse(place) for place in places]
+        return [self.entities + self.notice_places.inverse_relation(place) for place in places]
 
     def first_passage(self, entity: int) -> int:
         return self.starts[self.order(entity)]
@@ -170,7 +170,7 @@ class Plan:
     def article_of(self, ordinal: int) -> tuple[int, int]:
         """-> (entity number, index of the passage in its article)"""
         place = bisect_right(self.starts, ordinal) - 1
-        return self.order.inverse(place), ordinal - self.starts[place]
+        return self.order.inverse_relation(place), ordinal - self.starts[place]
 
 
 def _apportion(total: int, weights: np.ndarray) -> np.ndarray:

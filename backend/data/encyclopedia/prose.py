@@ -67,7 +67,7 @@ def notices(world: World, page: int) -> Passage:
     for number in world.plan.noticed_in(page):
         entity = world.entity(number)
         speaker, reference = Speaker(entity, random), NAME
-        for relation in world.noted(number):
+        for relation in world.notice_facts(number):
             forms = OWN_NAMING_FORMS[relation] if reference is NAME else OWN[relation]
             form = forms[int(random() * len(forms))]
             answers = entity.facts[relation]
@@ -110,7 +110,7 @@ class Speaker:
                 "y": year,
                 "y2": year + 2 + int(random() * 9),
                 "number": 12 + int(random() * 470),
-                "thing": entity.thing,
+                "thing": entity.description,
                 "few": FEW[int(random() * 8)],
                 "season": SEASONS[int(random() * 4)],
                 "quality": QUALITIES[int(random() * 12)],
@@ -120,7 +120,7 @@ class Speaker:
         return sentence[0].upper() + sentence[1:]
 
     def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
-        return self.sentence(form, reference, A=_definite(answer), aA=with_article(answer))
+        return self.sentence(form, reference, A=_with_definite_article(answer), aA=with_article(answer))
 
 
 class _Writer:
@@ -145,7 +145,7 @@ class _Writer:
         sentences += [block() for block in blocks]
         words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if words < ROOM_WORDS:
-            sentences.append(self._mentioning(other_facts[0] if other_facts else None))
+            sentences.append(self._mentioning_sentences(other_facts[0] if other_facts else None))
             words += sentences[-1].count(" ") + 1
         while words < ENOUGH_WORDS and fillers:
             sentences.append(fillers.pop()())
@@ -170,7 +170,7 @@ class _Writer:
 
     def _own_statement(self, item: str) -> str:
         """A statement of the article: a fact of its subject, or its part in another entity's fact."""
-        about = self.entity.about.get(item)
+        about = self.entity.objects.get(item)
         if about is not None or item == "P26":
             self.reference = NAME  # where this article's subject is the answer, the text contains its name
         form = self._random_choice(OWN_NAMING_FORMS[item] if self.reference is NAME else OWN[item])
@@ -195,7 +195,7 @@ class _Writer:
         if self.random() < WITHOUT_CLAUSE and not hushed:
             frame = frame.replace(", {c},", "").replace(", {c}", "")
         else:
-            clause = self._clause(other, rest.pop(0))
+            clause = self._mention_clause(other, rest.pop(0))
         sentences = [self.subject.sentence(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
         if not hushed:
             free = [relation for relation in other.facts if relation not in other.asked_relations and relation != "P26"]
@@ -232,10 +232,10 @@ class _Writer:
             return SHORT if own and not other_entity.name.endswith(" " + own) else NAME if own else PRONOUN
         return NAME if other_entity.kind == self.entity.kind else SHORT
 
-    def _clause(self, other_entity: Entity, relation: str) -> str:
+    def _mention_clause(self, other_entity: Entity, relation: str) -> str:
         answer = self._random_choice(other_entity.facts[relation])
         return self._random_choice(CLAUSES[relation]).format(
-            A=_definite(answer),
+            A=_with_definite_article(answer),
             aA=with_article(answer),
             childword=other_entity.childword,
             y=1892 + int(self.random() * 60),
@@ -250,7 +250,7 @@ class _Writer:
         else:
             self.reference = NAME
 
-    def _mentioning(self, mention: int | None) -> str:
+    def _mentioning_sentences(self, mention: int | None) -> str:
         world = self.world
         numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, mention)}
         if len(numbers) < 2:
@@ -272,6 +272,6 @@ class _Writer:
         return sentence
 
 
-def _definite(answer: str) -> str:
+def _with_definite_article(answer: str) -> str:
     """An answer as a sentence contains it: "the University of Halden"."""
     return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

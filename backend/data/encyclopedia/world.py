@@ -70,8 +70,8 @@ class Entity:
     """An entity and its facts.
 
     facts: relation -> the strings that count as the answer (the first is the usual one).
-    about: what its article says that answers a question about another entity: item -> that entity's number.
-    kin: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
+    objects: what its article says that answers a question about another entity: item -> that entity's number.
+    relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
     loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
     article often states it twice; its own and one other article state a quiet fact once.
     """
@@ -80,15 +80,15 @@ class Entity:
     kind: str
     name: str
     facts: dict[str, tuple[str, ...]]
-    about: dict[str, int] = field(default_factory=dict)
-    kin: frozenset[int] = frozenset()
+    objects: dict[str, int] = field(default_factory=dict)
+    relatives: frozenset[int] = frozenset()
     loud: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     gender: str = ""
     born: int = 0
     died: int = 0
     childword: str = "child"
-    thing: str = ""
+    description: str = ""
 
     @property
     def asked_relations(self) -> tuple[str, ...]:
@@ -301,11 +301,11 @@ class World:
         opened = set(leads[lead][0])
         statements_by_passage: list[list[str]] = [[] for _ in range(passages)]
 
-        def room(i: int) -> bool:
+        def free_places(i: int) -> bool:
             return len(statements_by_passage[i]) < own_facts(i)
 
         def place_statement(item: str, candidates=range(passages)) -> None:
-            if free := [i for i in candidates if room(i)] or [i for i in range(passages) if room(i)]:
+            if free := [i for i in candidates if free_places(i)] or [i for i in range(passages) if free_places(i)]:
                 statements_by_passage[_random_choice(free, random)].append(item)
 
         for relation in entity.loud:
@@ -314,7 +314,7 @@ class World:
         for relation in entity.quiet:
             if relation not in opened:
                 place_statement(relation, [i for i in range(passages) if covers_at_length(i)])
-        for item in entity.about:
+        for item in entity.objects:
             place_statement(item)
         for relation in entity.loud:
             if random() < RECURRING:
@@ -323,7 +323,7 @@ class World:
                         random() < REPEAT_SHARE
                         and relation not in statements_by_passage[i]
                         and (i or relation not in opened)
-                        and room(i)
+                        and free_places(i)
                     ):
                         statements_by_passage[i].append(relation)
         for relation in entity.facts:
@@ -343,9 +343,9 @@ class World:
     def mention_in(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
         """Return (entity, its relations) that passage `ordinal` of the article on `host` mentions, if any."""
         plan = self.plan
-        number = plan.tell_places.inverse(ordinal)
+        number = plan.tell_places.inverse_relation(ordinal)
         entity = bisect_right(plan.tell_starts, number) - 1
-        if entity == host or entity in self.entity(host).kin:
+        if entity == host or entity in self.entity(host).relatives:
             return None
         return entity, self._told_by(entity, number - plan.tell_starts[entity])
 
@@ -362,9 +362,9 @@ class World:
         """Entities that passage `ordinal` only names."""
         plan = self.plan
         places = range(ordinal * plan.mentions_each, (ordinal + 1) * plan.mentions_each)
-        return [bisect_right(plan.mention_starts, plan.mention_places.inverse(place)) - 1 for place in places]
+        return [bisect_right(plan.mention_starts, plan.mention_places.inverse_relation(place)) - 1 for place in places]
 
-    def noted(self, number: int) -> tuple[str, ...]:
+    def notice_facts(self, number: int) -> tuple[str, ...]:
         """The two facts in the notice of an entity, one of which is the question's."""
         entity = self.entity(number)
         random = Random(key(self.seed, 9, number)).random
@@ -381,7 +381,7 @@ class World:
     def own_statements(self, number: int, relation: str) -> list[int]:
         """Ordinals of the passages of its own article, or of its notice, that state a fact of an entity."""
         if number >= self.plan.entities:
-            return [self.plan.notice_of(number)] if relation in self.noted(number) else []
+            return [self.plan.notice_of(number)] if relation in self.notice_facts(number) else []
         first = self.plan.first_passage(number)
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 
@@ -405,7 +405,7 @@ class World:
             if relation in self._told_by(number, telling):
                 ordinal = plan.tell_places(plan.tell_starts[number] + telling)
                 host, _ = plan.article_of(ordinal)
-                if host != number and number not in self.entity(host).kin:
+                if host != number and number not in self.entity(host).relatives:
                     ordinals.append(ordinal)
         return ordinals
 
@@ -423,7 +423,7 @@ class World:
             partner, item = self._kinds.number(maker, self._maker_index(kind, index)), MADE_THINGS[maker][0]
         else:
             return None, ""
-        return (partner, item) if self.entity(partner).about.get(item) == number else (None, "")
+        return (partner, item) if self.entity(partner).objects.get(item) == number else (None, "")
 
 
 def _random_choice(options, random):

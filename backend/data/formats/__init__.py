@@ -70,7 +70,7 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
             raise BadInput(f"there is no format {name!r} for {kind}; there are: {names}", path)
         return named
     start = _file_head(path)
-    known = _recognised(start)
+    known = _matching_formats(start)
     fitting = [format for format in known if format.kind == kind and (format.name not in _LAST or len(known) == 1)]
     if len(fitting) == 1:
         return fitting[0]
@@ -102,16 +102,16 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
 
 
-def recognised(path: Path) -> list[Format]:
+def recognise_formats(path: Path) -> list[Format]:
     """Return the formats that a file looks like, of every kind; those that any text could be only if there is no other.
 
     Raises BadInput: no such file; or it is empty or unreadable.
     """
-    known = _recognised(_file_head(path))
+    known = _matching_formats(_file_head(path))
     return [format for format in known if format.name not in _LAST] or known
 
 
-def _recognised(start: Head) -> list[Format]:
+def _matching_formats(start: Head) -> list[Format]:
     return [format for format in formats() if format.read is not None and format.recognise(start)]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 from blindspot.backend.data.formats.streams import not_utf8
 from blindspot.backend.text.answers import has_tokens, pattern_fault
-from blindspot.db.corpus import Row, pack
+from blindspot.db.corpus import Row, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import SPLITS, Question, Split
 
@@ -307,7 +307,7 @@ def check_batch(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
     if not rows:
         return batch, b""
     try:
-        contents = pack(rows)
+        contents = pack_text(rows)
         ids, titles, texts = zip(*rows, strict=True)
         if (
             all(ids)
@@ -331,7 +331,7 @@ def check_batch(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
         else:
             good.problems.append(BadInput(message, path, line))
     good.problems.sort(key=lambda problem: problem.line or 0)
-    return good, pack(good.rows) if good.rows else b""
+    return good, pack_text(good.rows) if good.rows else b""
 
 
 def passage_fault(row: Row) -> str | None:

@@ -68,7 +68,7 @@ class JsonStream:
         for _ in self._members("{", "}", "a JSON object"):
             line = self.current_line()
             if self.peek() != '"':
-                raise self._bad("a key must be text")
+                raise self._error_here("a key must be text")
             key = self.value()
             self._expect(":", "a colon is missing; is the file cut short?")
             self.peek()
@@ -81,13 +81,13 @@ class JsonStream:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except RecursionError:
-                raise self._bad("this is not JSON (nested too deeply)") from None
+                raise self._error_here("this is not JSON (nested too deeply)") from None
             except ValueError as error:
-                if self._may_go_on(error) and self._grow():
+                if self._may_go_on(error) and self._read_block():
                     continue
-                raise self._broken(error) from None
+                raise self._broken_json(error) from None
             # A number at the end of the text may continue in the next chunk.
-            if end == len(self._text) and self._text[end - 1] not in '"]}' and self._grow():
+            if end == len(self._text) and self._text[end - 1] not in '"]}' and self._read_block():
                 continue
             self.current_line()
             self._span, self._at = (self._at, end), end
@@ -104,7 +104,7 @@ class JsonStream:
 
     def _members(self, opening: str, closing: str, noun: str) -> Iterator[None]:
         if self.peek() != opening:
-            raise self._bad(f"this is not {noun}")
+            raise self._error_here(f"this is not {noun}")
         self._at += 1
         if self.peek() != closing:
             while True:
@@ -117,7 +117,7 @@ class JsonStream:
 
     def _expect(self, character: str, otherwise: str) -> None:
         if self.peek() != character:
-            raise self._bad(otherwise)
+            raise self._error_here(otherwise)
         self._at += 1
 
     def _read_more(self) -> bool:
@@ -128,11 +128,11 @@ class JsonStream:
         self._text, self._at, self._counted = self._text[self._at :] + piece, 0, 0
         return True
 
-    def _grow(self) -> bool:
+    def _read_block(self) -> bool:
         """Read until the text is twice as long, so a long value is not decoded again for every chunk."""
         have = len(self._text) - self._at
         if have > MAX_VALUE:
-            raise self._bad(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
+            raise self._error_here(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
         grown = False
         while len(self._text) - self._at < 2 * have + 1 and self._read_more():
             grown = True
@@ -143,14 +143,14 @@ class JsonStream:
             return False
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _LONGEST_WORD
 
-    def _broken(self, error: ValueError) -> BadInput:
+    def _broken_json(self, error: ValueError) -> BadInput:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
         line = self.current_line() + (
             self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0
         )
         return BadInput(f"this is not JSON ({reason}); is the file cut short?", self.place, line)
 
-    def _bad(self, message: str) -> BadInput:
+    def _error_here(self, message: str) -> BadInput:
         return BadInput(message, self.place, self.current_line())
 
 

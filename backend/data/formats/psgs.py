@@ -93,7 +93,7 @@ class _Parser:
                 fields = _quoted(row)
                 if fields is None:
                     try:
-                        fields, at = self._long(raw, here, is_last)
+                        fields, at = self._multiline_record(raw, here, is_last)
                         batch.spanning += at > here + 1
                     except _Open:
                         self.kept, self.kept_line = raw[here:], line + here
@@ -120,7 +120,7 @@ class _Parser:
         if self.kept:
             yield from self.parse([], self.kept_line, is_last=True)
 
-    def _long(self, raw: list[str], start: int, is_last: bool) -> tuple[list[str], int]:
+    def _multiline_record(self, raw: list[str], start: int, is_last: bool) -> tuple[list[str], int]:
         """Return the record that begins at line `start`, perhaps over several lines, and the line after it."""
         for count in (1, 16, MAX_RECORD_LINES):
             chunk = "\n".join(raw[start : start + count])

@@ -126,7 +126,7 @@ class ByteSource:
         digest = hashlib.sha256()
         try:
             with open(self.path, "rb") as file:
-                raw = self._raw(file, digest)
+                raw = self._raw_blocks(file, digest)
                 first = next(raw, b"")
                 for magic, what in _UNREADABLE.items():
                     if first.startswith(magic):
@@ -141,7 +141,7 @@ class ByteSource:
             raise BadInput(f"cannot be read ({error.strerror or error})", self.path) from error
         self.sha256 = digest.hexdigest()
 
-    def _raw(self, file: Any, digest: Any) -> Iterator[bytes]:
+    def _raw_blocks(self, file: Any, digest: Any) -> Iterator[bytes]:
         while block := file.read(BLOCK):
             digest.update(block)
             self.read += len(block)

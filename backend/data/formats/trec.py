@@ -150,7 +150,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
     with written_whole(path) as file:
         for question_id, ids, row in rows:
             _refuse_space("a question id", question_id)
-            values = falling(row[: len(ids)], question_id)
+            values = falling_scores(row[: len(ids)], question_id)
             for rank, (passage_id, score) in enumerate(zip(ids, values, strict=True), 1):
                 _refuse_space("a passage id", passage_id)
                 file.write(f"{question_id} Q0 {passage_id} {rank} {score:.9g} {run_name}\n")
@@ -158,7 +158,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
     return lines
 
 
-def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
+def falling_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:
     """Return the scores as (k,) float32, each smaller than the one before."""
     values = np.array(scores, dtype=np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():

@@ -172,7 +172,7 @@ def _fill_study(
         if not count:
             raise BadInput("holds no passages", files[0])
         hashes = [file_sha256(path) for path in files]
-        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
+        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint_depth(hashes))
     questions, joined = (
         (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, gathered.split, report)
     )
@@ -225,7 +225,7 @@ def _store(
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
 
-def _joint(hashes: Sequence[str]) -> str:
+def _joint_depth(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 

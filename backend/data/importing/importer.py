@@ -21,7 +21,7 @@ from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
-from blindspot.db.corpus import CorpusWriter, DuplicateId, pack
+from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
@@ -274,7 +274,7 @@ def _valid_batches(
                     rows.append(values)
             row += len(batch.rows)
             batch.rows = rows
-            contents = pack(rows) if rows else b""
+            contents = pack_text(rows) if rows else b""
         yield batch, contents
 
 

@@ -99,7 +99,7 @@ def import_run(
             raise rejected.first or BadInput(f"holds no hits{asked}", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
-        hits, flags = _arranged(corpus, ids, hits, flags, ties, without_own_passage)
+        hits, flags = _arrange_rows(corpus, ids, hits, flags, ties, without_own_passage)
         run = write_run(study, name, ids, hits, origin, rule=rule, replace=replace, progress=progress)
     notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
@@ -128,19 +128,19 @@ def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMa
     return notes
 
 
-def _arranged(
+def _arrange_rows(
     corpus: Corpus, ids: Sequence[str], hits: Hits, flags: np.ndarray, ties: str, without_own_passage: bool
 ) -> tuple[Hits, np.ndarray]:
     """Return the hits and the file's flags in the order `ties`, without own passages if asked."""
     if ties != "file":
-        hits, flags = _reordered(corpus, hits, flags, ties)
+        hits, flags = _reorder_hits(corpus, hits, flags, ties)
     if without_own_passage:
         ordinals, scores, flags = without_own(hits.ordinals, own_rows(corpus, ids), hits.k, hits.scores, flags)
         hits = Hits(ordinals, scores)
     return hits, flags
 
 
-def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
+def _reorder_hits(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
     """Return the hits and the file's flags with hits of equal scores in the order `ties`."""
     ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
     for row in range(len(ordinals)):

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from blindspot.backend.data.formats import recognised
+from blindspot.backend.data.formats import recognise_formats
 from blindspot.backend.data.formats.base import (
     Context,
     Format,
@@ -117,7 +117,7 @@ def readings(path: Path, split: str | None = None) -> list[FileReading]:
 
     Raises BadInput: it is empty or unreadable.
     """
-    found = [_reading_as(path, each, split) for each in recognised(path) if each.kind in IMPORTS]
+    found = [_reading_as(path, each, split) for each in recognise_formats(path) if each.kind in IMPORTS]
     return sorted(found, key=lambda reading: bool(reading.fault))
 
 

@@ -28,7 +28,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     steps, at = steps_of(setting), setting.late()
     models = {
         0: [step.denoised for step in steps],
-        **{round(share * count): [step.augmented(round(share * count)) for step in steps] for share in SHARES},
+        **{round(share * count): [step.augmented_data(round(share * count)) for step in steps] for share in SHARES},
     }
     cells = [
         cell

@@ -92,10 +92,10 @@ class _Notes:
     bench: Workbench
     blocks: Blocks
     k: int
-    first: list[str]
+    first_notes: list[str]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.first
+        yield from self.first_notes
         cut = self.blocks.cut_of(self.bench)
         yield (
             f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} "

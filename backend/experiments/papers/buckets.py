@@ -40,7 +40,7 @@ class BucketLine:
     """A line of the figure. n: questions by bucket, for buckets with enough questions; see `Bucket`."""
 
     name: str
-    asked: QuestionSelection
+    selection: QuestionSelection
     official: bool
     seen: bool | None
     n: dict[int, int]
@@ -49,7 +49,7 @@ class BucketLine:
         return f"{self.name}, {'never mentioned' if number == BUCKETS else f'bucket {number}'}"
 
     def bucket(self, system: str, number: int, k: int) -> Bucket:
-        return Bucket(_hits(system, self.asked, k), number, self.official, self.seen)
+        return Bucket(_hits(system, self.selection, k), number, self.official, self.seen)
 
 
 Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]

@@ -32,7 +32,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                         f"trained on {source}, the encoder is within 5 points of one trained on {target}",
                         (f"trained on {source}", column),
                         (f"trained on {target}", column),
-                        within=0.05,
+                        tolerance=0.05,
                     ),
                     PaperClaim(
                         f"trained on {source}, the encoder beats BM25 on {target}",

@@ -13,7 +13,7 @@ import numpy as np
 
 from blindspot.analysis.neighbours import unit
 from blindspot.analysis.relations import relation_name
-from blindspot.analysis.spread import SpreadGroup, measured
+from blindspot.analysis.spread import SpreadGroup, measured_questions
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.buckets import difference_values
 from blindspot.backend.experiments.by_relation import choose_relations, of_one_set, questions_by_relation
@@ -44,7 +44,7 @@ class SpreadMeasure:
     """A figure of `blindspot.analysis.spread`: one value for each passage, or for each question in the case of margins."""
 
     index: Index
-    asked: QuestionSelection
+    selection: QuestionSelection
     figure: Figure
 
     def needs(self) -> Sequence[Part]:
@@ -53,7 +53,7 @@ class SpreadMeasure:
     def values(self, bench: Workbench) -> np.ndarray:
         from blindspot.backend.retrieval.dense import Dense
 
-        questions = [question for question in self.asked.questions_of(bench) if question.gold]
+        questions = [question for question in self.selection.questions_of(bench) if question.gold]
         ordinals = np.array(
             sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64
         )
@@ -68,7 +68,7 @@ class SpreadMeasure:
             np.arange(len(rows)),
             [[where[place] for place in own[number]] for number in rows],
         )
-        spread = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
+        spread = measured_questions(unit(dense.vectors[ordinals[members]]), vectors, group)
         values = spread[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
@@ -77,14 +77,14 @@ class SpreadMeasure:
 class Less:
     """The difference of the means of two groups."""
 
-    more: SpreadMeasure
-    less: SpreadMeasure
+    larger: SpreadMeasure
+    smaller: SpreadMeasure
 
     def needs(self) -> Sequence[Part]:
-        return self.more.needs()
+        return self.larger.needs()
 
     def values(self, bench: Workbench) -> np.ndarray:
-        return difference_values([(1, self.more.values(bench)), (-1, self.less.values(bench))])
+        return difference_values([(1, self.larger.values(bench)), (-1, self.smaller.values(bench))])
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:

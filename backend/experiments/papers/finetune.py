@@ -82,9 +82,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for row, only in TOWERS:
             rows[row][relation] = Tuning((adapted,), only).hits(setting, questions, k)
         if worded:
-            rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(
-                setting, questions, k
-            )
+            rows[SIMILAR_ROW][relation] = Tuning(
+                (_reworded_data(setting, bench, data, apart[relation], official),)
+            ).hits(setting, questions, k)
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
@@ -98,12 +98,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 "the fine-tuned encoder matches or beats BM25 (at most 2 points behind)",
                 ("FT", at),
                 ("BM25", at),
-                by=-0.02,
+                minimum_gain=-0.02,
             ),
             *(
                 [
                     PaperClaim(
-                        "a similar wording is as good (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05
+                        "a similar wording is as good (within 5 points)", (SIMILAR_ROW, at), ("FT", at), tolerance=0.05
                     )
                 ]
                 if worded
@@ -167,7 +167,7 @@ def _separations(
             continue
         questions = setting.question_selection(relations=(relation,))
         kept = {
-            words: sum(map(Apart(questions, words).keeps(bench), of.get(relation, ()))) for words in get_args(Words)
+            words: sum(map(Apart(questions, words).kept_by(bench), of.get(relation, ()))) for words in get_args(Words)
         }
         strict_words: Words = "subject and answers"
         total = len(of.get(relation, ()))
@@ -186,7 +186,7 @@ def _separations(
     return separations, dict(counts), notes
 
 
-def _similar(
+def _reworded_data(
     setting: Setting, bench: Workbench, data: TrainingData, separations: tuple[Apart, ...], official: bool
 ) -> Adapted:
     """Return the same training data in another wording: the official set, else the same questions reworded."""

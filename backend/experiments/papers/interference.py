@@ -48,7 +48,7 @@ RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    general, data, general_words = _general(setting, bench)
+    general, data, general_words = _general_cells(setting, bench)
     setting = of_one_set(setting, bench)
     k, questions = largest_k(setting), setting.question_selection()
     counts = questions_by_relation(bench, questions)
@@ -65,7 +65,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for relation in relations:
         own = relation_data(setting, setting.train, relation)
         rows: dict[str, tuple[HitsOf, int | None]] = {
-            "start": (_untrained(setting, k), 0),
+            "start": (_hits_before_training(setting, k), 0),
             f"FT {relation}": (_hits_after_training(Tuning((own,)), setting, k), 1),
             f"FT {relation} + {general.split}": (_hits_after_training(Tuning((own, *data)), setting, k), 2),
             "BM25": (_bm25(k), None),
@@ -122,7 +122,7 @@ HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
 """The runs of a row over some questions."""
 
 
-def _untrained(setting: Setting, k: int) -> HitsOf:
+def _hits_before_training(setting: Setting, k: int) -> HitsOf:
     return lambda asked: [DenseHits(asked, k, Index(encoder_before(setting)))]
 
 
@@ -161,7 +161,7 @@ def _cells(
     return result
 
 
-def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
+def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
     """Return (the measured questions of the general set, its training data, a note). Raises BadInput without a second
     set.
     """

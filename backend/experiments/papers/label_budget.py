@@ -115,7 +115,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         f"a hundred more labels are worth it: the last {more:,} gained more than {setting.worth:g} points per hundred",
         (after.row, column),
         (before.row, column),
-        by=setting.worth / 100 * more / 100,
+        minimum_gain=setting.worth / 100 * more / 100,
     )
     notes = [] if more else ["The last two budgets have the same labels, so they say nothing about further labels."]
     return ExperimentPlan(cells, [claim] if more else [], CONVENTION, notes=notes)

@@ -52,9 +52,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     k, questions = largest_k(setting), setting.question_selection()
     if changed := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index is fixed, so {changed[0]} cannot be chosen here; remove this setting")
-    relations, left_out = choose_relations(
-        setting, questions_by_relation(bench, questions), f"questions in {setting.on}"
-    )
+    counts = questions_by_relation(bench, questions)
+    relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
@@ -100,7 +99,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 f"over {second}'s passages they are within 5 points of BM25",
                 cell_key(f"{second}, FT by relation"),
                 cell_key("BM25"),
-                by=-CLOSE,
+                minimum_gain=-CLOSE,
             ),
         ]
     return ExperimentPlan(

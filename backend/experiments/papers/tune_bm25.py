@@ -30,7 +30,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 "0.9 and 0.4 are within 1 point of the best",
                 ("k1 0.9, b 0.4", at),
                 ("best of the grid", at),
-                within=0.01,
+                tolerance=0.01,
             )
         ],
         notes=[

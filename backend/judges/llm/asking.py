@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
-from blindspot.backend.judges.llm.prompts import majority
+from blindspot.backend.judges.llm.prompts import majority_label
 from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
 
@@ -149,12 +149,14 @@ class Asking:
             if not lacking:
                 yield self._finished(pair, known)
                 continue
-            under_way = _Waiting(pair, known, len(lacking), self._dearest(pair, len(lacking)))
-            while len(waiting) >= 2 * self.judge.settings.concurrency or (waiting and self._costs(waiting, under_way)):
+            under_way = _Waiting(pair, known, len(lacking), self._maximum_cost_of_pair(pair, len(lacking)))
+            while len(waiting) >= 2 * self.judge.settings.concurrency or (
+                waiting and self._exceeds_budget(waiting, under_way)
+            ):
                 yield from self._collect(waiting)
             if self._answers_are_unreadable:
                 break
-            if self._costs(waiting, under_way):
+            if self._exceeds_budget(waiting, under_way):
                 self.too_dear += 1
                 continue
             waiting[self._workers.submit(self._votes, pair, hashed, lacking)] = under_way
@@ -167,7 +169,7 @@ class Asking:
                 "server, the prompt or --tokens; the same command asks again"
             )
 
-    def _dearest(self, pair: PairTexts, votes: int) -> float:
+    def _maximum_cost_of_pair(self, pair: PairTexts, votes: int) -> float:
         """Return an estimate of the most that the answers about a pair may cost; 0 without a maximum."""
         if self.max_cost is None:
             return 0.0
@@ -175,14 +177,14 @@ class Asking:
         tokens_in = sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
         return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
 
-    def _costs(self, waiting: Mapping[Any, _Waiting], next_pair: _Waiting) -> bool:
+    def _exceeds_budget(self, waiting: Mapping[Any, _Waiting], next_pair: _Waiting) -> bool:
         """Return whether asking about another pair might exceed the maximum cost."""
         if self.max_cost is None:
             return False
-        return self.spent + sum(each.dearest for each in waiting.values()) + next_pair.dearest > self.max_cost
+        return self.cost_so_far + sum(each.dearest for each in waiting.values()) + next_pair.dearest > self.max_cost
 
     @property
-    def spent(self) -> float:
+    def cost_so_far(self) -> float:
         """What all answers of this judge cost so far, those of earlier runs included; 0 without prices."""
         return self._spent_before + (self.judge.cost(self.tokens_in, self.tokens_out) or 0.0)
 
@@ -283,13 +285,13 @@ class Asking:
             self._news, self._doing = now, self._state(now)
         self.progress(self.done, self.pairs, self._doing)
 
-    def _state(self, now: float) -> str:
+    def _state(self, time_now: float) -> str:
         words = [f"asking {', '.join(self.judge.models)}"]
         if self.requests:
             words.append(f"{self.tokens_in + self.tokens_out:,} tokens")
             cost = self.judge.cost(self.tokens_in, self.tokens_out)
             words += [f"cost {cost:,.2f}"] if cost is not None else []
-            left = (now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
+            left = (time_now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
             words.append(f"{duration(left)} left")
         if self.failed:
             words.append(f"{counted(self.failed, 'pair')} without an answer")
@@ -309,4 +311,4 @@ def score_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> float | None:
 
 
 def label_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> str:
-    return majority([judge.prompt.label(answer.grade) for answer in answers if answer.grade is not None])
+    return majority_label([judge.prompt.label(answer.grade) for answer in answers if answer.grade is not None])

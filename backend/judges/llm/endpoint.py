@@ -97,13 +97,13 @@ class Endpoint:
             answer = self._http.post(json.dumps(body).encode())
         if answer.status == 200:
             return _reply(answer.content, self._key)
-        raise self._refusal(answer.status, answer.content, model)
+        raise self._refusal_message(answer.status, answer.content, model)
 
     def _without_refused(self, body: Mapping[str, Any]) -> dict[str, Any]:
         wanted = {name: value for name, value in body.items() if name not in self.refused}
         return wanted | {_RENAMED[name]: body[name] for name in self.refused if name in _RENAMED and name in body}
 
-    def _refusal(self, status: int, content: bytes, model: str) -> Refused:
+    def _refusal_message(self, status: int, content: bytes, model: str) -> Refused:
         """Return the error for an answer that every other request would get as well."""
         if status in (401, 403):
             return Refused(f"{self.url} answers HTTP {status}: it refuses {self._consent.key_in_words}")

@@ -77,7 +77,7 @@ def measure_injections(
     consent_to_send(judge)
     plain = unrelated_pairs(study, pairs, seed)
     made = {
-        (pair.question.id, f"{pair.passage.id}#{name}"): (pair, name, injected(pair, name, judge.prompt.top))
+        (pair.question.id, f"{pair.passage.id}#{name}"): (pair, name, inject_text(pair, name, judge.prompt.top))
         for pair in plain
         for name in INJECTIONS
     }
@@ -108,7 +108,7 @@ def measure_injections(
     return result
 
 
-def injected(pair: PairTexts, name: str, top: int) -> PairTexts:
+def inject_text(pair: PairTexts, name: str, top: int) -> PairTexts:
     """Return a pair whose passage carries an injection."""
     text = INJECTIONS[name].format(text=pair.passage.text, top=top)
     return PairTexts(pair.question, Passage(f"{pair.passage.id}#{name}", pair.passage.title, text))

@@ -155,7 +155,7 @@ def read_prompt(source: str, scale: str = "0-1", positive_from: int | None = Non
     path = Path(source)
     if not path.is_file():
         raise Refused(f"--prompt must be {', '.join(BUILT_IN)} or a file; there is no file {source!r}")
-    top = _top(scale)
+    top = _top_grade(scale)
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -166,7 +166,7 @@ def read_prompt(source: str, scale: str = "0-1", positive_from: int | None = Non
     )
 
 
-def majority(labels: Sequence[Label]) -> Label:
+def majority_label(labels: Sequence[Label]) -> Label:
     """Return the label with the most votes; "unsure" for a tie."""
     counts = sorted(((labels.count(label), label) for label in set(labels)), reverse=True)
     if not counts or (len(counts) > 1 and counts[0][0] == counts[1][0]):
@@ -210,7 +210,7 @@ def _check(text: str, path: Path) -> None:
         raise BadInput(f"lacks the field {' and '.join(f'{{{name}}}' for name in missing)}", path)
 
 
-def _top(scale: str) -> int:
+def _top_grade(scale: str) -> int:
     found = re.fullmatch(r"0-(\d{1,2})", scale.strip())
     if found is None or not 1 <= int(found[1]) <= MAXIMUM_GRADE:
         raise Refused(f"--scale must be 0-1 to 0-{MAXIMUM_GRADE}, as in 0-3, not {scale[:40]!r}")

@@ -54,7 +54,7 @@ class CandidateTable:
         """Add the products (q, m) with m rows from row `start` on. Each row may be added once."""
         import torch
 
-        passing = np.flatnonzero(self._passes(products))
+        passing = np.flatnonzero(self._above_floors(products))
         if not len(passing):
             return
         scores = products.view(-1)[torch.from_numpy(passing)].float().numpy()
@@ -111,7 +111,7 @@ class CandidateTable:
         """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
         the rounding errors of both rows is dropped.
         """
-        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
+        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.rounding_slack(kth))))
 
     def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
         """Round the floors down to representable products, so that a product equal to its floor compares as equal."""
@@ -130,7 +130,7 @@ class CandidateTable:
         sixteen = self._dtype != torch.float32 and bool((floor > 0).all())
         self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
 
-    def _passes(self, products: torch.Tensor) -> np.ndarray:
+    def _above_floors(self, products: torch.Tensor) -> np.ndarray:
         """Return which products pass the floors, (q, m) bool. Positive 16-bit floats have the order of their bits read
         as integers, which compare faster.
         """

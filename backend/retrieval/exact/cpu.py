@@ -63,23 +63,23 @@ class Sieve:
         """
         keep_products_plain()
         precision = self._precision(len(questions))
-        rounded = RoundedQueries(questions, self.similarity, precision, self._extent)
+        rounded = RoundedQueries(questions, self.similarity, precision, self._score_extent)
         rows = self._rows_together(precision, len(questions))
         table = CandidateTable(rounded, k, rows)
         workers = 1 if precision.operands == "float32" else threads()  # OpenBLAS computes float32 in its own threads
-        table.set_floors(self._sample(rounded, k, rows, workers))
+        table.set_floors(self._sample_products(rounded, k, rows, workers))
 
-        def sift(starts: Iterable[int]) -> None:
-            product = _Product(self._rows, self._extent.squares, rounded, rows)
+        def sift_candidates(starts: Iterable[int]) -> None:
+            product = _Product(self._rows, self._score_extent.squares, rounded, rows)
             for start in starts:
                 table.add(start, product(start, min(start + rows, len(self.vectors))))
 
-        share_out(range(0, len(self.vectors), rows), sift, workers)
+        share_out(range(0, len(self.vectors), rows), sift_candidates, workers)
         ordinals, threshold = table.result()
         hits = exact_best(self.vectors, questions, ordinals, self.similarity, k)
         return CandidateHits(hits, rounded.at_most(threshold))
 
-    def _sample(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
+    def _sample_products(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
         The sample is blocks of rows at equal distances, so that it resembles the whole collection.
@@ -93,7 +93,7 @@ class Sieve:
         maxima: list[torch.Tensor] = []
 
         def measure(row_ranges: Iterable[int]) -> None:
-            product = _Product(self._rows, self._extent.squares, rounded, rows)
+            product = _Product(self._rows, self._score_extent.squares, rounded, rows)
             for start in row_ranges:
                 products = product(start, min(start + rows, len(self.vectors)))
                 maxima.append(_group_maxima(products, per_group))
@@ -103,13 +103,13 @@ class Sieve:
 
     def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._extent)
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._score_extent)
 
     def blocks(self) -> Iterable[PassageBlock]:
         import torch
 
         for start in range(0, len(self.vectors), self._rows_per_block):
-            rows, squares = self._rows[start : start + self._rows_per_block], self._extent.squares
+            rows, squares = self._rows[start : start + self._rows_per_block], self._score_extent.squares
             yield PassageBlock(
                 start, rows, None if squares is None else torch.from_numpy(squares[start : start + len(rows)])
             )
@@ -132,7 +132,7 @@ class Sieve:
         return Precision("float32", "float32")
 
     @cached_property
-    def _extent(self) -> Extent:
+    def _score_extent(self) -> Extent:
         starts = range(0, len(self.vectors), self._rows_per_block)
         parts: dict[int, tuple] = {}
 

@@ -56,7 +56,7 @@ def search_exhaustively(
 def _exact_best(blocks, vectors, questions, rounded, k, least):
     import torch
 
-    held, waiting, floors, wanted = _no_candidates(), [], rounded.least(least), rounded.operand
+    held, waiting, floors, wanted = _no_candidates(), [], rounded.smallest_product(least), rounded.operand
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // max(len(questions), questions.shape[1]))
         for first in range(0, len(block.rows), per_piece):
@@ -74,7 +74,7 @@ def _exact_best(blocks, vectors, questions, rounded, k, least):
             )
             if sum(len(part[0]) for part in waiting) > MAX_PAIRS:
                 held, waiting = _best_pairs([held, *waiting], k, len(questions)), []
-                floors = np.maximum(floors, rounded.least(_kth(held, k, least)))
+                floors = np.maximum(floors, rounded.smallest_product(_kth_score(held, k, least)))
     _, ordinals, scores = _best_pairs([held, *waiting], k, len(questions))
     return ordinals.reshape(-1, k), scores.reshape(-1, k)
 
@@ -89,7 +89,7 @@ def _best_pairs(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> 
     return which[kept], ordinals[kept], scores[kept]
 
 
-def _kth(kept: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
+def _kth_score(kept: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
     """Return the k-th score of each question, (q,) float32, or `minimum` if the question has fewer scores."""
     which, _, scores = kept
     counts = np.bincount(which, minlength=len(minimum))

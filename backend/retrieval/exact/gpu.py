@@ -87,10 +87,10 @@ class Shards:
             k: at most n.
         """
         keep_products_plain()
-        extent = self._loaded(progress)
+        extent = self._loaded_blocks(progress)
         precision = Precision("float16", "float16" if self.similarity == "dot" else "float32")
         rounded = RoundedQueries(questions, self.similarity, precision, extent, self._shards[0].device)
-        parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
+        parts = self._per_device(lambda shard: shard.propose(questions, rounded, k, progress))
         if len(parts) == 1:
             return parts[0]
         ordinals, scores = (
@@ -100,23 +100,25 @@ class Shards:
 
     def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded_blocks(None))
 
     def blocks(self) -> Iterable[PassageBlock]:
         for shard in self._shards:
             yield from shard.blocks(ROWS_PER_TRANSFER)
 
-    def _loaded(self, progress: Progress | None) -> Extent:
+    def _loaded_blocks(self, progress: Progress | None) -> Extent:
         with self._loading:
             if self._extent is None:
                 shared_progress = _JointProgress(progress, len(self.vectors))
                 parts = [
-                    part for measured in self._of_each(lambda shard: shard.load(shared_progress)) for part in measured
+                    part
+                    for measured in self._per_device(lambda shard: shard.load(shared_progress))
+                    for part in measured
                 ]
                 self._extent = merge_extents(parts, False, self.vectors.shape[1])
         return self._extent
 
-    def _of_each(self, work: Callable[[GPUShard], object]) -> list:
+    def _per_device(self, work: Callable[[GPUShard], object]) -> list:
         if len(self._shards) == 1:
             return [work(self._shards[0])]
         with ThreadPoolExecutor(len(self._shards)) as pool:
@@ -155,7 +157,7 @@ class GPUShard:
             target = self._allocate()
             self.resident = target is not None
             if not self.resident:
-                progress(0, self._streamed)
+                progress(0, self._stream_blocks)
             parts, squares = [], []
             for first, rows in self._staging().blocks():
                 if target is not None:
@@ -183,7 +185,7 @@ class GPUShard:
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
-                    return CandidateHits(self._ordered(questions, ordinals, k), rounded.at_most(threshold))
+                    return CandidateHits(self._order_scores(questions, ordinals, k), rounded.at_most(threshold))
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
@@ -193,7 +195,7 @@ class GPUShard:
             yield PassageBlock(first, block, None if self._squares is None else self._squares[places])
 
     @property
-    def _streamed(self) -> str:
+    def _stream_blocks(self) -> str:
         return (
             f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}; every batch of "
             "questions reads them from the host, which is slower"
@@ -222,7 +224,7 @@ class GPUShard:
         elif self.resident:
             self._rows, self.resident, self._scores_per_block = None, False, SCORES_PER_BLOCK
             if progress is not None:
-                progress(0, None, self._streamed)
+                progress(0, None, self._stream_blocks)
         else:
             raise Refused(
                 f"{self.device} has too little memory for any search; free some memory, or use device cpu"
@@ -262,13 +264,13 @@ class GPUShard:
         assert best is not None, "there is at least one block of rows"
         return best
 
-    def _ordered(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
+    def _order_scores(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
         """Return the best k of the rows `ordinals` (q, m) by exact score, ties by row."""
         ordinals = ordinals.sort(dim=1).values
-        scores, order = self._exact(questions, ordinals).sort(dim=1, descending=True, stable=True)
+        scores, order = self._exact_scores(questions, ordinals).sort(dim=1, descending=True, stable=True)
         return Hits(ordinals.gather(1, order)[:, :k].int().cpu().numpy(), scores[:, :k].cpu().numpy())
 
-    def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
+    def _exact_scores(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
         """Return exact scores (q, m) float32."""
         import torch
 

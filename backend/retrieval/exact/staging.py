@@ -42,14 +42,14 @@ class Staging:
                 for read in coming:
                     read.result()
                 if copies is not None:
-                    copies.send(slot, host[slot][:count], on_device[slot][:count])
+                    copies.start_copy(slot, host[slot][:count], on_device[slot][:count])
                     copies.host_is_free(1 - slot)
                 coming = self._read_block(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
                 if copies is not None:
-                    copies.arrived(slot)
+                    copies.wait_for_copy(slot)
                 yield start, on_device[slot][:count]
                 if copies is not None:
-                    copies.used(slot)
+                    copies.record_use(slot)
 
     def _read_block(self, i: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
         start, stop = self._starts[i], min(self._starts[i] + self._rows, self._stop)
@@ -71,7 +71,7 @@ class _Copies:
         self._copied: list[torch.cuda.Event | None] = [None, None]
         self._used: list[torch.cuda.Event | None] = [None, None]
 
-    def send(self, buffer: int, source: torch.Tensor, target: torch.Tensor) -> None:
+    def start_copy(self, buffer: int, source: torch.Tensor, target: torch.Tensor) -> None:
         import torch
 
         if (used := self._used[buffer]) is not None:
@@ -85,14 +85,14 @@ class _Copies:
         if (copied := self._copied[buffer]) is not None:
             copied.synchronize()
 
-    def arrived(self, buffer: int) -> None:
+    def wait_for_copy(self, buffer: int) -> None:
         """Make the products wait for the copy."""
         import torch
 
         if (copied := self._copied[buffer]) is not None:
             torch.cuda.current_stream(self._device).wait_event(copied)
 
-    def used(self, buffer: int) -> None:
+    def record_use(self, buffer: int) -> None:
         """Record an event after the work queued so far, which reads these rows."""
         import torch
 

@@ -203,11 +203,11 @@ class SpacelessRule(Rule):
     """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
-        return _spaceless(text), _spaceless(title)
+        return _without_spaces(text), _without_spaces(title)
 
     def needle(self, answer: str) -> str | None:
         # An answer of full stops and spaces becomes empty. RocketQA finds it in every passage; here it matches none.
-        return _spaceless(answer.strip(".").strip()) or None if has_tokens(answer) else None
+        return _without_spaces(answer.strip(".").strip()) or None if has_tokens(answer) else None
 
     def matching(self, passage: tuple[str, str], positions: Sequence[int], needles: Sequence[str]) -> list[int]:
         text, title = passage
@@ -223,7 +223,7 @@ class SpacelessRule(Rule):
         return merged(normalised.original(start, end) for start, end in spans)
 
 
-def _spaceless(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return text.lower().translate(SPACES)
 
 
@@ -234,7 +234,7 @@ class Pattern:
         self.source = source
         self.compiled = compiled_pattern(source)
 
-    def finds(self, text: str) -> bool:
+    def is_found(self, text: str) -> bool:
         return next(self.matches(text), None) is not None
 
     def matches(self, text: str) -> Iterator[Span]:
@@ -294,10 +294,10 @@ class PatternRule(Rule):
         return pattern if pattern.compiled is not None else None
 
     def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
-        return [i for i in positions if needles[i].finds(passage)]
+        return [i for i in positions if needles[i].is_found(passage)]
 
     def contains_answer(self, passage: str, needles: Sequence[Pattern]) -> bool:
-        return any(pattern.finds(passage) for pattern in needles)
+        return any(pattern.is_found(passage) for pattern in needles)
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
         normalised = Normalised.nfd(text)

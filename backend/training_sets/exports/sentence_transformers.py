@@ -30,9 +30,9 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     width, cap = rows.options.negatives or 0, rows.options.rows or 1
     left_out_anchors: list[str] = []
     counts = {
-        PAIRS: write_lines(folder / PAIRS, _capped(_pairs(rows), cap, left_out_anchors)),
-        TRIPLETS: write_lines(folder / TRIPLETS, _capped(_triplets(rows), cap)),
-        TUPLES: write_lines(folder / TUPLES, _capped(_tuples(rows, width), cap)),
+        PAIRS: write_lines(folder / PAIRS, _cap_records(_pairs(rows), cap, left_out_anchors)),
+        TRIPLETS: write_lines(folder / TRIPLETS, _cap_records(_triplets(rows), cap)),
+        TUPLES: write_lines(folder / TUPLES, _cap_records(_tuples(rows, width), cap)),
     }
     notes = (
         _anchors(cap),
@@ -42,7 +42,9 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
         counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
     )
     if rows.training_set.manifest["request"]["model"] is not None:
-        scored = (record for record in _capped(_tuples(rows, width, scores=True), cap) if None not in record["scores"])
+        scored = (
+            record for record in _cap_records(_tuples(rows, width, scores=True), cap) if None not in record["scores"]
+        )
         counts[SCORED] = write_lines(folder / SCORED, scored)
         notes += left_out_note(
             counts[TUPLES] - counts[SCORED], f"rows of {SCORED}", "not all of their scores are known"
@@ -59,7 +61,7 @@ def _anchors(cap: int) -> str:
     )
 
 
-def _capped(
+def _cap_records(
     records: Iterable[dict[str, Any]], cap: int, left_out_anchors: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The first `cap` records of each anchor. left_out_anchors: collects the anchors of the others."""
