@@ -11,6 +11,7 @@ server" is a real server, which Chromium (if installed) asks over its websocket.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -47,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=22_075)
     parser.add_argument("--passages", type=int, default=20_000)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write [row, [seconds, processor seconds]]")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
@@ -56,6 +59,7 @@ def main() -> None:
         print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
         os.environ |= {ENVIRONMENT_VARIABLE: str(study), SIGN_IN: "none"}
         print(f"{'':<66} {'ms':>8} {'processor':>10} {'aim':>7}")
+        measured = []
         for name, taken, aim in [
             *pages(study),
             *((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study)),
@@ -65,6 +69,9 @@ def main() -> None:
                 f"{name:<66} {1000 * taken.seconds:>8,.0f} {used:>10} {f'{1000 * aim:,.0f}' if aim else '':>7}",
                 flush=True,
             )
+            measured.append((name, taken))
+        if options.json is not None:
+            options.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
 
 def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
@@ -121,7 +128,9 @@ def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
     from streamlit.testing.v1 import AppTest
 
     where = ["home"]
-    app = AppTest.from_file(str(Path(__file__).parents[1] / "app" / "main.py"), default_timeout=120)
+    main = find_spec("blindspot.app.main")
+    assert main is not None and main.origin is not None
+    app = AppTest.from_file(main.origin, default_timeout=120)
 
     def run(page: str | None = None, **parameters: Any) -> Taken:
         if page:
@@ -169,40 +178,47 @@ def _median(run: Callable[[int], Taken], times: int = 11) -> Taken:
 
 def fresh_server(study: Path) -> Iterator[tuple[str, float, float | None]]:
     """Measure the time from the first request to a new server until Chromium shows the figures."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
+    if find_spec("playwright") is None or not _browser():
         return
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        return
-    with sync_playwright() as playwright, _server(study) as address:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        )
-        tab = browser.new_page()
-        tab.goto("about:blank")
+    with chromium() as tab, server_of(study) as address:
         yield (
             "a fresh server, Home in Chromium, from request to figures",
-            _until(tab, lambda: tab.goto(address), ".runs .figure"),
+            until(tab, lambda: tab.goto(address), ".runs .figure"),
             FIRST_PAGE,
         )
-        yield "  then Compare, by a click", _until(tab, lambda: tab.click("a.button"), ".flips"), None
+        yield "  then Compare, by a click", until(tab, lambda: tab.click("a.button"), ".flips"), None
         yield (
             "  then a question, by a click",
-            _until(tab, lambda: tab.locator(".questions a.question").first.click(), ".lists"),
+            until(tab, lambda: tab.locator(".questions a.question").first.click(), ".lists"),
             None,
         )
         steps = []
         for number in range(2, 13):
             tab.wait_for_timeout(200)
             here = f".position b:text-is('{number}')"
-            steps.append(_until(tab, lambda: tab.keyboard.press("n"), here))
+            steps.append(until(tab, lambda: tab.keyboard.press("n"), here))
         yield "  then the next question, by key, until the page shows it", median(steps), None
+
+
+def _browser() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """An empty tab of Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_browser(), args=arguments)
+        tab = browser.new_page()
+        tab.goto("about:blank")
+        yield tab
         browser.close()
 
 
-def _until(tab: Any, act: Callable[[], Any], selector: str) -> float:
+def until(tab: Any, act: Callable[[], Any], selector: str) -> float:
     started = time.perf_counter()
     act()
     tab.wait_for_selector(selector)
@@ -210,7 +226,7 @@ def _until(tab: Any, act: Callable[[], Any], selector: str) -> float:
 
 
 @contextmanager
-def _server(study: Path) -> Iterator[str]:
+def server_of(study: Path) -> Iterator[str]:
     from blindspot.app import server
     from blindspot.backend.core.study import Study
 

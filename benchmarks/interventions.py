@@ -46,7 +46,7 @@ MAX_TOKENS = 64  # of a passage, for the encoder; a late fact is behind about 75
 PASSAGES = 500  # of the encyclopedia around the planted passages
 TRAINING_PASSAGES = 5000  # of the encyclopedia whose training questions show how questions are worded
 AIM = {3: 0.85, 1: 0.75}
-PROSE_EACH = 2  # misses planted in prose for each one that is to count
+PROSE_EACH = 3  # misses planted in prose for each one that is to count
 PLANTED_EACH = {  # planted misses for each one that is to count
     "near_namesake": 1.4,
     "other_words": 2.3,
@@ -54,6 +54,11 @@ PLANTED_EACH = {  # planted misses for each one that is to count
     "other_entity_passage": 2.0,
     "rare_subject": 2.8,
     "question_wording": 2.6,
+    "unnamed_subject": 2.0,
+    "crowded_passage": 2.0,
+    "cut_fact": 2.0,
+    "doubtful_gold": 1.5,
+    "false_negative_above": 1.5,
 }
 
 

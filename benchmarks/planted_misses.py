@@ -5,13 +5,18 @@ gold passage without the cause and misses it with the cause; whoever plants cann
 cause, and nothing here knows how causes are looked for.
 
 The planted entities are people and firms whose names the encyclopedia does not contain. A *host* has an article whose
-passages use the words of its questions without answering them, as articles do ("The house where X was born ..."). Four
-causes are planted in the articles of hosts, the other two among other entities:
+passages use the words of its questions without answering them, as articles do ("The house where X was born ..."). All
+causes but the last two are planted in the articles of hosts:
 
     other_words           the gold passage states the fact in words that share nothing with the question
     question_wording      the question is asked in a roundabout way
     late_fact             the gold passage is long and states the fact in its last sentence
     other_entity_passage  the fact is in a passage of another entity's article
+    unnamed_subject       a passage with another title names the subject once, and states the fact of "he", "she" or "it"
+    crowded_passage       the fact stands among sentences about five other entities
+    cut_fact              the sentence with the fact is cut between two passages
+    doubtful_gold         the gold passage has the subject and the answer in a sentence that does not state the fact
+    false_negative_above  so it has, and a passage that is not gold states the fact
     near_namesake         short passages state the same fact of entities with almost the same name
     rare_subject          the subject's name is made of letters that names are rarely made of, as are others around it
 """
@@ -22,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.planted_sentences import PLANTED, PREAMBLES
+from benchmarks.planted_sentences import CHANCE, COLLECTIONS, NAMINGS, PLANTED, PREAMBLES
 from blindspot.backend.data.encyclopedia import words
 from blindspot.backend.data.encyclopedia.asides import FILLERS
 from blindspot.backend.data.encyclopedia.language import TEMPLATES
@@ -39,13 +44,19 @@ CAUSES = (
     "other_entity_passage",
     "rare_subject",
     "question_wording",
+    "unnamed_subject",
+    "crowded_passage",
+    "cut_fact",
+    "doubtful_gold",
+    "false_negative_above",
 )
-IN_ARTICLES = ("other_words", "question_wording", "late_fact", "other_entity_passage")
+IN_ARTICLES = tuple(cause for cause in CAUSES if cause not in ("near_namesake", "rare_subject"))
 MISSES_OF_A_HOST = 4
 SIBLINGS = 6  # further passages of a host's article
 NAMESAKES = 8
 RARE_RIVALS = 8  # passages about subjects whose names are made of the same rare syllables
 LATE = 7  # sentences before a late fact, about 75 words
+CROWD = 5  # other entities in a crowded passage
 RARE_SYLLABLES = "xq zv wr vrol qzi gju krx thw psz gnu yxl dvo ptl bzu fhr".split()
 DATASET = "planted"
 _PURPOSE = 9  # of the random streams; 0 to 8 are the encyclopedia's
@@ -122,7 +133,8 @@ class PlantedStudy:
         asked = TEMPLATES[relation].replace("[X]", entity.name)
         rest = self._fillers(entity, 4)
         clean = " ".join([plain, *rest])
-        question, title, text = asked, entity.name, clean
+        question, title, text, clean_title = asked, entity.name, clean, entity.name
+        rivals: tuple[str, ...] = ()
         if cause == "other_words":
             text = " ".join([self._pick(about.other_words).format(X=entity.name, A=answer), *rest])
         elif cause == "question_wording":
@@ -130,11 +142,40 @@ class PlantedStudy:
         elif cause == "late_fact":
             rest = self._fillers(entity, LATE)
             clean, text = " ".join([plain, *rest]), " ".join([*rest, plain])
-        else:
+        elif cause == "other_entity_passage":
             other = self._entity(self._pick(("person", "company")))
             first, *others = self._fillers(other, 4, NAME)
             title, text = other.name, " ".join([plain, first, *others])
-        self._plant(cause, relation, entity, answer, (question, title, text), (asked, entity.name, clean))
+        elif cause == "unnamed_subject":
+            title = clean_title = self._pick(COLLECTIONS)
+            naming = self._pick(NAMINGS).format(X=entity.name)
+            text = " ".join([naming, _of_pronoun(plain, entity), rest[0]])
+            clean = " ".join([naming, plain, rest[0]])
+        elif cause == "crowded_passage":
+            others = [self._fillers(self._entity(self._pick(("person", "company"))), 1, NAME)[0] for _ in range(CROWD)]
+            clean, text = plain, " ".join([others[0], plain, *others[1:]])
+        elif cause == "cut_fact":
+            before, after = self._cut(plain, answer)
+            if answer in after:
+                self._add(entity.name, " ".join([*self._fillers(entity, 4), before]))
+                text = " ".join([after, *rest])
+            else:
+                text, clean = " ".join([*rest, before]), " ".join([*rest, plain])
+        else:  # doubtful_gold, false_negative_above
+            text = " ".join([self._pick(CHANCE[about.answer]).format(X=entity.name, A=answer), *rest])
+            if cause == "false_negative_above":
+                rivals = (self._add(entity.name, clean),)
+        self._plant(cause, relation, entity, answer, (question, title, text), (asked, clean_title, clean), rivals)
+        if cause == "cut_fact" and answer not in after:
+            self._add(entity.name, " ".join([after, *self._fillers(entity, 4)]))
+
+    def _cut(self, sentence: str, answer: str) -> tuple[str, str]:
+        """The two pieces of a sentence, cut between two words outside the answer."""
+        words, length = sentence.split(), len(answer.split())
+        start = next(i for i in range(len(words)) if " ".join(words[i : i + length]).strip(".,") == answer)
+        places = [i for i in range(2, len(words) - 1) if not start < i < start + length] or [start or length]
+        place = self._pick(places)
+        return " ".join(words[:place]), " ".join(words[place:])
 
     def _namesakes(self) -> None:
         """A passage, and short passages that state the same of entities with almost the same name."""
@@ -285,3 +326,11 @@ class PlantedStudy:
 
 def _rare_name(syllables: list[str]) -> str:
     return " ".join("".join(part).capitalize() for part in (syllables[:4], syllables[4:]))
+
+
+def _of_pronoun(sentence: str, entity: Entity) -> str:
+    """The sentence with a pronoun for the entity's name."""
+    subject, other = {"male": ("He", "him"), "female": ("She", "her")}.get(entity.gender, ("It", "it"))
+    if sentence.startswith(entity.name):
+        return subject + sentence.removeprefix(entity.name)
+    return sentence.replace(f"that {entity.name}", f"that {subject.lower()}").replace(entity.name, other)

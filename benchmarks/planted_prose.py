@@ -22,8 +22,11 @@ CAUSES = (
     "crowded_passage",
     "question_wording",
     "false_negative_above",
+    "rare_subject",
+    "cut_fact",
+    "doubtful_gold",
 )
-SIBLINGS = 5  # passages of the subject's article that do not answer
+SIBLINGS = 6  # passages of the subject's article that do not answer
 GIVEN = "Harriet Clement Rosalind Edmund Beatrice Lionel Winifred Horace Florence Rupert Matilda Cedric".split()
 MIDDLE = "Alice James Grace Henry Louise Arthur Jane Philip May Robert".split()
 FAMILY = (
@@ -33,10 +36,12 @@ FAMILY = (
 TOWNS = (
     "Ludlow Whitby Totnes Hexham Buxton Kendal Saltash Wantage Morpeth Bideford Oundle Tenbury Alnwick Frome".split()
 )
+OFTEN = 40  # mentions of the subjects of training questions
+RARE = "ngwe qul ttho mbai xhe tlaz yrru kpel dzhu oyt vlai whe".split()
 FIRMS = "Brass Glass Rope Linen Candle Timber Paper Clock Saddle Copper".split()
 
-# For each relation: question, roundabout question, forms that use the question's words, other words, and sentences of the
-# same subject area that do not answer. {X} is the subject, {P} a pronoun, {A} the answer.
+# For each relation: question, roundabout question, forms that use the question's words, other words, sentences with the
+# answer that do not state the fact, and sentences of the same subject area that do not answer. {X} is the subject, {P} a pronoun, {A} the answer.
 RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "birth": {
         "question": ("In which town was {X} born?",),
@@ -48,6 +53,10 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "other": (
             "The first cradle {P} knew stood above a bakery at {A}.",
             "A parish register at {A} records the christening, three days after the midwife left.",
+        ),
+        "chance": (
+            "{X} once sent a crate of quinces to a fair at {A}.",
+            "A view of {A} by moonlight was given to {X} by an aunt.",
         ),
         "near": (
             "{X} wrote about towns and the people born there.",
@@ -65,6 +74,10 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "A degree from {A} College hung over the mantelpiece for the rest of a long life.",
             "The porters of {A} College remembered a tall undergraduate who paid debts in apples.",
         ),
+        "chance": (
+            "The boat race that {X} lost a hat at was rowed past {A} College.",
+            "{X} sold the mulberry tree to {A} College for a guinea.",
+        ),
         "near": (
             "{X} gave a prize to a college without having studied there.",
             "Many who study the period quote letters of {X} about college life.",
@@ -80,6 +93,10 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "other": (
             "With forty pounds from an aunt {P} set up the {A} Company in a shed.",
             "It was a rainy spring when the {A} Company opened its doors under a new owner's sign.",
+        ),
+        "chance": (
+            "A parcel that the {A} Company mislaid belonged to {X}.",
+            "{X} sued the {A} Company over a broken window.",
         ),
         "near": (
             "{X} advised a company that others had founded.",
@@ -136,7 +153,7 @@ class PlantedProse:
         plain = pick(forms["plain"]).format(X=subject, A=answer)
         asked = pick(forms["question"]).format(X=subject)
         for place in range(SIBLINGS):
-            near = " ".join(each.format(X=subject) for each in forms["near"])
+            near = forms["near"][place % 2].format(X=subject)
             self._add(subject, f"{near} {self._random.choice(fill)} {fill[place]}")
         question, title, text = asked, subject, f"{plain} {' '.join(fill[:4])}"
         clean, clean_title, rivals = text, subject, ()
@@ -150,8 +167,8 @@ class PlantedProse:
         elif cause == "unnamed_subject":
             title = clean_title = "Notes of a local society"
             rest = plain.replace(subject, "he")
-            text = f"A paper was read about {subject}. {fill[0]} {rest[0].upper()}{rest[1:]} {fill[1]}"
-            clean = f"{plain} {fill[0]} {fill[1]}"
+            text = f"A paper was read about {subject}. {rest[0].upper()}{rest[1:]} {fill[0]}"
+            clean = f"A paper was read about {subject}. {plain} {fill[0]}"
         elif cause == "crowded_passage":
             around = [each.format(Y=self._name()) for each in ASIDES]
             text, clean = " ".join([*around[:3], plain, *around[3:]]), plain
@@ -163,14 +180,35 @@ class PlantedProse:
             self._add(subject, clean)
             title = self._name()
             text = f"{title} once met {subject}. {' '.join(fill[4:8])} The talk was of {answer}."
+        elif cause == "rare_subject":
+            syllables = self._random.sample(RARE, 6)
+            clean_subject, subject = subject, _rare_name(syllables)
+            title, text, question = (each.replace(clean_subject, subject) for each in (title, text, question))
+            rivals = tuple(
+                self._add(name, text.replace(subject, name).replace(answer, self._answer(relation)))
+                for name in (_rare_name(self._random.sample(syllables, 6)) for _ in range(6))
+                if name != subject
+            )
+        elif cause == "doubtful_gold":
+            text = f"{' '.join(fill[:2])} {pick(forms['chance']).format(X=subject, A=answer)} {' '.join(fill[2:4])}"
+        elif cause == "cut_fact":
+            words = plain.split()
+            place = next(i for i, word in enumerate(words) if word.startswith(answer.split()[0]))
+            if place > 2:
+                self._add(subject, f"{' '.join(fill[4:7])} {' '.join(words[:place])}")
+                text = f"{' '.join(words[place:])} {' '.join(fill[:4])}"
+            else:
+                text = f"{' '.join(fill[:4])} {' '.join(words[: place + 3])}"
         gold = self._add(title, text)
+        if cause == "cut_fact" and place <= 2:
+            self._add(subject, f"{' '.join(words[place + 3 :])} {' '.join(fill[4:7])}")
         made = Question(
             f"{cause}.{len(self.misses)}",
             question,
             (answer,),
             relation,
             subject,
-            frequency=SIBLINGS,
+            frequency=1 if cause == "rare_subject" else SIBLINGS,
             dataset="planted",
             split="dev",
             gold=(gold,),
@@ -192,7 +230,9 @@ class PlantedProse:
     def _asked(self, id: str, relation: str) -> Question:
         name = self._name()
         text = RELATIONS[relation]["question"][0].format(X=name)
-        return Question(id, text, (self._answer(relation),), relation, name, dataset="planted", split="train")
+        return Question(
+            id, text, (self._answer(relation),), relation, name, frequency=OFTEN, dataset="planted", split="train"
+        )
 
     def _name(self) -> str:
         while True:
@@ -207,3 +247,7 @@ class PlantedProse:
         if relation == "firm":
             return f"{town} {self._random.choice(FIRMS)}"
         return f"{town}-{other}"
+
+
+def _rare_name(syllables: list[str]) -> str:
+    return " ".join("".join(part).capitalize() for part in (syllables[:3], syllables[3:]))

@@ -169,3 +169,34 @@ PLANTED: dict[str, PlantedRelation] = {
         ),
     ),
 }
+
+COLLECTIONS = (
+    "Minutes of the Harbour Board",
+    "An Almanac of the Valley",
+    "The Lending Library",
+    "A Walk Round the Hill",
+)
+"""Titles of passages that are about nobody."""
+NAMINGS = (
+    "Two pages of this volume are about {X}.",
+    "Under the letter of the month one finds {X}.",
+    "The next entry was copied from a card on {X}.",
+)
+CHANCE = {
+    "town": (
+        "{X} bought a second-hand lamp from a dealer in {A}.",
+        "{X} paid for a bench on the promenade of {A}.",
+        "A dispute between {X} and the ferry to {A} took three summers.",
+    ),
+    "person": (
+        "{X} once lost a chess game by post to {A}.",
+        "A telegram from {A} to {X} was delivered a week late.",
+        "{A} and {X} are drawn side by side on a fan of that time.",
+    ),
+    "school": (
+        "{X} gave a stuffed heron to {A}.",
+        "{X} lost an umbrella at a concert in {A}.",
+        "The gardeners of {A} sold asparagus to {X}.",
+    ),
+}
+"""By kind of answer: sentences with subject and answer that state nothing that is asked."""

@@ -120,6 +120,17 @@ class Corpus(PerThread):
         )
         return [row[0] for row in found]
 
+    def ids(self, ordinals: Iterable[int]) -> dict[int, str]:
+        """Return the id of the passage in each row, without reading its text. Raises Missing as `passages` does."""
+        by_ordinal: dict[int, str] = {}
+        rows = [int(ordinal) for ordinal in ordinals]
+        for block in _blocks(list(dict.fromkeys(rows))):
+            sql = f"SELECT ordinal, id FROM passage WHERE ordinal IN ({_placeholders(block)})"
+            by_ordinal.update(self.connection.execute(sql, block))
+        if unknown := [row for row in rows if row not in by_ordinal]:
+            raise Missing(f"there is no passage number {unknown[0]}; the collection holds {len(self)}")
+        return by_ordinal
+
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""
         by_id: dict[str, int] = {}

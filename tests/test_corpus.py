@@ -123,3 +123,10 @@ def test_no_corpus_or_something_else_is_missing(tmp_path):
     (tmp_path / "corpus.db").write_text("not a database, but long enough to be looked at as one")
     with pytest.raises(Missing):
         Corpus(tmp_path / "corpus.db")
+
+
+def test_the_ids_of_rows_are_those_of_their_passages(corpus):
+    wanted = [2499, 0, 7, 7, *range(1500)]
+    assert corpus.ids(wanted) == {i: PASSAGES[i].id for i in wanted}
+    with pytest.raises(Missing, match="2500"):
+        corpus.ids([3, 2500])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.planted_misses import CAUSES, LATE, NAMESAKES, PlantedStudy
+from benchmarks.planted_misses import CAUSES, CROWD, LATE, NAMESAKES, PlantedStudy
 from benchmarks.planted_sentences import PLANTED
 from blindspot.backend.data.encyclopedia.language import TEMPLATES
 from blindspot.backend.evaluation.question_facts import content_words
@@ -28,7 +28,7 @@ def test_the_same_seed_gives_the_same_passages_and_ids_are_unique(planted):
     assert again.passages == planted.passages and again.misses == planted.misses
     assert PlantedStudy(dict.fromkeys(CAUSES, 6), seed=4).passages != planted.passages
     assert len({passage.id for passage in planted.passages}) == len(planted.passages)
-    assert [len(of(planted, cause)) for cause in CAUSES] == [6] * 6
+    assert [len(of(planted, cause)) for cause in CAUSES] == [6] * len(CAUSES)
     assert all(miss.gold in planted.passages and miss.question.gold == (miss.gold.id,) for miss in planted.misses)
 
 
@@ -36,10 +36,10 @@ def test_only_the_gold_passage_states_the_answer(planted):
     for miss in planted.misses:
         (answer,) = miss.question.answers
         stating = [passage.id for passage in planted.passages if answer in passage.text]
-        assert stating == [miss.gold.id], (miss.cause, answer)
-        assert answer in miss.clean.text and miss.clean.title == (
-            miss.question.subject if miss.cause != "rare_subject" else miss.clean.title
-        )
+        assert sorted(stating) == sorted([miss.gold.id, *(miss.rivals if miss.cause == "false_negative_above" else ())])
+        assert answer in miss.clean.text
+        if miss.cause not in ("rare_subject", "unnamed_subject"):
+            assert miss.clean.title == miss.question.subject
 
 
 def test_each_cause_is_in_the_text(planted):
@@ -70,6 +70,28 @@ def test_each_cause_is_in_the_text(planted):
     for miss in of(planted, "rare_subject"):
         renamed = miss.clean_question.replace(miss.clean.title, miss.question.subject)
         assert renamed == miss.question.text and miss.clean.title != miss.gold.title
+
+
+def test_causes_of_the_gold_and_of_the_cut_are_in_the_text(planted):
+    by_id = {passage.id: passage for passage in planted.passages}
+    rows = {passage.id: row for row, passage in enumerate(planted.passages)}
+    for miss in of(planted, "unnamed_subject"):
+        naming, stating, _ = miss.gold.text.split(". ")
+        assert miss.question.subject in naming and miss.question.subject not in stating
+        assert miss.gold.title == miss.clean.title != miss.question.subject
+    for miss in of(planted, "crowded_passage"):
+        assert miss.clean.text in miss.gold.text and miss.gold.text.count(". ") == CROWD
+    for miss in of(planted, "doubtful_gold") + of(planted, "false_negative_above"):
+        stating = next(part for part in miss.gold.text.split(". ") if miss.question.answers[0] in part)
+        assert miss.question.subject in stating and words_of(miss).isdisjoint(content_words(stating))
+    for miss in of(planted, "false_negative_above"):
+        (other,) = miss.rivals
+        assert other not in miss.question.gold and by_id[other].text == miss.clean.text
+    for miss in of(planted, "cut_fact"):
+        before, after = (planted.passages[rows[miss.gold.id] + step] for step in (-1, 1))
+        first, last = (before.text, miss.gold.text) if before.text[-1] != "." else (miss.gold.text, after.text)
+        whole = f"{first.rsplit('. ', 1)[-1]} {last.split('. ')[0].rstrip('.')}."
+        assert whole in miss.clean.text and whole not in miss.gold.text
 
 
 def test_the_sentences_are_what_their_lists_say():

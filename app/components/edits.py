@@ -8,7 +8,7 @@ from blindspot.app import url
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.interventions.edits import EDITS
+from blindspot.backend.interventions.edits import DOUBT, does
 from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
 from blindspot.backend.interventions.live import editable, explain_question
 from blindspot.backend.text.counting import counted
@@ -79,19 +79,24 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
     lines = [
         tag(
             "tr",
-            tag("th", EDITS[each.name].does, scope="row"),
+            tag("th", does(each.name), scope="row"),
             tag("td", f"{each.size:,}"),
-            tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}"),
-            tag("td", f"{each.lifted(k)} of {len(each.placebos)}"),
+            tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}")
+            if each.rank
+            else tag("td", "–"),
+            tag("td", f"{each.lifted(k)} of {len(each.placebos)}") if each.rank else tag("td", "–"),
             tag("td", _edited_text(explained, each), cls="left"),
         )
-        for each in explained.tried
+        for each in (*explained.tried, *explained.pairs)
     ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
 def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or how many passages no longer compete."""
+    if edit.name == DOUBT:
+        close = len(edit.placebos) - edit.beaten
+        return span(f"“{edit.text}”: {close} of {len(edit.placebos)} other sentences are as close to the question")
     parts: list[Html] = []
     if edit.question != explained.question.text:
         parts.append(span(edit.question))

@@ -27,6 +27,7 @@ JOBS_CONSIDERED = 50  # number of latest jobs that the panel considers
 LOG_SHOWN = 8000  # characters to show from the end of the log
 SECONDS_TO_STOP = 10.0  # after this time the panel offers to kill a cancelled job
 _REFUSED = "jobs-refused"
+_STARTED = "jobs-started"  # (kind, name of the part that the job makes) of this visitor's jobs
 
 
 def is_unfinished(study: Study, request: JobRequest) -> bool:
@@ -72,10 +73,16 @@ def start(study: Study, request: JobRequest) -> bool:
     try:
         if not is_unfinished(study, request):
             jobs.submit_request(study, request, actor=who.acting_name(study.labels_path))
+            st.session_state.setdefault(_STARTED, []).append((request.kind.kind, request.arguments.get("name")))
     except BlindspotError as error:
         st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
         return False
     return True
+
+
+def started_here(kind: str, name: str) -> bool:
+    """Return whether this visitor started a job of this kind that makes a part of this name."""
+    return (kind, name) in st.session_state.get(_STARTED, [])
 
 
 def cancel(study: Study, id: str, force: bool = False) -> None:

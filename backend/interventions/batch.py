@@ -19,8 +19,8 @@ from blindspot.analysis.significance import difference
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
 from blindspot.backend.core.units import units_of
-from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
+from blindspot.backend.interventions.edits import DOUBT, EDITS
+from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
 from blindspot.backend.interventions.placebos import PLACEBOS
 from blindspot.backend.progress import Progress
@@ -45,7 +45,7 @@ class CauseCount:
     or beside others. smallest: share of the misses for which it is the smallest edit that is named. applies: share of
     the misses to which the edit applies. gold, placebo: of the misses to which it applies, the share whose gold passage,
     and the share of placebos, that the edit brings into the top k. difference: gold minus placebo, paired by question.
-    examples: question ids.
+    examples: question ids. Doubtful gold has no shares of gold and placebos: that edit brings nothing into the top k.
     """
 
     cause: str
@@ -157,15 +157,17 @@ def _record(miss: ExplainedMiss, k: int) -> dict[str, Any]:
         "cause": named[0].cause if named else without,
         "edit": named[0].name if named else None,
         "causes": [{"cause": edit.cause, "edit": edit.name, "tokens": edit.size} for edit in named],
-        "edits": {
-            tried.name: {
-                "rank": tried.rank,
-                "tokens": tried.size,
-                "placebos": [None if other is None else other.rank for other in tried.placebos],
-                "beats_placebos": tried.beats_placebos,
-            }
-            for tried in miss.tried
-        },
+        "edits": {tried.name: _tried(tried) for tried in miss.tried},
+        "pairs": {tried.name: _tried(tried) for tried in miss.pairs},
+    }
+
+
+def _tried(tried: TriedEdit) -> dict[str, Any]:
+    return {
+        "rank": tried.rank,
+        "tokens": tried.size,
+        "placebos": [None if other is None else other.rank for other in tried.placebos],
+        "beats_placebos": tried.beats_placebos,
     }
 
 
@@ -188,6 +190,11 @@ def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
     rows, k, units = result["questions"], result["k"], _units(result)
     first = np.array([row["cause"] == cause for row in rows], bool)
     named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
+    if edit == DOUBT:
+        nothing, named_share, first_share = (proportion(each, units[: len(each)]) for each in (named[:0], named, first))
+        return CauseCount(
+            cause, edit, named_share, first_share, nothing, nothing, nothing, nothing, _examples(rows, named)
+        )
     applies = np.array([edit in row["edits"] for row in rows], bool)
     tried = [row["edits"][edit] for row in rows if edit in row["edits"]]
     gold = np.array([each["rank"] <= k for each in tried], bool)

@@ -8,13 +8,15 @@ nothing answers the question (`Placebo`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import combinations
 
+from blindspot.backend.evaluation.causes import LATE_SHARE
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.backend.evaluation.why import name_words, near_namesake
-from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
+from blindspot.backend.interventions.sentences import answer_sentence, contains, ends, sentences
 from blindspot.backend.text.answers import (
     DEFAULT_RULE,
     has_answer,
@@ -26,8 +28,21 @@ from blindspot.backend.text.answers import (
 from blindspot.db.records import Passage, Question
 
 NAMESAKE_SHARE = 0.5  # share of the words of the subject's name that a namesake's title contains
-LABEL = 1  # size of a changed label, in tokens
+LABEL = 1  # size of a changed label, and of a moved border between two passages, in tokens
+TOGETHER = "+"  # between the names of edits that are made together
 PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "her": "{}'s", "its": "{}'s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What the passages beside a gold passage hold of the fact: the text just before it, and just after it.
+
+    size: of joining them, in tokens.
+    """
+
+    before: str = ""
+    after: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +52,7 @@ class MissedQuestion:
     gold: the best gold passage. above: (row, passage) of the passages that rank above it, best first; only the top
     ones. plain: the question in the most frequent wording of training questions with its relation; None if unknown.
     stand_in: the subject of the same relation with the most mentions; None without one that is much more frequent than
-    the question's own subject.
+    the question's own subject. cut: pieces of the fact in the passages beside the gold passage.
     """
 
     question: Question
@@ -46,6 +61,7 @@ class MissedQuestion:
     plain: str | None = None
     stand_in: str | None = None
     rule: str = DEFAULT_RULE
+    cut: Pieces = Pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,10 @@ class Placebo:
 
     def in_passage(self, miss: MissedQuestion) -> MissedQuestion:
         """Return the miss with this passage and its word in the parts of the gold passage and the answer."""
+        return replace(self.with_pieces(miss), cut=Pieces())
+
+    def with_pieces(self, miss: MissedQuestion) -> MissedQuestion:
+        """Return `in_passage`, to which the pieces beside the gold passage can be joined."""
         answers = () if self.word is None else (self.word,)
         return replace(miss, gold=self.passage, question=replace(miss.question, answers=answers, answer_rule="string"))
 
@@ -104,7 +124,9 @@ class Placebo:
 @dataclass(frozen=True, slots=True)
 class Edit:
     """An edit. cause: the cause of the miss if this edit mends it and its placebos do not do as well. does: the edit in
-    words. stand_in: what the placebo of this edit exchanges in the miss before the same edit is made.
+    words. stand_in: what the placebo of this edit exchanges in the miss before the same edit is made. invents: whether it
+    puts words where they were not; a label or a border that changes invents nothing. where: whether a miss shows the
+    circumstance that the edit undoes; placebos need not.
     """
 
     name: str
@@ -112,6 +134,8 @@ class Edit:
     does: str
     apply: Callable[[MissedQuestion], EditedMiss | None]
     stand_in: Callable[[Placebo, MissedQuestion], MissedQuestion] = Placebo.in_passage
+    invents: bool = True
+    where: Callable[[MissedQuestion], bool] = lambda miss: True
 
 
 def relabel(miss: MissedQuestion) -> EditedMiss | None:
@@ -131,6 +155,30 @@ def relabel(miss: MissedQuestion) -> EditedMiss | None:
         None,
     )
     return None if best is None else EditedMiss(miss.question.text, miss.gold, LABEL, new_gold=best)
+
+
+def statement(miss: MissedQuestion) -> EditedMiss | None:
+    """Return the answer's sentence alone, whole, with the subject named and without the answer: what the gold passage
+    states of the subject.
+    """
+    whole = join_pieces(miss) or EditedMiss(miss.question.text, miss.gold, 0)
+    parts, at = _answer(replace(miss, gold=whole.passage))
+    return None if at is None else _stating(miss, parts[at])
+
+
+def other_statements(miss: MissedQuestion) -> list[EditedMiss]:
+    """Return the passage's other sentences, each alone, with the subject named."""
+    parts, at = _answer(miss)
+    return [_stating(miss, part) for place, part in enumerate(parts) if place != at]
+
+
+def join_pieces(miss: MissedQuestion) -> EditedMiss | None:
+    """Join the pieces of the fact from the passages beside this one."""
+    cut = miss.cut
+    if not cut.size:
+        return None
+    text = " ".join(filter(None, (cut.before, miss.gold.text, cut.after)))
+    return EditedMiss(miss.question.text, replace(miss.gold, text=text), cut.size)
 
 
 def ask_plainly(miss: MissedQuestion) -> EditedMiss | None:
@@ -166,6 +214,12 @@ def move_first(miss: MissedQuestion) -> EditedMiss | None:
         return None
     text = " ".join([parts[at], *parts[:at], *parts[at + 1 :]])
     return EditedMiss(miss.question.text, replace(miss.gold, text=text), len(parts[at].split()))
+
+
+def is_late(miss: MissedQuestion) -> bool:
+    """Return whether the answer's sentence begins in the second half of the passage."""
+    parts, at = _answer(miss)
+    return at is not None and sum(len(part.split()) for part in parts[:at]) >= LATE_SHARE * len(miss.gold.text.split())
 
 
 def name_subject(miss: MissedQuestion) -> EditedMiss | None:
@@ -234,6 +288,7 @@ def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
     return _of_text(miss, text)
 
 
+DOUBT = "doubt_gold"
 EDITS: dict[str, Edit] = {
     edit.name: edit
     for edit in (
@@ -243,9 +298,25 @@ EDITS: dict[str, Edit] = {
             "count the answering passages above as gold",
             relabel,
             Placebo.with_answers,
+            invents=False,
+        ),
+        Edit(
+            DOUBT,
+            "doubtful_gold",
+            "no longer count the passage as gold: its answer's sentence states nothing that is asked",
+            statement,
+            invents=False,
         ),
         Edit("remove_namesakes", "near_namesake", "remove the near-namesakes above", remove_namesakes),
         Edit("ask_plainly", "question_wording", "ask in the wording of training questions", ask_plainly),
+        Edit(
+            "join_pieces",
+            "cut_fact",
+            "join the piece of the fact from the passage beside it",
+            join_pieces,
+            Placebo.with_pieces,
+            invents=False,
+        ),
         Edit(
             "give_own_title",
             "other_entity_passage",
@@ -263,17 +334,66 @@ EDITS: dict[str, Edit] = {
             rename_subject,
             Placebo.of_subject,
         ),
-        Edit("move_first", "late_fact", "move the answer's sentence first", move_first),
+        Edit("move_first", "late_fact", "move the answer's late sentence first", move_first, where=is_late),
         Edit("keep_sentence", "crowded_passage", "cut all but the answer's sentence", keep_sentence),
     )
 }
-"""Every edit by name. Their order decides nothing."""
+"""Every edit by name, in the order in which two of them are made together. It decides nothing else."""
+ALONE = frozenset({"relabel", DOUBT, "rename_subject"})
+"""The edits that are not made together with another: they change what counts, or who is asked about."""
+
+
+def does(names: str) -> str:
+    """Return what an edit does, or several whose names are joined by TOGETHER, in words."""
+    return "; ".join(EDITS[name].does for name in names.split(TOGETHER))
 
 
 def edited(miss: MissedQuestion) -> dict[str, EditedMiss]:
     """Return the edits that apply to a miss, smallest first."""
-    made = {name: result for name, edit in EDITS.items() if (result := edit.apply(miss)) is not None}
+    able = (name for name, edit in EDITS.items() if edit.where(miss))
+    made = {name: result for name in able if (result := apply(name, miss)) is not None}
     return dict(sorted(made.items(), key=lambda item: item[1].changed))
+
+
+def apply(names: str, miss: MissedQuestion) -> EditedMiss | None:
+    """Make an edit, or several whose names are joined by TOGETHER, one after the other. None where one of them finds
+    nothing to change.
+    """
+    first, *others = names.split(TOGETHER)
+    made = EDITS[first].apply(miss)
+    for name in others:
+        if made is None:
+            return None
+        now = replace(miss, gold=made.passage, question=replace(miss.question, text=made.question))
+        then = EDITS[name].apply(now)
+        made = then and replace(then, changed=made.changed + then.changed, removed=made.removed | then.removed)
+    return made
+
+
+def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]:
+    """Return what every two of these edits do together, by their joined names, smallest first."""
+    able = [name for name in EDITS if name in names and name not in ALONE]
+    joined = [TOGETHER.join(pair) for pair in combinations(able, 2)]
+    made = {pair: result for pair in joined if (result := apply(pair, miss)) is not None}
+    return dict(sorted(made.items(), key=lambda item: item[1].changed))
+
+
+def cut_off(miss: MissedQuestion, before: Passage | None, after: Passage | None) -> Pieces:
+    """Return what the passages before and after the gold passage, of the same title, hold of the fact.
+
+    That is the rest of the answer's sentence where it is cut in two; where that sentence is the first, whole, and does not
+    name the subject, it is the sentence before it.
+    """
+    parts, at = _answer(miss)
+    earlier = sentences(before.text) if before is not None and at == 0 else []
+    later = sentences(after.text) if after is not None and at == len(parts) - 1 else []
+    if earlier and not ends(earlier[-1]):
+        return Pieces(before=earlier[-1], size=LABEL)
+    if later and not ends(parts[-1]):
+        return Pieces(after=later[0], size=LABEL)
+    if earlier and not contains(parts[0], miss.question.subject or ""):
+        return Pieces(before=earlier[-1], size=len(earlier[-1].split()))
+    return Pieces()
 
 
 def changed_tokens(before: Sequence[str], after: Sequence[str]) -> int:
@@ -305,6 +425,16 @@ def _named(sentence: str, subject: str) -> str:
     first, space, rest = sentence.partition(" ")
     form = PRONOUNS.get(first.lower())
     return f"{form.format(subject)}{space}{rest}" if form else f"{subject}: {sentence}"
+
+
+def _stating(miss: MissedQuestion, sentence: str) -> EditedMiss:
+    """Return a sentence as a passage without a title, with the subject named and the answers left out."""
+    subject = miss.question.subject
+    if subject and not contains(sentence, subject):
+        sentence = _named(sentence, subject)
+    for answer in filter(None, miss.question.answers):
+        sentence = re.sub(rf"(?<!\w){re.escape(answer)}(?!\w)", "", sentence, flags=re.IGNORECASE)
+    return EditedMiss(miss.plain or miss.question.text, Passage(miss.gold.id, "", " ".join(sentence.split())), LABEL)
 
 
 def _of_text(miss: MissedQuestion, text: str) -> EditedMiss:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,17 @@ import numpy as np
 
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.why import name_words
-from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edited
+from blindspot.backend.interventions.edits import (
+    DOUBT,
+    EDITS,
+    TOGETHER,
+    EditedMiss,
+    MissedQuestion,
+    cut_off,
+    edited,
+    other_statements,
+    pairs,
+)
 from blindspot.backend.interventions.misses import Wordings
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
@@ -37,6 +47,9 @@ ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 BEATEN = 0.75
 """Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause."""
+STATED = 0.85
+"""Share of other sentences, of the passage and of placebos, that the answer's sentence must leave behind, so that the passage
+counts as stating what is asked."""
 FEW = 3  # placebos of an edit that does not mend the miss
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
 WORTH_CONVERTING = 96  # edited passages
@@ -60,9 +73,9 @@ CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL,
 
 @dataclass(frozen=True, slots=True)
 class TriedEdit:
-    """An edit that applied to a miss.
+    """An edit that applied to a miss, or two that were made together.
 
-    rank, score: of the gold passage afterwards. size: the tokens that the edit changes. placebos: where the same edit
+    rank, score: of the gold passage afterwards; rank 0 where it no longer counts as gold. size: the tokens that the edit changes. placebos: where the same edit
     brings each placebo; None where it finds nothing to change in it. counted: the title of the passage that counts as
     gold now.
     """
@@ -83,10 +96,18 @@ class TriedEdit:
         return EDITS[self.name].cause
 
     @property
+    def beaten(self) -> int:
+        """How many placebos the gold passage leaves behind, by score."""
+        return sum(each is None or self.score > each.score for each in self.placebos)
+
+    @property
     def beats_placebos(self) -> bool:
-        """Whether the gold passage gets further, by score, than BEATEN of the placebos; False without placebos."""
-        beaten = sum(each is None or self.score > each.score for each in self.placebos)
-        return bool(self.placebos) and beaten >= BEATEN * len(self.placebos)
+        """Whether the gold passage gets further, by score, than BEATEN of the placebos; False without placebos. Gold is in
+        doubt where its sentence gets no further than sentences that state nothing of what is asked.
+        """
+        if self.name == DOUBT:
+            return self.beaten < STATED * len(self.placebos)
+        return bool(self.placebos) and self.beaten >= BEATEN * len(self.placebos)
 
     def lifted(self, k: int) -> int:
         """Return how many placebos the edit brings into the top k."""
@@ -95,23 +116,37 @@ class TriedEdit:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedMiss:
-    """A miss and its edits, smallest first. rank: of the gold passage as it is. winner: the title at rank 1."""
+    """A miss and its edits, smallest first. rank: of the gold passage as it is. winner: the title at rank 1. pairs: two
+    edits together, where no single one mends the miss; a larger pair only if it gets further.
+    """
 
     question: Question
     gold: Passage
     rank: int
     winner: str
     tried: tuple[TriedEdit, ...]
+    pairs: tuple[TriedEdit, ...] = ()
 
     def mending(self, k: int) -> list[TriedEdit]:
-        """Return the edits that bring a gold passage into the top k, smallest first; of equal sizes, the one with the
-        highest score first.
+        """Return the edits that bring a gold passage into the top k, smallest first; of equal sizes, those that invent
+        nothing, then the one with the highest score. Without such an edit, return pairs that do.
         """
-        return sorted((each for each in self.tried if each.rank <= k), key=lambda each: (each.size, -each.score))
+        alone = [each for each in self.tried if each.rank <= k]
+        if not alone:
+            return [each for each in self.pairs if each.rank <= k]
+        return sorted(alone, key=lambda each: (each.size, EDITS[each.name].invents, -each.score))
 
     def named(self, k: int) -> list[TriedEdit]:
-        """Return the mending edits that name a cause: those that beat their placebos."""
-        return [each for each in self.mending(k) if each.beats_placebos]
+        """Return the mending edits that name a cause: those that beat their placebos. Of a pair that does, return both
+        edits, the one that alone gets further first.
+        """
+        found = [each for each in self.mending(k) if each.beats_placebos]
+        if found and TOGETHER in found[0].name:
+            parts = found[0].name.split(TOGETHER)
+            return sorted(
+                (each for each in self.tried if each.name in parts), key=lambda each: (each.rank, -each.score)
+            )
+        return found
 
     def cause(self, k: int) -> str | None:
         """Return the cause that the smallest of these edits names; None without one."""
@@ -161,33 +196,49 @@ class MissExplainer:
         own = [self._own_tries(each) for each in found]
         asked = [each for of_miss in own for each in of_miss.values()]
         reached_by = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        both = [
+            self._pair_tries(each, {name: reached_by[id(one)].rank for name, one in of_miss.items() if name != DOUBT})
+            for each, of_miss in zip(found, own, strict=True)
+        ]
+        asked = [each for of_miss in both for each in of_miss.values()]
+        reached_by |= dict(zip(map(id, asked), self._reached(asked), strict=True))
+        for of_miss, of_pairs in zip(own, both, strict=True):
+            reach = {name: (each, reached_by[id(each)].rank) for name, each in of_pairs.items()}
+            of_miss |= _furthest(
+                {name: of_pair for name, of_pair in reach.items() if of_pair[1] <= (self.k or of_pair[1])}
+            )
         controls = [
             self._placebo_tries(each, {name: reached_by[id(one)].rank for name, one in of_miss.items()})
             for each, of_miss in zip(found, own, strict=True)
         ]
         asked = [one for of_miss in controls for made in of_miss.values() for one in made if one is not None]
         reached_by |= dict(zip(map(id, asked), self._reached(asked), strict=True))
-        return [
-            ExplainedMiss(
-                each.miss.question,
-                each.miss.gold,
-                each.rank,
-                each.miss.above[0][1].title if each.miss.above else each.miss.gold.title,
-                tuple(
-                    _tried(
-                        each.miss,
-                        name,
-                        one.edited,
-                        [
-                            reached_by[id(one)],
-                            *(None if other is None else reached_by[id(other)] for other in of_placebos[name]),
-                        ],
-                    )
-                    for name, one in of_miss.items()
-                ),
+        explained = []
+        for each, of_miss, of_placebos in zip(found, own, controls, strict=True):
+            tried = [
+                _tried(
+                    each.miss,
+                    name,
+                    one.edited,
+                    [
+                        reached_by[id(one)],
+                        *(None if other is None else reached_by[id(other)] for other in of_placebos[name]),
+                    ],
+                )
+                for name, one in of_miss.items()
+                if name in of_placebos
+            ]
+            explained.append(
+                ExplainedMiss(
+                    each.miss.question,
+                    each.miss.gold,
+                    each.rank,
+                    each.miss.above[0][1].title if each.miss.above else each.miss.gold.title,
+                    tuple(one for one in tried if TOGETHER not in one.name and (one.rank or one.beats_placebos)),
+                    tuple(one for one in tried if TOGETHER in one.name),
+                )
             )
-            for each, of_miss, of_placebos in zip(found, own, controls, strict=True)
-        ]
+        return explained
 
     def _missed(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_Missed]:
         """Return what the edits need to know about each question."""
@@ -205,17 +256,18 @@ class MissExplainer:
                 for row, score in zip(hits.ordinals[number], hits.scores[number], strict=True)
                 if row >= 0 and score > scores.max() and int(row) not in rows
             ]
-            gold, *passages = corpus.passages([best, *above])
-            misses.append(
-                MissedQuestion(
-                    question,
-                    gold,
-                    tuple(zip(above, passages, strict=True)),
-                    self.wordings.plain(question),
-                    self.wordings.stand_in(question),
-                    self.rule,
-                )
+            beside = [row for row in (best - 1, best + 1) if 0 <= row < len(corpus)]
+            gold, *passages = corpus.passages([best, *beside, *above])
+            same = {row: one for row, one in zip(beside, passages, strict=False) if one.title == gold.title}
+            miss = MissedQuestion(
+                question,
+                gold,
+                tuple(zip(above, passages[len(beside) :], strict=True)),
+                self.wordings.plain(question),
+                self.wordings.stand_in(question),
+                self.rule,
             )
+            misses.append(replace(miss, cut=cut_off(miss, same.get(best - 1), same.get(best + 1))))
             rows_of.append((best, rows))
             before.append(Attempt(number, np.asarray(dense.vectors[best]), rows))
         present = reached(dense.vectors, vectors, before, self.similarity)
@@ -228,17 +280,27 @@ class MissExplainer:
         """Return each edit of the gold passage that applies."""
         return {name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows) for name, own in edited(miss.miss).items()}
 
+    def _pair_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, _Try]:
+        """Return two edits together, where no single one mends the miss, of those that bring the gold passage closer."""
+        if min(ranks.values(), default=1) <= (self.k or 1):
+            return {}
+        closer = [name for name, rank in ranks.items() if rank < each.rank]
+        made = pairs(closer, each.miss)
+        return {name: _Try(own, each.miss.gold, each.row, each.gold_rows) for name, own in made.items()}
+
     def _placebo_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, list[_Try | None]]:
         """Return the same edits of the miss's placebos. ranks: of the gold passage after each edit."""
         miss, answers = each.miss, self.wordings.answers.get(each.miss.question.relation, ())
         drawn = placebos(miss, self.study.corpus, each.gold_rows, answers, self.placebos, self.seed)
         tries = {}
         for name, rank in ranks.items():
-            given = drawn if self.k is None or rank <= self.k else drawn[:FEW]
+            given = drawn if self.k is None or rank <= self.k or name == DOUBT else drawn[:FEW]
             tries[name] = [
                 None if other is None else _Try(other, placebo.passage, placebo.row, [*each.gold_rows, placebo.row])
                 for other, placebo in zip(edited_placebos(name, miss, given), given, strict=True)
             ]
+            if name == DOUBT:
+                tries[name] += [_Try(other, miss.gold, each.row, each.gold_rows) for other in other_statements(miss)]
         return tries
 
     def _reached(self, tries: Sequence[_Try]) -> list[Reached]:
@@ -372,13 +434,22 @@ class _Try:
         return self.row if self.edited.new_gold is None else self.edited.new_gold
 
 
+def _furthest(found: Mapping[str, tuple[_Try, int]]) -> dict[str, _Try]:
+    """Return the pairs that get further than every smaller one. found: pair -> (its try, its rank), smallest first."""
+    kept, best = {}, None
+    for name, (made, rank) in found.items():
+        if best is None or rank < best:
+            kept[name], best = made, rank
+    return kept
+
+
 def _tried(miss: MissedQuestion, name: str, edited: EditedMiss, found: Sequence[Reached | None]) -> TriedEdit:
     own, *others = found
     assert own is not None
     titles = dict(miss.above)
     return TriedEdit(
         name,
-        own.rank,
+        0 if name == DOUBT else own.rank,
         own.score,
         edited.changed,
         edited.question,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.core.sampling import text_key
-from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, Placebo
+from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.backend.interventions.edits import EDITS, TOGETHER, EditedMiss, MissedQuestion, Placebo, apply
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
 from blindspot.backend.text.answers import has_answer, mentions_subject, rule_for
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from blindspot.db.records import Passage
 
 PLACEBOS = 9  # of a miss
+JOINING = "join_pieces"  # its placebos get the pieces beside the gold passage
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
+"""A passage that has words of the question would state the fact after the edit, of another entity's answer: such passages
+are placebos only where the others run out."""
 
 
 def placebos(
@@ -43,7 +47,9 @@ def placebos(
     place = answer_sentence(sentences(miss.gold.text), miss.plain or question.text, question.answers, rule)
     own = {answer.casefold() for answer in question.answers}
     others = [answers for answers in other_answers if own.isdisjoint(each.casefold() for each in answers)]
+    asked = content_words(miss.plain or question.text) - content_words(question.subject or "")
     made: list[Placebo] = []
+    wordy: list[Placebo] = []
     for row, passage in zip(rows, corpus.passages(rows), strict=True):
         if len(made) == count:
             break
@@ -55,14 +61,15 @@ def placebos(
         if place is not None and word is None:
             continue
         answers = others[int(random.integers(len(others)))] if others else ()
-        made.append(Placebo(passage, row, word, answers))
-    return made
+        has_words = not asked.isdisjoint(content_words(f"{passage.title}\n{passage.text}"))
+        (wordy if has_words else made).append(Placebo(passage, row, word, answers))
+    return (made + wordy)[:count]
 
 
 def edited_placebos(name: str, miss: MissedQuestion, placebos: Sequence[Placebo]) -> list[EditedMiss | None]:
-    """Return an edit of a miss made on its placebos; None where the edit finds nothing to change."""
-    edit = EDITS[name]
-    return [edit.apply(edit.stand_in(placebo, miss)) for placebo in placebos]
+    """Return an edit of a miss, or several made together, on its placebos; None where it finds nothing to change."""
+    stand_in = EDITS[JOINING if JOINING in name else name.split(TOGETHER)[0]].stand_in
+    return [apply(name, stand_in(placebo, miss)) for placebo in placebos]
 
 
 def _word(passage: Passage, place: int) -> str | None:

@@ -11,6 +11,8 @@ from blindspot.backend.text.answers import has_answer, nfd, spaced_tokens
 _END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["')\]]))\s+(?=["'(\[]*[A-Z0-9])""")
 _ABBREVIATION = re.compile(r"(?:\b[A-Z]|\b(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|No|vs|ca|c|Prof|Gen|Col|Capt|Rev|Hon|Mt|Ft))\.$")
 
+_LAST = re.compile(r"""[.!?…]["'”’)\]]*\s*$""")
+
 
 def sentences(text: str) -> list[str]:
     """Split a text after ".", "!" or "?" before a capital or a digit, but not after an initial or a short title."""
@@ -21,6 +23,11 @@ def sentences(text: str) -> list[str]:
         elif part:
             parts.append(part)
     return parts
+
+
+def ends(sentence: str) -> bool:
+    """Return whether a sentence ends where the text does, with a full stop or the like."""
+    return bool(_LAST.search(sentence))
 
 
 def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str], rule: str) -> int | None:

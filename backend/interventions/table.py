@@ -7,7 +7,7 @@ from typing import Any
 from blindspot.backend.core.result_table import Column, ResultTable
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import BEATEN
+from blindspot.backend.interventions.explaining import BEATEN, STATED
 from blindspot.backend.text.counting import counted
 
 COLUMNS = (
@@ -65,5 +65,8 @@ def _named_note(result: dict[str, Any]) -> str:
         return "An older version computed this without placebos and named the smallest edit alone: run `blindspot why` again."
     return (
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
-        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes."
+        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes; where no edit "
+        "does it alone, both of two that do it together are named. Doubtful gold: without the answer, the sentence with the "
+        f"answer is closer to the question than fewer than {STATED:.0%} of the passage's other sentences and those of "
+        "placebos, the subject named in each."
     )

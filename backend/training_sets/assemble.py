@@ -88,22 +88,31 @@ def assemble(
                 thresholds.related,
             )
         )
-    for ordinal, each in mined.items():
-        seen = PassageEvidence(
-            each.answer, each.score, question_evidence.probabilities.get(ordinal), each.source != "run"
-        )
-        role, reason = definition.decide(seen, thresholds, ceilings.ceiling_of(each.run) if ceilings else None)
-        source = definition.proposes if role == "positive" and definition.proposes else each.source
+    decide, ids, probabilities, labels = (
+        definition.decide,
+        question_evidence.ids,
+        question_evidence.probabilities,
+        question_evidence.labels,
+    )
+    for ordinal, each in mined.items():  # a hundred for each question
+        _, source, run, rank, score, answer = each
+        probability = probabilities.get(ordinal)
+        seen = PassageEvidence(answer, score, probability, source != "run")
+        role, reason = decide(seen, thresholds, ceilings.ceiling_of(run) if ceilings else None)
+        if role == "positive" and definition.proposes:
+            source = definition.proposes
         if ordinal in question_evidence.unused:
             role, source, reason = "dropped", "gold", GOLD_UNUSED
         elif role == "positive" and not pseudo:
             role = "dropped"
-        pairs.append(_pair(question, question_evidence, ordinal, each, role, source, reason, thresholds.related))
-    for ordinal in question_evidence.labels.keys() - known_passages.keys() - mined.keys():
+        if ordinal in labels:
+            pairs.append(_pair(question, question_evidence, ordinal, each, role, source, reason, thresholds.related))
+        else:
+            found = (run, rank, score, probability, answer)
+            pairs.append(Pair(question, ids[ordinal], role, source, *found, None, role, source, reason))
+    for ordinal in labels.keys() - known_passages.keys() - mined.keys():
         pairs.append(_pair(question, question_evidence, ordinal, None, None, "label", "", thresholds.related))
-    pairs.sort(
-        key=lambda pair: (ROLES.index(pair.role), pair.rank or 1 << 30, SOURCES.index(pair.source), pair.passage)
-    )
+    pairs.sort(key=_place)
     if pairs and pairs[0].role == "positive":
         return pairs, None
     return [], DENIED if known_passages else NO_POSITIVE
@@ -142,6 +151,14 @@ def _pair(
         origin,
         reason,
     )
+
+
+_ROLE_PLACES = {role: place for place, role in enumerate(ROLES)}
+_SOURCE_PLACES = {source: place for place, source in enumerate(SOURCES)}
+
+
+def _place(pair: Pair) -> tuple[int, int, int, str]:
+    return _ROLE_PLACES[pair.role], pair.rank or 1 << 30, _SOURCE_PLACES[pair.source], pair.passage
 
 
 class _ScoreCeilings:

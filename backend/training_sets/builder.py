@@ -194,7 +194,7 @@ class PairBuilder:
             )
             listed, floors = run_scores(self.sources.runs, question.id, known) if self.by_run else ({}, {})
             probabilities = scored.get(question.id, {})
-            ordinals = {candidate.ordinal for candidate in candidates} | known
+            ordinals = {candidate.ordinal for candidate in candidates} | known if probabilities else ()
             evidence = QuestionEvidence(
                 golds[place],
                 unused[place] - _without_none(best[place]),
@@ -252,10 +252,7 @@ class PairBuilder:
         names = {ordinal: passage for passage, ordinal in rows.items()}
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
         wanted |= {each.ordinal for row in (*mined, *easy) for each in row}
-        ordinals = sorted(wanted - names.keys())
-        return names | {
-            ordinal: passage.id for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)
-        }
+        return names | self.study.corpus.ids(sorted(wanted - names.keys()))
 
 
 def _without_none(row: int | None) -> set[int]:

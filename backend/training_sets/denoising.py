@@ -155,8 +155,7 @@ class Thresholds:
             raise BadInput(f"give the thresholds lower first, not {both.keep_below} and {both.propose_above}")
 
 
-@dataclass(frozen=True, slots=True)
-class PassageEvidence:
+class PassageEvidence(NamedTuple):
     """What machines know about a candidate passage.
 
     answer: whether the passage contains an answer; None if the question has no answers.

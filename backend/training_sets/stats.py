@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
-from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role
+from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source, is_mined
 from blindspot.db.records import Question
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
@@ -19,67 +20,74 @@ relabelled as a positive by people; removed by people.
 """
 
 
+Kind = tuple[Role, Source, int | None, Source | None, str]
+_kind = itemgetter(*map(Pair._fields.index, ("role", "source", "rank", "origin", "reason")))
+
+
 @dataclass(slots=True)
 class SetStats:
-    """questions, pairs: counts. sources: pairs by role and source. reasons: pairs by reason. ranks: pairs by mined
-    rank and fate.
-    groups: for "relation" and for "bucket", by group: questions, positives, negatives, and mined passages by fate.
+    """questions, pairs: counts. groups: by relation and bucket, the questions, and the pairs of each kind.
+
+    A set has a hundred pairs for each question, so pairs are counted by kind first, and kinds are added up at the end.
     """
 
     questions: int = 0
     pairs: int = 0
-    sources: Counter = field(default_factory=Counter)
-    reasons: Counter = field(default_factory=Counter)
-    ranks: dict[int, Counter] = field(default_factory=lambda: defaultdict(Counter))
-    groups: dict[str, dict[str, Counter]] = field(
-        default_factory=lambda: {kind: defaultdict(Counter) for kind in ("relation", "bucket")}
+    groups: dict[tuple[str | None, str], tuple[Counter[str], Counter[Kind]]] = field(
+        default_factory=lambda: defaultdict(lambda: (Counter(), Counter()))
     )
 
     def add(self, question: Question, pairs: Sequence[Pair]) -> None:
         self.questions += 1
         self.pairs += len(pairs)
-        mine: Counter = Counter(questions=1)
-        for pair in pairs:
-            self.sources[pair.role, pair.source] += 1
-            self.reasons[pair.reason] += 1
-            mine[f"{pair.role}s" if pair.role != "dropped" else "dropped"] += 1
-            if pair.mined and pair.rank is not None:
-                fate = fate_of(pair)
-                self.ranks[pair.rank][fate] += 1
-                mine[fate] += 1
-        if question.relation is not None:
-            self.groups["relation"][question.relation].update(mine)
-        self.groups["bucket"][bucket_group(question.bucket, question.frequency)].update(mine)
+        questions, kinds = self.groups[question.relation, bucket_group(question.bucket, question.frequency)]
+        questions["questions"] += 1
+        kinds.update(map(_kind, pairs))
 
     def as_json(self) -> dict:
         """Plain values in a fixed order."""
         orders = {"relation": relation_order, "bucket": bucket_order}
+        sources: Counter[tuple[Role, Source]] = Counter()
+        reasons: Counter[str] = Counter()
+        ranks: dict[int, Counter[str]] = defaultdict(Counter)
+        groups: dict[str, dict[str, Counter[str]]] = {kind: defaultdict(Counter) for kind in orders}
+        for (relation, bucket), (questions, kinds) in self.groups.items():
+            mine = Counter(questions)
+            for (role, source, rank, origin, reason), count in kinds.items():
+                sources[role, source] += count
+                reasons[reason] += count
+                mine[f"{role}s" if role != "dropped" else "dropped"] += count
+                if rank is not None and is_mined(rank, origin):
+                    fate = fate_of(role, reason)
+                    ranks[rank][fate] += count
+                    mine[fate] += count
+            if relation is not None:
+                groups["relation"][relation].update(mine)
+            groups["bucket"][bucket].update(mine)
         result: dict[str, Any] = {
             "questions": self.questions,
             "pairs": self.pairs,
-            "sources": {role: self._by_source(role) for role in ROLES},
-            "reasons": tally_order(self.reasons),
-            "by_rank": {str(rank): _fate_counts(self.ranks[rank]) for rank in sorted(self.ranks)},
+            "sources": {
+                role: {source: sources[role, source] for source in SOURCES if sources[role, source]} for role in ROLES
+            },
+            "reasons": tally_order(reasons),
+            "by_rank": {str(rank): _fate_counts(ranks[rank]) for rank in sorted(ranks)},
         }
-        for kind, groups in self.groups.items():
-            names = sorted(groups, key=orders[kind])
+        for kind, by_name in groups.items():
             result[f"by_{kind}"] = {
-                name: {key: groups[name][key] for key in ("questions", "positives", "negatives", "dropped")}
-                | _fate_counts(groups[name])
-                for name in names
+                name: {key: by_name[name][key] for key in ("questions", "positives", "negatives", "dropped")}
+                | _fate_counts(by_name[name])
+                for name in sorted(by_name, key=orders[kind])
             }
         return result
 
-    def _by_source(self, role: Role) -> dict[str, int]:
-        return {source: self.sources[role, source] for source in SOURCES if self.sources[role, source]}
 
-
-def fate_of(pair: Pair) -> str:
+def fate_of(role: Role, reason: str) -> str:
     """The fate of a mined pair."""
-    if pair.role == "negative":
+    if role == "negative":
         return "kept"
-    if pair.reason in PEOPLE_REASONS:
-        return "relabelled" if pair.reason == RELABELLED else "removed_by_people"
+    if reason in PEOPLE_REASONS:
+        return "relabelled" if reason == RELABELLED else "removed_by_people"
     return "removed"
 
 

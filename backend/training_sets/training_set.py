@@ -183,11 +183,16 @@ class Pair(NamedTuple):
     @property
     def mined(self) -> bool:
         """Whether a run mined the passage as a possible negative."""
-        return self.rank is not None and self.origin in ("run", *PROPOSED)
+        return is_mined(self.rank, self.origin)
 
     @property
     def hard(self) -> bool:
         return self.role == "negative" and self.source in HARD
+
+
+def is_mined(rank: int | None, origin: Source | None) -> bool:
+    """Whether a pair of this rank and origin was mined by a run."""
+    return rank is not None and origin in ("run", *PROPOSED)
 
 
 def schema() -> pyarrow.Schema:

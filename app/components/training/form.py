@@ -40,8 +40,13 @@ Sized = tuple[int, str]
 """The steps of a training, and what to say of the time it takes."""
 
 
-def retriever_form(open_study: Study, training_set: str, taken_names: set[str]) -> None:
-    """Show the form that trains a retriever on the current set."""
+def retriever_form(open_study: Study, training_set: str, taken_names: set[str], primary: bool = True) -> None:
+    """Show the form that trains a retriever on the current set.
+
+    Args:
+        taken_names: the names of models that exist.
+        primary: whether training is the one thing to do next on the page.
+    """
     gpu = has_gpu()
     show(tag("p", _time_promise(gpu), cls="convention"))
     with st.form("train", border=False, enter_to_submit=False):
@@ -53,7 +58,7 @@ def retriever_form(open_study: Study, training_set: str, taken_names: set[str]) 
             tokens = setting_field(columns[2], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
             settings = _further_settings(open_study)
         with st.container(horizontal=True):
-            pressed = st.form_submit_button(f"Train on {training_set}", type="primary")
+            pressed = st.form_submit_button(f"Train on {training_set}", type="primary" if primary else "secondary")
             estimating = st.form_submit_button("Estimate time")
     settings |= {"batch": batch, "passage_tokens": tokens} | ({} if gpu else CPU_COMPARISONS)
     if steps:

@@ -54,8 +54,9 @@ def models_tab(open_study: Study, training_set: str) -> None:
     models, stopped = models_of(open_study), unfinished(open_study)
     model = url.value("model") or next(reversed(models), "")
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
-    before, after = _before_and_after(open_study, model, models)
-    tabs.title("Models", _sentence(open_study, model, before, after, training_set))
+    run_before, run_after = _before_and_after(open_study, model, models)
+    tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
+    leads_on = model in models and after_training(open_study, model, run_before, run_after)
     if not training_set:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(open_study.labels_path, "train"):
@@ -63,15 +64,13 @@ def models_tab(open_study: Study, training_set: str) -> None:
     elif extra := first_missing(("train",)):
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
-        taken = set(models) | set(open_study.settings.encoders) | stopped
-        retriever_form(open_study, training_set, taken)
+        taken_names = set(models) | set(open_study.settings.encoders) | stopped
+        retriever_form(open_study, training_set, taken_names, primary=not leads_on)
         with st.expander("Train a cross-encoder"):
-            cross_encoder_form(open_study, training_set, taken)
+            cross_encoder_form(open_study, training_set, taken_names)
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
-        if model in models:
-            after_training(open_study, model, before, after)
         watch(open_study, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
@@ -264,8 +263,8 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> None:
-    """Show the next steps after training.
+def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
+    """Show the next steps after training. Return whether one of them is the page's one primary action.
 
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
     can read a run.
@@ -273,8 +272,8 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
     Args:
         run_before, run_after: the runs of a dual encoder, as far as there are any.
     """
-    runs, about = study.shown_runs(open_study), models_of(open_study)[name]
-    kind = about.get("kind")
+    runs, manifest = study.shown_runs(open_study), models_of(open_study)[name]
+    kind = manifest.get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
             jobs.start_button(
@@ -287,9 +286,10 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
     elif kind != KIND and (split := _split(open_study)):  # the tab Judges judges runs with a feature judge
         if run_after is None:
             job = request(try_model, name, split, **smaller_k(open_study))
-            words = f"Index and retrieve for {split}{_indexing_time(open_study, about)}"
-            jobs.start_button(open_study, job, key=f"try-{name}", label=words)
-        elif run_before:
+            words = f"Index and retrieve for {split}{_indexing_time(open_study, manifest)}"
+            jobs.start_button(open_study, job, key=f"try-{name}", label=words, primary=True)
+            return who.may(open_study.labels_path, job.action)
+        if run_before:
             pair = {"a": run_before, "b": run_after}
             show(
                 div(
@@ -302,6 +302,7 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
                     link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
                 )
             )
+    return False
 
 
 def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:
