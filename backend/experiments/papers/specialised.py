@@ -76,14 +76,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
     at = claimed(setting.ks)
 
-    def cell_key(system: str) -> tuple[str, str]:
+    def row_of(system: str) -> tuple[str, str]:
         return AVERAGE, column(system, at, setting.ks)
 
     claims = [
         PaperClaim(
-            f"question encoders by relation beat {encoder} alone",
-            cell_key(f"{encoder}, FT by relation"),
-            cell_key(encoder),
+            f"question encoders by relation beat {encoder} alone", row_of(f"{encoder}, FT by relation"), row_of(encoder)
         )
         for encoder in encoders
     ]
@@ -92,13 +90,13 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         claims += [
             PaperClaim(
                 f"question encoders by relation are better over {second}'s passages than over {first}'s",
-                cell_key(f"{second}, FT by relation"),
-                cell_key(f"{first}, FT by relation"),
+                row_of(f"{second}, FT by relation"),
+                row_of(f"{first}, FT by relation"),
             ),
             PaperClaim(
                 f"over {second}'s passages they are within 5 points of BM25",
-                cell_key(f"{second}, FT by relation"),
-                cell_key("BM25"),
+                row_of(f"{second}, FT by relation"),
+                row_of("BM25"),
                 minimum_gain=-CLOSE,
             ),
         ]
