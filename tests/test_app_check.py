@@ -5,30 +5,36 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
+from blindspot.app.main import PAGES
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import (
     cleaned_file,
     cleaned_paths,
     import_training_file,
+    judge_drawn,
     keep_upload,
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import read_sample, unjudged
-from blindspot.backend.core import jobs
+from blindspot.backend.core import consent, jobs
+from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.uploads import upload_name
+from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from tests.app_pages import Page
+from tests.app_pages import Page, lacked_words
+from tests.llm_server import ChatServer, answer, pair_of
 
 QUESTIONS = 120
 FALSE = "is the answer"
@@ -165,6 +171,50 @@ def test_pages_of_a_check_do_not_speak_of_what_the_file_lacks(study, page):
     text = shown(Page(study.folder, page, "Ann")).split("Experiments", 1)[1].lower()
     for word in ("frequenc", "no relation", "none known", "with answers", "contains an answer", "no known answer"):
         assert word not in text, text
+
+
+def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study):
+    checked = open_check(study).checked
+    drawn = unjudged(read_sample(checked), negative_pairs(checked.places), {})
+    texts = [study.corpus.passage(int(passage[1:]) - 1).text for _, passage in drawn]
+    strange = next(text for text in texts[10:] if FALSE not in text)
+
+    def garbled(number, body):
+        return (200, {}, answer("A fine passage.", body["model"])) if strange in pair_of(body)[1] else None
+
+    with ChatServer(lambda question, passage: 3 if FALSE in passage else 0, garbled) as server:
+        assert "language model" not in shown(Page(study.folder, "check", "Ann"))
+        add_llm_judge(study, "llm", server.url, ["m"], settings={"retries": 0, "price_in": 1.0, "price_out": 2.0})
+        page = Page(study.folder, "check", "Ann")
+        assert "150 requests" in shown(page) and "cost 0." in shown(page) and f":{server.port}" in shown(page)
+        (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
+        assert button.disabled and f"blindspot consent give http://127.0.0.1:{server.port}" in shown(page)
+        with pytest.raises(NeedsConsent):
+            jobs.run(judge_drawn, study, "llm")
+        assert server.requests == 0
+        consent.give(study, server.url)
+        page = Page(study.folder, "check", "Ann")
+        (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
+        assert not button.disabled
+        jobs.run(judge_drawn, study, "llm")
+        rate = replace(open_check(study), judge="llm").rate()
+        assert rate.judged == 150 and open_check(study).rate().judged == 0, "people's labels stay their own"
+        assert rate.false == sum(FALSE in text for text in texts)
+        assert rate.unsettled == texts.count(strange) == 1, "the answer that cannot be read is open, and ends nothing"
+        page = Page(study.folder, "check", "Ann")
+        assert f"Judged by the judge llm: 150 pairs, {rate.false} false" in shown(page)
+        assert "No pair is judged yet" in shown(page)
+        assert "llm" not in shown(Page(study.folder, "check", "Ben")), "who judges blind sees no judge"
+
+
+@pytest.mark.parametrize("judged", [0, 150])
+def test_no_page_of_a_check_speaks_of_answers_relations_or_frequencies(study, judged):
+    judge(study, judged)
+    for title, name in PAGES.items():
+        if title not in ("Relations", "Experiments"):
+            page = Page(study.folder, "" if name == "home" else name, "Ann")
+            assert not lacked_words(page), name
+            assert "relations" not in page.links()
 
 
 # Dropping a file

@@ -77,7 +77,7 @@ def import_training_file(study: Study, path: str, progress: Progress | None = No
         BadInput: no training data, or a wrong row. Refused: the study holds passages or questions already.
     """
     place = uploaded(study, path)
-    fill_study(study, open_training_file(place), source_sha256(place), progress)
+    fill_study(study, open_training_file(place), progress)
     made = open_check(study)
     if made.facts.negatives:
         made.draw()
@@ -113,6 +113,17 @@ def draw_log_questions(study: Study, count: int = QUESTIONS, progress: Progress 
 def draw_pairs(study: Study, pairs: int = DRAWS, progress: Progress | None = None) -> dict[str, Any]:
     """Draw pairs to judge, or continue the sample up to this number."""
     return {"pairs": len(open_check(study).draw(pairs).draws)}
+
+
+@job("judge check sample")
+def judge_drawn(study: Study, judge: str, progress: Progress | None = None) -> dict[str, Any]:
+    """Let a judge of the study judge the drawn pairs.
+
+    Raises NeedsConsent if nobody allowed the texts to go to a language model's server.
+    """
+    made = open_check(study)
+    made.judge_with(judge, progress)
+    return {"judge": judge, "pairs": len(made.labels)}
 
 
 @job("write cleaned file")

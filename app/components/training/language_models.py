@@ -55,7 +55,7 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
     except BlindspotError as error:
         show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
         return
-    show(_plan(found))
+    show(plan_words(found))
     lacking = "" if found.pairs else "every pair has a score, or the judge has scored as many pairs as it may"
     if found.how_to_allow:
         lacking = "allow it first"
@@ -66,7 +66,8 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
     )
 
 
-def _plan(plan: LLMPlan) -> Html:
+def plan_words(plan: LLMPlan) -> Html:
+    """Return what asking takes, and where the texts go."""
     cost = "cost unknown (no price given)" if plan.cost is None else f"cost {plan.cost:,.4f}"
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     stored = f" {counted(plan.stored, 'answer')} stored already." if plan.stored else ""
