@@ -211,7 +211,7 @@ def test_better_retrieval_and_better_answers(study):
     plan = experiment_named("end-to-end").plan(
         experiment_named("end-to-end").setting(running.hashable_options({**TINY, "ks": [1, 5]})), bench
     )
-    read = next(cell.measures[0].read for cell in plan.cells if cell.column == "EM@5")
+    read = next(cell.measures[0].reading for cell in plan.cells if cell.column == "EM@5")
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]
     asked = bench.questions.some(reading.run.question_ids)

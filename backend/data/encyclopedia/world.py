@@ -226,7 +226,7 @@ class World:
             facts["P407"] = (self._names.language(int(self.countries * random() ** 2)),)
         if kind == "painting":
             facts["P276"] = (self.name(self._draw("landmark", random)),)
-        return {"thing": _random_choice(words.PRODUCT_KINDS, random)} if kind == "product" else {}
+        return {"description": _random_choice(words.PRODUCT_KINDS, random)} if kind == "product" else {}
 
     def _maker_index(self, kind: str, index: int) -> int:
         maker_kind, _ = MAKER_OF[kind]
