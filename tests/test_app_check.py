@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
+from blindspot.app.components.files import _take
 from blindspot.app.main import PAGES
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import (
@@ -18,7 +19,6 @@ from blindspot.backend.checking.jobs import (
     cleaned_paths,
     import_training_file,
     judge_drawn,
-    keep_upload,
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
@@ -27,7 +27,7 @@ from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.uploads import upload_name
+from blindspot.backend.data.importing.uploads import keep_file, upload_name
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -224,8 +224,8 @@ def test_names_of_uploads_lead_nowhere_else(tmp_path):
     study = Study.create(tmp_path / "s")
     content = json.dumps(rows()[0]).encode()
     for name in ("../../out.jsonl", "/etc/x.jsonl", "..\\..\\win.jsonl", "a b\x00ü.jsonl", "...jsonl", ".jsonl.jsonl"):
-        kept = keep_upload(study, name, io.BytesIO(content))
-        assert (study.folder / "uploads" / kept).read_bytes() == content
+        kept = keep_file(study, name, io.BytesIO(content))
+        assert kept == study.folder / "uploads" / kept.name and kept.read_bytes() == content
     assert {path.parent.name for path in tmp_path.rglob("*.jsonl")} == {"uploads"}
     assert len(upload_name(f"{'x' * 500}.CSV")) < 100 and upload_name("X.CSV") == "X.csv"
     for name in ("model.pkl", "noending", ".jsonl", "a.jsonl/"):
@@ -241,16 +241,18 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     page = Page(study.folder, "")
     assert "check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
-    with pytest.raises(BadInput, match="no training data of a known form"):
-        keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))
+    bad = io.BytesIO(b'{"some": 1}\n')
+    bad.name = "bad.jsonl"
+    _, found, fault = _take(study, bad)
+    assert not found and "no training data of a known form" in fault
     assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
     with pytest.raises(BadInput):
-        jobs.run(import_training_file, study, keep_upload(study, "wrong.jsonl", io.BytesIO(wrong)))
+        jobs.run(import_training_file, study, keep_file(study, "wrong.jsonl", io.BytesIO(wrong)).name)
     assert not study.has_corpus and not is_check(study), "the study is still empty"
 
     good = "".join(f"{json.dumps(row)}\n" for row in rows()).encode()
-    jobs.run(import_training_file, study, keep_upload(study, "good.jsonl", io.BytesIO(good)))
+    jobs.run(import_training_file, study, keep_file(study, "good.jsonl", io.BytesIO(good)).name)
     assert is_check(study) and "Judge the first pair" in shown(Page(study.folder, "check"))
     assert not Page(study.folder, "").app.get("file_uploader")
     with pytest.raises(Refused, match="holds passages"):

@@ -458,7 +458,7 @@ def test_wrong_input_gets_one_line(missing):
         explain_misses(missing, "bm25")
     with pytest.raises(BadInput, match="k must be from 1 to 60"):
         explain_misses(missing, "tiny", k=10_000)
-    with pytest.raises(BadInput, match="--minutes above 0"):
+    with pytest.raises(BadInput, match="minutes must be a number above 0"):
         explain_misses(missing, "tiny", minutes=float("nan"))
     with pytest.raises(Missing):
         explain_misses(missing, "nothing")

@@ -32,10 +32,33 @@ _STARTED = "jobs-started"  # (kind, name of the part that the job makes) of this
 
 def is_unfinished(study: Study, request: JobRequest) -> bool:
     """Return whether the same job with the same arguments is waiting or running."""
-    return any(
-        job.unfinished and (job.kind, job.arguments) == (request.kind.kind, request.arguments)
-        for job in jobs.recent(study, JOBS_CONSIDERED)
-    )
+    return any(job.unfinished for job in _same(study, request))
+
+
+def _same(study: Study, request: JobRequest) -> list[Job]:
+    """The recent jobs with the same kind and arguments, newest first."""
+    of_request = (request.kind.kind, request.arguments)
+    return [job for job in jobs.recent(study, JOBS_CONSIDERED) if (job.kind, job.arguments) == of_request]
+
+
+def followed_button(study: Study, request: JobRequest, key: str, words: str) -> None:
+    """Show a button that starts a job, with the job's progress below it, or why it failed. The page reruns when the job
+    ends. This is for pages that have no panel of jobs.
+    """
+    start_button(study, request, key, words)
+    same = _same(study, request)
+    if any(job.unfinished for job in same):
+        st.fragment(_follow, run_every=1.0)(study, request)
+    elif same and same[0].state == "failed":
+        show(_ended_job(same[0], who.may(study.labels_path, request.action)))
+
+
+def _follow(study: Study, request: JobRequest) -> None:
+    """Show the progress of a job. When the job ends, rerun the whole page."""
+    unfinished = [job for job in _same(study, request) if job.unfinished]
+    if not unfinished:
+        st.rerun()
+    show(_progress(unfinished[0], jobs.seconds_since_cancelled(study, unfinished[0].id) is not None))
 
 
 def start_button(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.app import study, url
-from blindspot.app.components import relations_tables
+from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice, relation_label
@@ -17,7 +17,10 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
+from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import latex_tables
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.importer import count_frequencies
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.pairs import default_pair
@@ -73,8 +76,8 @@ def page() -> None:
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":
-        show(tag("h1", f"{measure.title_at('k')} by the frequency of the subject"), about, choosers)
-        _frequency(panel, names, k, measure)
+        show(tag("h1", f"{measure.at('k')} by the frequency of the subject"), about, choosers)
+        _frequency(opened, panel, names, k, measure)
     elif related:
         table = relation_table(panel, k, measure=measure)
         show(tag("h1", relations_sentence(table, names)), about, choosers)
@@ -122,7 +125,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
 
 
-def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
+def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
     there = sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label)
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
@@ -144,12 +147,9 @@ def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
             )
         )
     if not any(points for each in curves.series.values() for points in each.values()):
-        show(
-            notice(
-                "The subjects of these questions have no frequencies. To count their mentions, run: ",
-                tag("code", "blindspot import frequencies --count"),
-            )
-        )
+        show(notice("The subjects of these questions have no frequencies."))
+        if opened.questions.subjects(without_frequency=True):
+            jobs.followed_button(opened, request(count_frequencies), "count-frequencies", "Count them in the passages")
         return
     plot(report_plots.curve_plot(curves, names), "frequency")
     made = relations_tables.along_frequency(

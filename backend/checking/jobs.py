@@ -1,6 +1,6 @@
-"""What the app does with a training file or a log: keep an uploaded one, make the check, draw pairs, write the file back.
+"""What the app does with an uploaded training file or log: make the check, draw pairs, write the file back.
 
-An uploaded file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
+The file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from blindspot.backend.checking.building import fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
@@ -21,9 +21,9 @@ from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.from_results import fill_from_log
-from blindspot.backend.data.importing.uploads import forget, keep_file, uploaded
+from blindspot.backend.data.importing.uploads import uploaded
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.errors import Refused
 
 CLEANED, WRITTEN = "cleaned", "cleaned.json"
 UPLOAD_TYPES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
@@ -48,22 +48,6 @@ class CleanedFile:
     relabel: bool
     rule: str | None
     judged: int
-
-
-def keep_upload(study: Study, name: str, content: IO[bytes]) -> str:
-    """Write an uploaded training file into `uploads/` of the study, and return its name there.
-
-    Raises:
-        Refused: a name that no table has; the file cannot be written. BadInput: it holds no training data of a known
-        form; then it is not kept.
-    """
-    kept = keep_file(study, name, content, UPLOAD_TYPES)
-    try:
-        open_training_file(kept)
-    except BlindspotError:
-        forget(kept)
-        raise
-    return kept.name
 
 
 @job("import training file")

@@ -14,9 +14,8 @@ from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import Kind, MissOptions
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
@@ -158,17 +157,7 @@ def _line_figures(line: CauseLine) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class MissOptions:
-    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count."""
-
-    k: int | None = None
-    relevance: Kind = "answers"
-    rule: str = DEFAULT_RULE
-    slice: str = ""
-
-
-def misses(study: Study, run_a: str, run_b: str | None = None, options: MissOptions | None = None) -> MissReport:
+def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:
     """Count the causes of the misses of one run or of two.
 
     Raises: Missing for an unknown run, rule or saved selection; BadInput for an invalid k or slice, or if no question
