@@ -88,7 +88,7 @@ class ScoredSample(DrawnQuestions):
     questions: np.ndarray
     units: np.ndarray | None = None
 
-    def some(self, rows: np.ndarray) -> ScoredSample:
+    def subset(self, rows: np.ndarray) -> ScoredSample:
         """Return the pairs of some rows, (n,) bool."""
         return ScoredSample(
             self.hits[rows],

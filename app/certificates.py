@@ -86,7 +86,7 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
 def verdict(certificate: Certificate) -> str:
     """Whether the target holds, in one sentence."""
     target = f"at most {percent(certificate.at_most)} false negatives at {percent(certificate.confidence)} confidence"
-    if certificate.holds:
+    if certificate.meets_target:
         return f"Certified: {target}."
     if certificate.holds_after:
         return (

@@ -141,7 +141,7 @@ def batch_strata(
 
 
 @batch_app.command("gold")
-@takes_settings(GoldCheck, only=("population", "k", "relevance", "rule", "judge", "seed"))
+@takes_settings(GoldCheck, names=("population", "k", "relevance", "rule", "judge", "seed"))
 def batch_gold(
     name: Name,
     *,
@@ -160,7 +160,7 @@ def batch_gold(
     if not of_training and not run:
         raise BadInput("--run names the run whose misses or finds are checked")
     opened, check = open_study(study), GoldCheck(of=training_set if of_training else run, **settings)
-    _say(queue_gold_check(opened, name, with_judge(opened, check), size))
+    _print_summary(queue_gold_check(opened, name, with_judge(opened, check), size))
     print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 

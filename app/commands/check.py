@@ -56,7 +56,7 @@ def check(
             if asked.judge is not None:
                 found.judge_with(asked.judge, watch)
         written = None if out is None else found.write(out, not asked.drop, asked.rule)
-    _show(found, written, json)
+    _print_check(found, written, json)
     if open_app and not json:
         from blindspot.app.server import serve
 

@@ -29,7 +29,7 @@ training_set_app = group("Build training sets from runs, labels and scores; comp
 @training_set_app.command("build")
 @takes_settings(
     TrainingSetSpec,
-    only=("policy", "questions", "positives", "model", "random", "other_gold", "rule", "until", "seed"),
+    names=("policy", "questions", "positives", "model", "random", "other_gold", "rule", "until", "seed"),
 )
 @takes_settings(Thresholds, parameter="thresholds")
 def build(
@@ -53,7 +53,7 @@ def build(
 
     settings |= {"first": int(first), "last": int(last or first), "thresholds": thresholds}
     result = do(build, open_study(study), name=name, runs=run, **settings)
-    _say(result)
+    _print_set(result)
 
 
 @training_set_app.command("list")
@@ -148,7 +148,7 @@ def diff(
 
 
 @training_set_app.command("certify")
-@takes_settings(CertificateSettings, only=("judge", "labels", "positives", "seed"))
+@takes_settings(CertificateSettings, names=("judge", "labels", "positives", "seed"))
 def certify_set(
     name: Name,
     at_most: Annotated[

@@ -171,16 +171,16 @@ def _downloads(open_study: Study, chosen: Selection, compared: Comparison, group
     # Now: Streamlit makes the file outside of the page's session.
     hidden, evidence = hidden_questions.hidden_ids(open_study), hidden_questions.may_use_labels(open_study)
 
-    def made() -> ComparisonReport:
+    def full_report() -> ComparisonReport:
         options = ComparisonOptions(
             k=chosen.k,
-            by=by,
-            relevance=compared.a.kind,
+            by=grouping,
+            relevance=compared.run_a.kind,
             rule=chosen.rule,
             slice=_slice(chosen),
             measure=chosen.measure,
         )
-        return compare_with(opened, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
+        return compare_with(open_study, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: full_report().as_latex(), lambda: full_report().as_csv())
 

@@ -98,7 +98,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = PRACTICE if card["settled"] is not None else SKIPPED if card["key"] in again else ""
-    title, lines = ("", []) if leases else _empty(opened, stores, batches, person, mine)
+    title, lines = ("", []) if leases else _empty_state(open_study, stores, batches, person, mine)
     judging.mount(
         "judge",
         component,

@@ -115,13 +115,13 @@ def _listed_question(open_study: Study) -> None:
         question_head(question, open_study.questions.frequency_source, study.with_answers(open_study, question)),
         judged(open_study, question, person),
     )
-    question_tags(opened, question, person, chosen)
-    show(_why(opened, compared, question, rule, chosen.k))
-    _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
-    on_question(opened, question, person)
-    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)})
+    question_tags(open_study, question, person, chosen)
+    show(_miss_reasons(open_study, compared, question, rule, chosen.k))
+    _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
+    on_question(open_study, question, person)
+    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)})
     reword = link("Reword this question", address, cls="quiet")
-    show(div(reword, span(convention(compared.a.kind, rule), cls="soft"), cls="foot"))
+    show(div(reword, span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
 def _miss_reasons(open_study: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:

@@ -76,7 +76,7 @@ def page() -> None:
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":
-        show(tag("h1", f"{measure.at('k')} by the frequency of the subject"), about, choosers)
+        show(tag("h1", f"{measure.title_at('k')} by the frequency of the subject"), about, choosers)
         _frequency(opened, panel, names, k, measure)
     elif related:
         table = relation_table(panel, k, measure=measure)

@@ -200,7 +200,9 @@ def compare_runs(
     slice: str = "",
 ) -> ComparisonReport:
     """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
-    return compare_with(study, a, b, ComparisonOptions(k=k, by=by, relevance=relevance, rule=rule, slice=slice))
+    return compare_with(
+        study, run_a, run_b, ComparisonOptions(k=k, by=grouping, relevance=relevance, rule=rule, slice=slice)
+    )
 
 
 def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOptions) -> ComparisonReport:

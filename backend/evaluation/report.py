@@ -173,8 +173,8 @@ def report(
     Raises: Missing for an unknown run or rule, BadInput for an invalid `grouping`, relevance or k, Refused for an unknown
         measure.
     """
-    if by is not None and by not in get_args(By):
-        raise BadInput(f"--by must be one of {', '.join(get_args(By))}, not {by!r}")
+    if grouping is not None and grouping not in get_args(By):
+        raise BadInput(f"--by must be one of {', '.join(get_args(By))}, not {grouping!r}")
     ks = tuple(sorted(set(ks)))
     chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:

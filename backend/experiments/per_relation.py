@@ -108,7 +108,7 @@ def _train_one(
     from blindspot.backend.training.initial_model import has_two_towers, tower
 
     whole, working = folder.with_name(f"{folder.name}~whole"), folder.with_name(f"{folder.name}~working")
-    place = TrainingPlace(whole, working, device, about=about, progress=progress)
+    place = TrainingPlace(whole, working, device, about=description, progress=progress)
     trained = train(start, examples, place, settings)
     with readable_model(whole):
         model = SentenceTransformer(str(whole), device="cpu")

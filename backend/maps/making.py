@@ -132,7 +132,7 @@ def _about(
     }
 
 
-def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell: Progress) -> _Vectors:
+def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, report: Progress) -> _Vectors:
     dense = Dense(study, name)
     passages = np.empty((len(points.ordinals), dense.vectors.shape[1]), np.float32)
     for start in range(0, len(passages), _ROWS):

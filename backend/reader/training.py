@@ -114,7 +114,7 @@ def train(
     target, working, on = place.target, place.working, training_device(place.device)
     settings = settings or ReaderSettings()
     settings = replace(settings, passages=settings.passages_on(on))
-    arguments = training_arguments(TrainingArguments, working_folder, settings, on, FIGURE)
+    arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
     arguments.greater_is_better = True
     chosen, aside = hold_out(examples, settings.held_out, settings.seed)
     training, held_out = Subset(examples, chosen), [examples[number] for number in aside]
@@ -132,7 +132,7 @@ def train(
             target.name, str(target), sampler.steps, sampler.steps, None, **sizes, seconds=facts["seconds"]
         )
         if is_main_process():
-            result = save_best(working_folder, target, result, {**request, **facts, **sizes})
+            result = save_best(working, target, result, {**request, **facts, **sizes})
         wait_for_all()
     return result
 

@@ -89,12 +89,12 @@ def build(
     name = settings.collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
-        halves = takes_halves(client.get_server_version(), index, _embedded(uri))
-        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
+        halves = takes_halves(client.get_server_version(), index, _is_embedded(uri))
+        fresh = _prepare_collection(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
         _fill(client, name, dense, n_present, progress)
-        if not _embedded(uri):
+        if not _is_embedded(uri):
             _wait_for_index(client, name, progress)
             client.release_collection(name)
             client.load_collection(name, replica_number=replicas)
@@ -252,8 +252,8 @@ def _prepare_collection(
     return True
 
 
-def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | None) -> None:
-    """Insert the rows from `held` on, in order. A partly inserted block is sent again; its rows replace the earlier
+def _fill(client: Any, name: str, dense: Dense, kept: int, progress: Progress | None) -> None:
+    """Insert the rows from `kept` on, in order. A partly inserted block is sent again; its rows replace the earlier
     copies. Raises BlindspotError if rows are missing in the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))

@@ -133,7 +133,7 @@ def train_cross_encoder(
             TrainingPlace.in_study(study, name, options, progress, **asked),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
-            retrieved=lambda one: _as_retrieved(mined[places[one.id]], opened),
+            retrieved=lambda one: _example_as_retrieved(mined[places[one.id]], opened),
         )
 
 
@@ -183,7 +183,7 @@ def train(
             lists = whole_lists(aside, settings.calibration_pairs, settings.seed)
             sizes = {"questions": len(training), "held_out": len(aside)}
             judged = labels(aside) if labels else []
-            result = _save_best(working_folder, target, settings, lists, judged, on, {**request, **facts, **sizes})
+            result = _save_best(working, target, settings, lists, judged, on, {**request, **facts, **sizes})
         wait_for_all()
     return result
 

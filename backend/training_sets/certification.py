@@ -186,14 +186,14 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
         made.enough and drawn >= made.draws,
         made.rate,
         made.capped,
-        _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
-        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, settings.positives, None, None),
+        _draw_pairs(found.open, made.cells.weights[member], seed, drawn, member, place),
+        _draw_pairs(found.open_positives, np.ones(len(found.open_positives)), seed + 1, settings.positives, None, None),
         [],
         member,
     )
 
 
-def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
     """Raise Refused if so many negatives could not certify the target even without a single false one."""
     fewest = fewest_draws(cells, target, confidence, seed)
     if draw_count < fewest:

@@ -321,8 +321,8 @@ def gold_estimates(study: Study, population_name: str | None = None) -> list[Gol
     best: dict[tuple[object, ...], GoldEstimate] = {}
     for batches in merged.values():
         found = _estimate(study, batches)
-        if (known := best.get(found.check.population_key)) is None or found.judged >= known.judged:
-            best[found.check.population_key] = found
+        if (known := best.get(found.check.about)) is None or found.judged >= known.judged:
+            best[found.check.about] = found
     return list(best.values())
 
 

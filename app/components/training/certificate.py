@@ -93,7 +93,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
         st.session_state.pop(key, None)
         with st.spinner("Planning the draws …"):
             st.session_state[key] = make_plan(
-                opened,
+                open_study,
                 chosen.name,
                 at_most / 100,
                 confidence=confidence / 100,

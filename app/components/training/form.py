@@ -67,7 +67,7 @@ def retriever_form(open_study: Study, training_set: str, taken_names: set[str], 
         open_study,
         name,
         settings,
-        lambda: _time_of_retriever(opened, training_set, start, settings, None if steps else 60 * minutes),
+        lambda: _time_of_retriever(open_study, training_set, start, settings, None if steps else 60 * minutes),
         lambda: request(train_dual_encoder, name, training_set, settings, start=start),
         (pressed, estimating),
     )
@@ -93,7 +93,7 @@ def cross_encoder_form(open_study: Study, training_set: str, taken_names: set[st
         open_study,
         name,
         settings,
-        lambda: _time_of_cross_encoder(opened, training_set, model, settings, None if steps else 60 * minutes),
+        lambda: _time_of_cross_encoder(open_study, training_set, model, settings, None if steps else 60 * minutes),
         lambda: request(train_cross_encoder, name, training_set, settings, start=model),
         (pressed, estimating),
     )

@@ -89,7 +89,7 @@ def import_run(
             raise rejected.first or BadInput(f"holds no hits{asked}", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
-        hits, flags = _arranged(corpus, ids, hits, flags, settings.ties, settings.without_own_passage)
+        hits, flags = _arrange_rows(corpus, ids, hits, flags, settings.ties, settings.without_own_passage)
         run = write_run(study, name, ids, hits, origin, rule=rule, replace=settings.replace, progress=progress)
     notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))

@@ -119,7 +119,7 @@ def import_triples(
         kept = json.dumps({"dataset": dataset, **asked})
         size, count = path.stat().st_size, len(questions)
         record = ImportRecord("questions", path.name, source.sha256 or "", size, count, rejected.count, kept)
-        report.now(len(questions), len(questions), "saving questions")
+        report.report_now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
     return ImportResult(len(questions), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 

@@ -235,7 +235,7 @@ def _add_comparisons(router: APIRouter, version: Version1) -> None:
         caller.require(study, "see results")
         _refuse_labels(study, caller, relevance)
         options = ComparisonOptions(k=k, by=by, relevance=relevance, slice=slice, measure=measure)
-        with shared.computing():
+        with version.computing():
             return reading.compare(study, caller, a, b, options)
 
     @router.get("/why", response_model=answers.WhyAnswer)
