@@ -52,7 +52,7 @@ class QuestionEvidence:
 
 
 def assemble(
-    question: str, question_evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
+    question: str, evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
 ) -> tuple[list[Pair], str | None]:
     """Return the pairs of a question and None, or no pairs and the reason why the question cannot train.
 
@@ -60,40 +60,18 @@ def assemble(
         pseudo: passages that the policy proposes as positives become positives; otherwise they are dropped.
     """
     definition = policy.definition
-    known_passages: dict[int, tuple[Source, str]] = dict.fromkeys(question_evidence.gold, ("gold", GOLD))
-    if question_evidence.distant is not None:
-        known_passages.setdefault(question_evidence.distant, ("distant", DISTANT))
-    mined = {
-        candidate.ordinal: candidate
-        for candidate in question_evidence.candidates
-        if candidate.ordinal not in known_passages
-    }
-    listed = {
-        candidate.ordinal: candidate
-        for candidate in question_evidence.candidates
-        if candidate.ordinal in known_passages
-    }
-    ceilings = _ScoreCeilings(question_evidence, known_passages, thresholds) if definition.uses_ceiling else None
+    known: dict[int, tuple[Source, str]] = dict.fromkeys(evidence.gold, ("gold", GOLD))
+    if evidence.distant is not None:
+        known.setdefault(evidence.distant, ("distant", DISTANT))
+    mined = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal not in known}
+    listed = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal in known}
+    ceilings = _ScoreCeilings(evidence, known, thresholds) if definition.uses_ceiling else None
     pairs = []
-    for ordinal, (source, reason) in known_passages.items():
+    for ordinal, (source, reason) in known.items():
         pairs.append(
-            _pair(
-                question,
-                question_evidence,
-                ordinal,
-                listed.get(ordinal),
-                "positive",
-                source,
-                reason,
-                thresholds.related,
-            )
+            _pair(question, evidence, ordinal, listed.get(ordinal), "positive", source, reason, thresholds.related)
         )
-    decide, ids, probabilities, labels = (
-        definition.decide,
-        question_evidence.ids,
-        question_evidence.probabilities,
-        question_evidence.labels,
-    )
+    decide, ids, probabilities, labels = definition.decide, evidence.ids, evidence.probabilities, evidence.labels
     for ordinal, each in mined.items():  # a hundred for each question
         _, source, run, rank, score, answer = each
         probability = probabilities.get(ordinal)
@@ -101,26 +79,26 @@ def assemble(
         role, reason = decide(seen, thresholds, ceilings.ceiling_of(run) if ceilings else None)
         if role == "positive" and definition.proposes:
             source = definition.proposes
-        if ordinal in question_evidence.unused:
+        if ordinal in evidence.unused:
             role, source, reason = "dropped", "gold", GOLD_UNUSED
         elif role == "positive" and not pseudo:
             role = "dropped"
         if ordinal in labels:
-            pairs.append(_pair(question, question_evidence, ordinal, each, role, source, reason, thresholds.related))
+            pairs.append(_pair(question, evidence, ordinal, each, role, source, reason, thresholds.related))
         else:
             found = (run, rank, score, probability, answer)
             pairs.append(Pair(question, ids[ordinal], role, source, *found, None, role, source, reason))
-    for ordinal in labels.keys() - known_passages.keys() - mined.keys():
-        pairs.append(_pair(question, question_evidence, ordinal, None, None, "label", "", thresholds.related))
+    for ordinal in labels.keys() - known.keys() - mined.keys():
+        pairs.append(_pair(question, evidence, ordinal, None, None, "label", "", thresholds.related))
     pairs.sort(key=_place)
     if pairs and pairs[0].role == "positive":
         return pairs, None
-    return [], DENIED if known_passages else NO_POSITIVE
+    return [], DENIED if known else NO_POSITIVE
 
 
 def _pair(
     question: str,
-    question_evidence: QuestionEvidence,
+    evidence: QuestionEvidence,
     ordinal: int,
     mined: NegativeCandidate | None,
     machine: Role | None,
@@ -129,7 +107,7 @@ def _pair(
     related: str,
 ) -> Pair:
     """A pair; `machine` None if only people named the passage."""
-    label, role, origin = question_evidence.labels.get(ordinal), machine, source if machine else None
+    label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
         role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
         source = "label"
@@ -138,13 +116,13 @@ def _pair(
     run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
     return Pair(
         question,
-        question_evidence.ids[ordinal],
+        evidence.ids[ordinal],
         role,
         source,
         run,
         rank,
         score,
-        question_evidence.probabilities.get(ordinal),
+        evidence.probabilities.get(ordinal),
         answer,
         label,
         machine,
@@ -166,18 +144,12 @@ class _ScoreCeilings:
     are the run's.
     """
 
-    def __init__(
-        self, question_evidence: QuestionEvidence, roles_of_known: Mapping[int, object], thresholds: Thresholds
-    ):
-        self._evidence, self._thresholds = question_evidence, thresholds
+    def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
+        self._evidence, self._thresholds = evidence, thresholds
         self._made: dict[str | None, ScoreCeiling] = {}
-        self._positives = [
-            each for each in roles_of_known if question_evidence.labels.get(each, "positive") == "positive"
-        ]
+        self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
         self._positives += [
-            each
-            for each, label in question_evidence.labels.items()
-            if label == "positive" and each not in roles_of_known
+            each for each, label in evidence.labels.items() if label == "positive" and each not in known
         ]
 
     def ceiling_of(self, run: str | None) -> ScoreCeiling:
