@@ -22,9 +22,8 @@ from blindspot.backend.evaluation.findings import (
     spoken_names,
 )
 from blindspot.backend.evaluation.pairs import default_pair
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.upkeep.path import Next
-
-K = 5
 
 
 def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
@@ -37,9 +36,9 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | Non
         return Html("")
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
-    rule = study.rule_of_runs(open_study, a, b)
-    compared = study.comparison(open_study, a, b, "answers", rule)
-    k = min(K, compared.depth) if len(compared) else 0
+    rule = study.rule(opened, a, b)
+    compared = study.comparison(opened, a, b, "answers", rule)
+    k = min(HEADLINE_K, compared.depth) if len(compared) else 0
     names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []
     if not found or a == b:
