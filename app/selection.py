@@ -96,8 +96,8 @@ def read_selection(run_a: str, run_b: str, depth: int, rule: str = "dpr", kind: 
     """
     sorts = tuple(prefix + key for key in SORTS for prefix in ("", "-"))
     return Selection(
-        a,
-        b,
+        run_a,
+        run_b,
         k=url.number("k", min(HEADLINE_K, depth), 1, depth),
         relevance=url.one_of("relevance", ("answers", "gold"), "answers"),
         rule=rule,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app import study, url
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
+from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, is_running
 from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, demo_steps
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.people import Person

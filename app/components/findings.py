@@ -36,8 +36,8 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | Non
         return Html("")
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
-    rule = study.rule(opened, a, b)
-    compared = study.comparison(opened, a, b, "answers", rule)
+    rule = study.rule_of_runs(open_study, a, b)
+    compared = study.comparison(open_study, a, b, "answers", rule)
     k = min(HEADLINE_K, compared.depth) if len(compared) else 0
     names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []

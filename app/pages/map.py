@@ -22,7 +22,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
+from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.counting import counted

@@ -98,7 +98,7 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {HEADLINE_K}."
-        + _reason(comparison(RUNS["bm25"], BEFORE), question),
+        + _reason_step(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
 
@@ -116,7 +116,7 @@ def telling_question(comparison: Comparison) -> Question | None:
     """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
     only A finds.
     """
-    only_a = found_by(comparison.first_a, 1) & ~found_by(comparison.first_b, HEADLINE_K)
+    only_a = found_by(comparison.first_ranks_a, 1) & ~found_by(comparison.first_ranks_b, HEADLINE_K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(comparison, row)] or rows
     if not ranked:
@@ -184,8 +184,10 @@ def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
             "retriever", title, "waiting", "One model is trained on each set, and searches the same questions."
         )
     pair = comparison(TRAINED_NOISY, TRAINED_CLEAN)
-    noisy, clean = (100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_a, pair.first_b))
-    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_a, HEADLINE_K).mean())
+    noisy, clean = (
+        100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_ranks_a, pair.first_ranks_b)
+    )
+    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_ranks_a, HEADLINE_K).mean())
     return DemoStep(
         "retriever",
         title,

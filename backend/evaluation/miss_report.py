@@ -185,7 +185,9 @@ def _chosen_rows(study: Study, run_a: str, run_b: str, options: MissOptions) -> 
     measured = measure_all(study, [run_a, run_b], options.relevance, options.rule)
     compared = Comparison.of_runs(measured[run_a], measured[run_b])
     if not len(compared):
-        raise BadInput(f"no question of {a} and {b} can be measured by {compared.a.kind}; choose other runs")
+        raise BadInput(
+            f"no question of {run_a} and {run_b} can be measured by {compared.run_a.kind}; choose other runs"
+        )
     k = min(HEADLINE_K, compared.depth) if options.k is None else check_k(options.k, compared)
     rows = np.flatnonzero(Facts(compared, k).mask(options.slice))
     if not len(rows):

@@ -19,7 +19,7 @@ from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
-from blindspot.backend.evaluation.comparison import at
+from blindspot.backend.evaluation.comparison import figures_at
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
@@ -96,9 +96,11 @@ def _split(open_study: Study) -> str:
     return next((split for split in ("dev", "test") if split in there), "")
 
 
-def _sentence(opened: Study, model: str, before: str | None, after: str | None, training_set: str) -> str:
-    if before and after:
-        compared = study.comparison(opened, before, after, "answers", study.rule(opened, before, after))
+def _sentence(open_study: Study, model: str, run_before: str | None, run_after: str | None, training_set: str) -> str:
+    if run_before and run_after:
+        compared = study.comparison(
+            open_study, run_before, run_after, "answers", study.rule_of_runs(open_study, run_before, run_after)
+        )
         k = min(HEADLINE_K, compared.depth)
         if len(compared) and k:
             found = figures_at(compared, k)
