@@ -19,7 +19,7 @@ from math import comb
 import numpy as np
 
 from blindspot.analysis.audit import rate
-from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
+from blindspot.analysis.prediction_powered import DrawnQuestions, ScoredSample, powered_rate
 
 BoundRate = Callable[[np.ndarray], float | None]
 """From (n,) successes, all of them settled, to the rate."""
@@ -75,7 +75,7 @@ class SuccessShare:
 
 
 @dataclass(frozen=True)
-class SuccessSample:
+class SuccessSample(DrawnQuestions):
     """n open questions of a random sample. All their first k hits that are not gold were shown to people, by design.
 
     Attributes:
@@ -94,11 +94,6 @@ class SuccessSample:
     probabilities: np.ndarray
     questions: np.ndarray
     units: np.ndarray | None = None
-
-    @property
-    def clusters(self) -> np.ndarray:
-        """What is independent: the units of observation, else the questions."""
-        return self.questions if self.units is None else self.units
 
 
 def shown_completely(pool: int, displayed: int, needed: int) -> float:

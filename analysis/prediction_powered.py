@@ -59,8 +59,20 @@ class PoweredRate:
         return None if self.low is None or self.high is None else self.high - self.low
 
 
+class DrawnQuestions:
+    """A sample that knows the question of each row, and its unit of observation."""
+
+    questions: np.ndarray
+    units: np.ndarray | None
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """What is independent: the units of observation, else the questions."""
+        return self.questions if self.units is None else self.units
+
+
 @dataclass(frozen=True)
-class ScoredSample:
+class ScoredSample(DrawnQuestions):
     """n pairs of a random sample with a judge's scores.
 
     Attributes:
@@ -75,11 +87,6 @@ class ScoredSample:
     probabilities: np.ndarray
     questions: np.ndarray
     units: np.ndarray | None = None
-
-    @property
-    def clusters(self) -> np.ndarray:
-        """What is independent: the units of observation, else the questions."""
-        return self.questions if self.units is None else self.units
 
     def some(self, rows: np.ndarray) -> ScoredSample:
         """Return the pairs of some rows, (n,) bool."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blindspot.backend.text.counting import counted
-from blindspot.backend.training_sets.certificates import Certificate, sensitivity
+from blindspot.backend.training_sets.certificates import Certificate, percent, proof
 from blindspot.backend.training_sets.certification import CertificatePlan
 
 
@@ -20,7 +20,7 @@ def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
         yield "Every negative is judged; certify again to state what the labels prove."
     else:
         yield (
-            f"To certify at most {_percent(plan.at_most)} false negatives at {_percent(plan.confidence)} confidence, people "
+            f"To certify at most {percent(plan.at_most)} false negatives at {percent(plan.confidence)} confidence, people "
             f"judge {counted(len(plan.draws), 'negative')} and {counted(len(plan.positive_draws), 'positive')}."
         )
         yield _steering(plan)
@@ -47,7 +47,9 @@ def _expectation(plan: CertificatePlan) -> str:
     if not plan.enough:
         return "The plan does not expect these labels to be enough in four of five cases; further pairs can be drawn later."
     half = "" if plan.median is None else f"; half of the simulated studies need {plan.median:,} or fewer"
-    return f"The plan expects {_percent(plan.rate)} false negatives; four of five simulated studies reach the target{half}."
+    return (
+        f"The plan expects {percent(plan.rate)} false negatives; four of five simulated studies reach the target{half}."
+    )
 
 
 def state_lines(certificate: Certificate) -> Iterator[str]:
@@ -58,12 +60,10 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
         f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
     yield verdict(certificate)
-    yield bound_line(certificate)
-    yield sensitivity(certificate)
-    yield positives_line(certificate)
+    yield from proof(certificate)
     for each in certificate.strata:
         yield (
-            f"  {each.stratum}: at most {_percent(each.upper)} of {counted(each.pairs, 'negative')} "
+            f"  {each.stratum}: at most {percent(each.upper)} of {counted(each.pairs, 'negative')} "
             f"({each.judged:,} judged, {each.false:,} false; this bound alone)"
         )
     if more := more_line(certificate):
@@ -80,14 +80,12 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
         yield f"{withdrawal(certificate)} State it again: blindspot training-set certify {certificate.training_set}"
     else:
         yield verdict(certificate)
-        yield bound_line(certificate)
-        yield sensitivity(certificate)
-        yield positives_line(certificate)
+        yield from proof(certificate)
 
 
 def verdict(certificate: Certificate) -> str:
     """Whether the target holds, in one sentence."""
-    target = f"at most {_percent(certificate.at_most)} false negatives at {_percent(certificate.confidence)} confidence"
+    target = f"at most {percent(certificate.at_most)} false negatives at {percent(certificate.confidence)} confidence"
     if certificate.holds:
         return f"Certified: {target}."
     if certificate.holds_after:
@@ -96,30 +94,6 @@ def verdict(certificate: Certificate) -> str:
             "build the set again with a policy that ends in +labels."
         )
     return f"Not certified: {target} is not shown."
-
-
-def bound_line(certificate: Certificate) -> str:
-    return (
-        f"False negatives: at most {_percent(certificate.upper)} of {counted(certificate.negatives, 'negative')} as the set is, at most "
-        f"{_percent(certificate.upper_after)} after the found ones are taken out ({_percent(certificate.confidence)} confidence, "
-        f"{certificate.judged:,} drawn and {certificate.known:,} earlier labels, {_judge_words(certificate)}, "
-        f"seed {certificate.seed})."
-    )
-
-
-def _judge_words(certificate: Certificate) -> str:
-    if certificate.judge is None:
-        return "no judge"
-    return f"judge {certificate.judge}" + (
-        ", which also cleaned this set" if certificate.judge == certificate.cleaned_by else ""
-    )
-
-
-def positives_line(certificate: Certificate) -> str:
-    return (
-        f"Right positives: at least {_percent(certificate.right_at_least)} of {counted(certificate.positives, 'positive')} "
-        f"({certificate.right:,} of {certificate.positives_judged:,} judged ones are right)."
-    )
 
 
 def more_line(certificate: Certificate) -> str:
@@ -141,7 +115,3 @@ def withdrawal(certificate: Certificate) -> str:
     if not certificate.withdrawn:
         return ""
     return f"Withdrawn: {'; '.join(certificate.withdrawn)}."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"

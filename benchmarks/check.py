@@ -1,6 +1,7 @@
 """Do the intervals of `blindspot check` cover, and how many labels do they need? How long does a check take?
 
     python -m benchmarks.check                      # simulated files with known truth
+    python -m benchmarks.check --make STUDY F       # write a real file F.jsonl with its truth F.npy, from the study of benchmarks.study
     python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative pairs are false
     python -m benchmarks.check --rows 100000        # seconds and memory of a check
 
@@ -32,6 +33,7 @@ from blindspot.backend.checking.suspicion import EXPECTED, cells_by_suspicion
 if TYPE_CHECKING:
     from blindspot.backend.checking.building import CheckedStudy
     from blindspot.backend.checking.pairs import NegativePairs
+    from blindspot.db.records import Passage
 
 RUNS, DRAWS, PAIRS = 1000, 300, 20_000
 STOPS = (50, 100, 150, 200, 300)
@@ -50,6 +52,7 @@ FILES = (
 TARGET = 0.02
 BLOCK = 100  # runs in memory together
 RULE_SAMPLES = 20
+DEPTH = 1000  # hits of BM25 in which the positive of a real file must be
 WORDS = ("riv", "cas", "tre", "sing", "eng", "val", "mus", "art", "vote", "port")
 
 
@@ -127,31 +130,96 @@ def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[
 def report_rules(
     checked: CheckedStudy, pairs: NegativePairs, false: np.ndarray, cells: Cells, member: np.ndarray
 ) -> None:
-    """Print for some samples the chosen rule, its promise, and the truth."""
-    from blindspot.backend.checking.rules import compare_rules, kept_by
-    from blindspot.backend.checking.sample import JudgedDraws, SamplePlan
+    """Print what the chosen rows of some samples say and what is true, and how well each rule tells all pairs apart."""
+    from sklearn.metrics import roc_auc_score
 
-    kept_promises, inside, total = 0, [], 0
+    from blindspot.backend.checking.rules import compare_rules, kept_by, statistics
+    from blindspot.backend.checking.sample import JudgedDraws, SamplePlan, interval
+
+    chosen: dict[str, list[float]] = {}
+    names, inside, promises, rates = [], [], 0, 0
     for seed in range(RULE_SAMPLES):
         order, _ = draw_order(cells.weights[member], seed, DRAWS)
         plan = SamplePlan(cells, order, member[order], seed, [], [])
         judged = JudgedDraws(pairs, plan, false[order], np.zeros(DRAWS, bool))
+        _, low, high = interval(judged.false, judged.unsettled, judged.cells, cells)
+        rates += low <= false.mean() <= high
         curve = compare_rules(checked, judged)
         shares = [float(false[kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
         inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
         if curve.chosen is None or curve.promise is None:
-            print(f"sample {seed}: no rule is chosen")
+            names.append("no rule")
             continue
         row, share = curve.rows[curve.chosen], shares[curve.chosen]
-        kept, total = kept_by(row.rule, pairs, judged), total + 1
-        kept_promises += share <= curve.promise
-        print(
-            f"sample {seed}: {row.rule.as_text()} keeps {row.kept:,}; false among them {row.false_share:.1%} "
-            f"({row.low:.1%} to {row.high:.1%}), at most {curve.promise:.1%}; in truth {share:.1%}. False dropped "
-            f"{row.false_dropped:.0%}, in truth {(false & ~kept).sum() / false.sum():.0%}",
-            flush=True,
-        )
-    print(f"promises kept {kept_promises} of {total}; intervals of all rows cover {np.mean(inside):.1%}")
+        kept = kept_by(row.rule, pairs, judged)
+        promises += share <= curve.promise
+        names.append(row.rule.as_text())
+        figures = {
+            "kept": row.kept,
+            "false among them, %: estimate": 100 * row.false_share,
+            "in truth": 100 * share,
+            "promise": 100 * curve.promise,
+            "false dropped in truth": 100 * (false & ~kept).sum() / false.sum(),
+            "true kept in truth": 100 * (~false & kept).sum() / (~false).sum(),
+            "questions emptied": row.questions_emptied,
+        }
+        for name, value in figures.items():
+            chosen.setdefault(name, []).append(value)
+    print(f"chosen: {', '.join(names)}")
+    for name, values in chosen.items():
+        print(f"{name}: {min(values):,.1f}; {np.median(values):,.1f}; {max(values):,.1f}")
+    print(
+        f"promises kept {promises} of {len(chosen['kept']) if chosen else 0}; intervals of the rate cover {rates} of "
+        f"{RULE_SAMPLES}, of all rows {np.mean(inside):.1%}"
+    )
+    kinds = {name: -values for name, values in statistics(pairs).items()} | {"suspicion": member}
+    print("AUC over all pairs: " + ", ".join(f"{name} {roc_auc_score(false, kinds[name]):.2f}" for name in kinds))
+
+
+def make_real(folder: Path, out: Path, negatives: int = 5) -> None:
+    """Write n-tuples of the train questions of the real data: the first gold passage, and the first other ones that BM25
+    finds, with BM25's scores. All gold passages are the truth. Questions whose first gold BM25 does not find in `DEPTH`
+    are left out.
+    """
+    from blindspot.backend.checking.building import question_id
+    from blindspot.backend.checking.check import check
+    from blindspot.backend.checking.pairs import negative_pairs
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.leaks import words_key
+    from blindspot.backend.retrieval.bm25 import BM25
+
+    study = Study.open(folder)
+    asked = study.questions.all(split="train")
+    gold = [[study.corpus.ordinals(each.gold)[id] for id in each.gold] for each in asked]
+    answers: dict[bytes, set[str]] = {}
+    hits = BM25(study).search([each.text for each in asked], DEPTH)
+    path = out.with_suffix(".jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for question, positives, ordinals, scores in zip(asked, gold, hits.ordinals, hits.scores, strict=True):
+            found = dict(zip(ordinals.tolist(), scores.tolist(), strict=True))
+            if positives[0] not in found:
+                continue
+            chosen = [positives[0], *[each for each in found if each not in (positives[0], -1)][:negatives]]
+            texts = [_with_title(passage) for passage in study.corpus.passages(chosen)]
+            true = map(_with_title, study.corpus.passages(positives))
+            answers.setdefault(words_key(question.text), set()).update(true)
+            row = {"query": question.text, "answer": texts[0]}
+            row |= {f"negative_{number}": text for number, text in enumerate(texts[1:], 1)}
+            file.write(json.dumps({**row, "scores": [found[each] for each in chosen]}) + "\n")
+    with tempfile.TemporaryDirectory() as temporary:
+        made = check(path, Path(temporary) / "study").checked
+        pairs, corpus, questions = negative_pairs(made.places), made.study.corpus, made.study.questions
+        owners, truth = {}, np.zeros(len(pairs), bool)
+        for place, (question, passage) in enumerate(zip(pairs.question.tolist(), pairs.passage.tolist(), strict=True)):
+            if question not in owners:
+                owners[question] = answers[words_key(questions.get(question_id(question)).text)]
+            truth[place] = corpus.passage(passage).text in owners[question]
+    np.save(out.with_suffix(".npy"), truth)
+    print(f"{path}: {made.manifest['rows']:,} rows, {len(truth):,} negative pairs, {truth.mean():.1%} false by gold")
+
+
+def _with_title(passage: Passage) -> str:
+    return f"{passage.title} {passage.text}"
 
 
 def generated_file(path: Path, rows: int, passages: int = 100_000) -> Path:
@@ -199,10 +267,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of each file")
     parser.add_argument("--file", type=Path, help="a real file")
     parser.add_argument("--truth", type=Path, help="its truth, .npy, in the order of its negative pairs")
+    parser.add_argument("--make", type=Path, nargs=2, metavar=("STUDY", "FILE"), help="write a real file and its truth")
     parser.add_argument("--rows", type=int, help="time a check of so many rows instead")
     arguments = parser.parse_args()
     print(machine())
-    if arguments.rows:
+    if arguments.make:
+        make_real(*arguments.make)
+    elif arguments.rows:
         timed(arguments.rows)
     elif arguments.file:
         report(real(arguments.file, arguments.truth, arguments.runs))

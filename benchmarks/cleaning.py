@@ -25,6 +25,7 @@ from blindspot.backend.judges.feature_judge import trainable_questions
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.text.answers import match_run
+from blindspot.backend.training.checkpoints import TrainingPlace
 from blindspot.backend.training.dual_encoder import start_encoder, train
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -111,11 +112,8 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
         train(
             start,
             examples(study, arm),
-            model,
-            out / f"{arm}-{seed}.training",
+            TrainingPlace(model, out / f"{arm}-{seed}.training", "cpu", about={"arm": arm}),
             settings,
-            device="cpu",
-            about={"arm": arm},
         )
     encoder = load_encoder(
         replace(

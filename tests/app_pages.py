@@ -127,3 +127,21 @@ def words(html: str) -> str:
     """Return the text of a piece of markup. Marks are inside words, other elements between words."""
     html = re.sub(r"</?mark[^>]*>", "", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+LACKED = re.compile(
+    r"\b(relations?|frequenc(?:y|ies)|mentions|buckets?|answer rule|rule:|with answers|none known|known answer|"
+    r"(?:contains?|holds) an answer)\b",
+    re.IGNORECASE,
+)
+"""What a page of a log or a training file must not speak of: answers, relations, frequencies. Experiments keep their papers' names."""
+
+
+def lacked_words(page):
+    """The places where a page speaks of answers, relations or frequencies."""
+    kinds = ("selectbox", "radio", "checkbox", "button", "text_input", "expander")
+    labels = " ".join(
+        f"{each.label} {' '.join(getattr(each, 'options', ()))}" for kind in kinds for each in page.app.get(kind)
+    )
+    words = f"{page.text.split('/* ')[0]} {labels}"
+    return [words[max(found.start() - 60, 0) : found.end() + 40] for found in LACKED.finditer(words)]

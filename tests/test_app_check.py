@@ -5,30 +5,36 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
+from blindspot.app.components.files import _take
+from blindspot.app.main import PAGES
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import (
     cleaned_file,
     cleaned_paths,
     import_training_file,
-    keep_upload,
+    judge_drawn,
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import read_sample, unjudged
-from blindspot.backend.core import jobs
+from blindspot.backend.core import consent, jobs
+from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.uploads import upload_name
+from blindspot.backend.data.importing.uploads import keep_file, upload_name
+from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from tests.app_pages import Page
+from tests.app_pages import Page, lacked_words
+from tests.llm_server import ChatServer, answer, pair_of
 
 QUESTIONS = 120
 FALSE = "is the answer"
@@ -167,6 +173,50 @@ def test_pages_of_a_check_do_not_speak_of_what_the_file_lacks(study, page):
         assert word not in text, text
 
 
+def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study):
+    checked = open_check(study).checked
+    drawn = unjudged(read_sample(checked), negative_pairs(checked.places), {})
+    texts = [study.corpus.passage(int(passage[1:]) - 1).text for _, passage in drawn]
+    strange = next(text for text in texts[10:] if FALSE not in text)
+
+    def garbled(number, body):
+        return (200, {}, answer("A fine passage.", body["model"])) if strange in pair_of(body)[1] else None
+
+    with ChatServer(lambda question, passage: 3 if FALSE in passage else 0, garbled) as server:
+        assert "language model" not in shown(Page(study.folder, "check", "Ann"))
+        add_llm_judge(study, "llm", server.url, ["m"], settings={"retries": 0, "price_in": 1.0, "price_out": 2.0})
+        page = Page(study.folder, "check", "Ann")
+        assert "150 requests" in shown(page) and "cost 0." in shown(page) and f":{server.port}" in shown(page)
+        (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
+        assert button.disabled and f"blindspot consent give http://127.0.0.1:{server.port}" in shown(page)
+        with pytest.raises(NeedsConsent):
+            jobs.run(judge_drawn, study, "llm")
+        assert server.requests == 0
+        consent.give(study, server.url)
+        page = Page(study.folder, "check", "Ann")
+        (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
+        assert not button.disabled
+        jobs.run(judge_drawn, study, "llm")
+        rate = replace(open_check(study), judge="llm").rate()
+        assert rate.judged == 150 and open_check(study).rate().judged == 0, "people's labels stay their own"
+        assert rate.false == sum(FALSE in text for text in texts)
+        assert rate.unsettled == texts.count(strange) == 1, "the answer that cannot be read is open, and ends nothing"
+        page = Page(study.folder, "check", "Ann")
+        assert f"Judged by the judge llm: 150 pairs, {rate.false} false" in shown(page)
+        assert "No pair is judged yet" in shown(page)
+        assert "llm" not in shown(Page(study.folder, "check", "Ben")), "who judges blind sees no judge"
+
+
+@pytest.mark.parametrize("judged", [0, 150])
+def test_no_page_of_a_check_speaks_of_answers_relations_or_frequencies(study, judged):
+    judge(study, judged)
+    for title, name in PAGES.items():
+        if title not in ("Relations", "Experiments"):
+            page = Page(study.folder, "" if name == "home" else name, "Ann")
+            assert not lacked_words(page), name
+            assert "relations" not in page.links()
+
+
 # Dropping a file
 
 
@@ -174,8 +224,8 @@ def test_names_of_uploads_lead_nowhere_else(tmp_path):
     study = Study.create(tmp_path / "s")
     content = json.dumps(rows()[0]).encode()
     for name in ("../../out.jsonl", "/etc/x.jsonl", "..\\..\\win.jsonl", "a b\x00ü.jsonl", "...jsonl", ".jsonl.jsonl"):
-        kept = keep_upload(study, name, io.BytesIO(content))
-        assert (study.folder / "uploads" / kept).read_bytes() == content
+        kept = keep_file(study, name, io.BytesIO(content))
+        assert kept == study.folder / "uploads" / kept.name and kept.read_bytes() == content
     assert {path.parent.name for path in tmp_path.rglob("*.jsonl")} == {"uploads"}
     assert len(upload_name(f"{'x' * 500}.CSV")) < 100 and upload_name("X.CSV") == "X.csv"
     for name in ("model.pkl", "noending", ".jsonl", "a.jsonl/"):
@@ -191,16 +241,18 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     page = Page(study.folder, "")
     assert "check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
-    with pytest.raises(BadInput, match="no training data of a known form"):
-        keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))
+    bad = io.BytesIO(b'{"some": 1}\n')
+    bad.name = "bad.jsonl"
+    _, found, fault = _take(study, bad)
+    assert not found and "no training data of a known form" in fault
     assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
     with pytest.raises(BadInput):
-        jobs.run(import_training_file, study, keep_upload(study, "wrong.jsonl", io.BytesIO(wrong)))
+        jobs.run(import_training_file, study, keep_file(study, "wrong.jsonl", io.BytesIO(wrong)).name)
     assert not study.has_corpus and not is_check(study), "the study is still empty"
 
     good = "".join(f"{json.dumps(row)}\n" for row in rows()).encode()
-    jobs.run(import_training_file, study, keep_upload(study, "good.jsonl", io.BytesIO(good)))
+    jobs.run(import_training_file, study, keep_file(study, "good.jsonl", io.BytesIO(good)).name)
     assert is_check(study) and "Judge the first pair" in shown(Page(study.folder, "check"))
     assert not Page(study.folder, "").app.get("file_uploader")
     with pytest.raises(Refused, match="holds passages"):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sqlite3
 
 import pytest
 
 from blindspot.app import main
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.importer import count_frequencies
 from blindspot.backend.evaluation import saved_slices
+from blindspot.db.jobs import Job
 from tests.app_pages import Page, hand_made_study
 from tests.studies import make_study, people
 
@@ -108,3 +113,28 @@ def test_data_never_becomes_markup(study):
         relations(study, runs="<script>"),
     ):
         assert "<script" not in page.html and "<img" not in page.html
+
+
+def test_mentions_are_counted_by_a_button(study, tmp_path, monkeypatch):
+    """Without frequencies, Relations offers to count the subjects in the passages; the job's failure stands below."""
+    own = Study.open(shutil.copytree(study.folder, tmp_path / "own"))
+    with sqlite3.connect(own.questions.path) as connection:
+        connection.execute("UPDATE question SET frequency = NULL, bucket = NULL")
+    sent = []
+    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, by: sent.append(asked))
+    page = relations(own, view="frequency")
+    assert "have no frequencies" in page.text
+    with monkeypatch.context() as patch:
+        patch.setenv("BLINDSPOT_STUDY", str(own.folder))
+        patch.setenv("BLINDSPOT_SIGN_IN", "none")
+        page.app.button(key="count-frequencies").click().run()
+    (asked,) = sent
+    assert asked.kind.function is count_frequencies
+    failed = Job(
+        "j", asked.kind.kind, asked.arguments, "failed", None, None, None, None, 0, None, "", "disk full", None
+    )
+    monkeypatch.setattr("blindspot.backend.core.jobs.recent", lambda *_: [failed])
+    assert "disk full" in relations(own, view="frequency").text
+    monkeypatch.setattr("blindspot.backend.core.jobs.recent", lambda *_: [])
+    count_frequencies(own, **asked.arguments)
+    assert "have no frequencies" not in relations(own, view="frequency").text

@@ -226,14 +226,14 @@ def test_the_paired_difference(compared):
 
 
 def test_runs_are_not_tested_on_questions_that_their_results_chose(study):
-    report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
+    report = misses(study, "dense", "bm25", MissOptions(k=K, slice="first(bm25)<=1"))
     assert report.table.paired == {} and len(report.table.runs) == 2
     assert "follows from that choice" in report.notes[0]
-    assert misses(study, "dense", "bm25", MissOptions(K, slice="relation:P19")).table.paired
+    assert misses(study, "dense", "bm25", MissOptions(k=K, slice="relation:P19")).table.paired
 
 
 def test_a_run_that_misses_nothing_gets_a_sentence_and_no_table(study, blindspot):
-    report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
+    report = misses(study, "dense", "bm25", MissOptions(k=K, slice="first(bm25)<=1"))
     dense, bm25 = report.table.runs
     assert dense.misses and not bm25.misses
     (table,) = report.tables()
@@ -276,7 +276,7 @@ def test_conditions_that_make_no_sense(compared, expression, said):
 
 
 def test_the_command_prints_the_same_figures(study, compared):
-    report = misses(study, "dense", "bm25", MissOptions(K))
+    report = misses(study, "dense", "bm25", MissOptions(k=K))
     written = json.loads(report.as_json())
     rows = list(csv.DictReader(io.StringIO(report.as_csv())))
     assert tuple(rows[0]) == COLUMNS and len(rows) == 2 * (len(ORDER) + 1)
@@ -285,7 +285,7 @@ def test_the_command_prints_the_same_figures(study, compared):
         assert int(row["count"]) == by_json[row["cause"]]["count"]
         assert row["examples"].split() == by_json[row["cause"]]["examples"]
     assert "Chance match" in report.as_latex() and written["slice"] == ""
-    only = misses(study, "dense", None, MissOptions(K, slice="cause(dense):rare_subject"))
+    only = misses(study, "dense", None, MissOptions(k=K, slice="cause(dense):rare_subject"))
     assert only.table.runs[0].misses == 3 and len(only.table.runs) == 1
 
 
@@ -332,7 +332,7 @@ def test_from_python(study):
 
     opened = blindspot.Study(study)
     counts = opened.causes("dense", "bm25", k=K)
-    report = misses(study, "dense", "bm25", MissOptions(K))
+    report = misses(study, "dense", "bm25", MissOptions(k=K))
     assert (
         counts.to_csv(index=False).count("\n") == report.as_csv().count("\n")
         and counts.attrs["method"] == report.table.method

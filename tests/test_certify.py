@@ -15,7 +15,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit
-from blindspot.backend.training_sets.certificates import certify, sensitivity, stated_certificate
+from blindspot.backend.training_sets.certificates import certify, proof, sensitivity, stated_certificate
 from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan, share_of
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -140,7 +140,7 @@ def test_labels_certify_the_set_and_a_changed_label_withdraws_it(study, tmp_path
     assert f"{100 * found.upper / 0.75:.3g}%" in sensitivity(measured)
     card = (export(study, "raw", "beir", tmp_path / "out").path / "README.md").read_text()
     assert "If people miss 5% of the positives" in card
-    assert f"at most {100 * found.upper:.2f}% of the negatives are false" in card
+    assert all(sentence in card for sentence in proof(found)) and f"at most {100 * found.upper:.3g}% of" in card
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["certificate"]["upper"] == found.upper
     # A label that the certificate rests on changes.
     draw = next(each for each in planned.draws if not answers(*each[:2]))
@@ -255,7 +255,7 @@ def test_the_command_plans_draws_and_states(study):
         (["raw", "--at-most", "80%"], "--at-most must be above 0% and below 50%"),
         (["raw", "--at-most", "many"], "--at-most must be above 0%"),
         (["raw", "--at-most", "2%", "--confidence", "100%"], "--confidence must be above 0% and below 100%"),
-        (["raw", "--at-most", "2%", "--confidence", "30%"], "--confidence from 50% to below 100%"),
+        (["raw", "--at-most", "2%", "--confidence", "30%"], "confidence must be a number of at least 0.5 and below 1"),
         (["raw", "--at-most", "2%", "--labels", "20"], "20 judged negatives cannot certify 2% at 95% confidence"),
         (["raw", "--at-most", "2%", "--judge", "nobody"], "there are no scores of a model 'nobody'"),
         (["absent", "--at-most", "2%"], "there is no training set 'absent'"),

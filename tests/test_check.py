@@ -13,7 +13,7 @@ import pytest
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
 from blindspot.backend.checking.check import check, open_check
-from blindspot.backend.checking.facts import in_batch
+from blindspot.backend.checking.facts import FileFinding, in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
 from blindspot.backend.checking.rules import compare_rules, kept_by, parse_rule
 from blindspot.backend.checking.sample import (
@@ -258,6 +258,21 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     ]
     assert np.mean(inside) >= 0.9
     assert truth[kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
+
+
+def test_no_margin_below_0_is_offered(scored):
+    found, false = scored
+    judged = judged_draws(found.checked, labels_of(found, false))
+    pairs = replace(judged.pairs, positive_score=judged.pairs.positive_score - 0.3)  # many negatives score higher
+    assert (pairs.positive_score < pairs.score).mean() > 0.1
+    rules = [row.rule for row in compare_rules(found.checked, replace(judged, pairs=pairs)).rows]
+    assert all(rule.value >= 0 for rule in rules if rule.name.endswith("margin"))
+    assert {rule.name for rule in rules} >= {"relative_margin", "absolute_margin"}
+
+
+def test_a_share_that_rounds_to_nothing_is_not_called_0():
+    assert FileFinding("empty_texts", "", 1, 12_455, "place").share == "less than 0.1%"
+    assert FileFinding("empty_texts", "", 1, 40, "place").share == "2.5%"
 
 
 def test_a_rule_that_is_the_wrong_way_round_is_not_called_chance(scored):

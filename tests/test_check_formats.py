@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pyarrow.parquet as parquet
 import pytest
@@ -289,13 +291,47 @@ def test_a_wrong_file_is_one_line(tmp_path, name):
     assert not (tmp_path / "study").exists()
 
 
-def test_ten_gigabytes_on_one_line_are_refused(tmp_path):
-    path = tmp_path / "a.jsonl"
-    with open(path, "wb") as file:
-        file.write(b'{"anchor": "')
-        file.truncate(10 << 30)  # sparse: zeros to the end
-    with pytest.raises(BadInput, match="MB"):
-        check(path, tmp_path / "study")
+TEN_GIGABYTES = {
+    "one line.jsonl": (b'{"anchor": "', "a line of more than 32 MB"),
+    "second line.jsonl": (b'{"anchor": "a", "positive": "b", "negative": "c"}\n', ":2: a line of more than 32 MB"),
+    "table.csv": (b"anchor,positive,negative\n" + b"a,b,c\n" * 1000 + b'"', "csv:1002: "),
+    "table.tsv": (b"anchor\tpositive\tnegative\n" + b"a b\tb c\tc d\n" * 1000, "tsv:1002: "),
+    "array.json": (b'[{"question": "', "this is not JSON"),
+    "table.parquet": (b"PAR1", "cannot be read as Parquet"),
+    "table.arrow": (b"ARROW1\0\0", "cannot be read as Arrow"),
+    "zeros.bin": (b"", "binary file of no known kind"),
+    "model.pkl": (b"\x80\x04\x95", "pickle"),
+}
+READ_IN_A_PROCESS_OF_ITS_OWN = """
+import json, resource, sys, time
+from pathlib import Path
+import pyarrow.parquet
+from blindspot.backend.checking.check import check
+from blindspot.db.errors import BadInput
+
+memory = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+folder, before, found = Path(sys.argv[1]), memory(), {}
+for path in sorted(folder.iterdir()):
+    try:
+        check(path, folder / "study")
+    except BadInput as error:
+        found[path.name] = str(error)
+print(json.dumps({"refused": found, "megabytes": memory() - before, "seconds": time.process_time()}))
+"""
+
+
+def test_ten_gigabytes_are_refused_in_seconds_and_little_memory(tmp_path):
+    for name, (start, _) in TEN_GIGABYTES.items():
+        with open(tmp_path / name, "wb") as file:
+            file.write(start)
+            file.truncate(10 << 30)  # sparse: zeros to the end
+    command = [sys.executable, "-c", READ_IN_A_PROCESS_OF_ITS_OWN, str(tmp_path)]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout)
+    assert set(said["refused"]) == set(TEN_GIGABYTES)
+    for name, (_, words) in TEN_GIGABYTES.items():
+        assert words in said["refused"][name] and "\n" not in said["refused"][name], said["refused"][name]
+    assert said["megabytes"] < 300 and said["seconds"] < 20, said
+    assert not (tmp_path / "study").exists()
 
 
 def test_an_id_that_the_collection_lacks_is_named(tmp_path):

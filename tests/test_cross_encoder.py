@@ -16,6 +16,7 @@ from blindspot.backend.judges.calibration import (
     fit,
     reliability,
 )
+from blindspot.backend.training.checkpoints import TrainingPlace
 from blindspot.backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
 from blindspot.backend.training.evaluators import PairEvaluator, mean_average_precision
 from blindspot.backend.training.examples import Example, hold_out
@@ -50,14 +51,10 @@ def quick(bert):
         return train(
             bert,
             examples() if data is None else data,
-            target,
-            target.with_name(f"{target.name}~working"),
+            TrainingPlace(target, target.with_name(f"{target.name}~working"), "cpu", restart, progress=progress),
             CrossEncoderSettings(**{**QUICK, **settings}),
             labels=labels,
             retrieved=retrieved,
-            device="cpu",
-            progress=progress,
-            restart=restart,
         )
 
     return trained
@@ -261,7 +258,7 @@ def test_pickled_weights_are_not_read(quick, bert, tmp_path):
     torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
     with pytest.raises(Refused, match="would run code of whoever made it: pytorch_model.bin: pickled weights.*--trust"):
         cross_encoder.train(
-            str(tmp_path / "pickled"), examples(), tmp_path / "model", tmp_path / "working", device="cpu"
+            str(tmp_path / "pickled"), examples(), TrainingPlace(tmp_path / "model", tmp_path / "working", "cpu")
         )
 
 

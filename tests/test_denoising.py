@@ -15,7 +15,6 @@ from blindspot.backend.training_sets.denoising import (
     Thresholds,
     check_scale,
     label_role,
-    machine_role,
     policy_named,
     policy_names,
     score_ceiling,
@@ -24,6 +23,10 @@ from blindspot.backend.training_sets.mining import NegativeCandidate
 from blindspot.db.errors import BadInput, Refused
 
 DEFAULT = Thresholds()
+
+
+def machine_role(base, evidence, thresholds, ceiling=None):
+    return DENOISING.get(base).decide(evidence, thresholds, ceiling)
 
 
 def evidence(candidates, gold=(0,), labels=None, probabilities=None, **more):

@@ -17,6 +17,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.checkpoints import TrainingPlace
 from blindspot.backend.training.distillation import CERTAIN, Teacher, log_odds
 from blindspot.backend.training.dual_encoder import train, train_dual_encoder
 from blindspot.backend.training.estimate import estimate
@@ -78,7 +79,7 @@ def study(made, tmp_path) -> Study:
 
 
 def learn(study, name="student", settings=SETTINGS, **more):
-    return train_dual_encoder(study, name, "raw", "tiny", settings, device="cpu", **more)
+    return train_dual_encoder(study, name, "raw", settings, start="tiny", device="cpu", **more)
 
 
 def kept(study) -> set[tuple[str, str]]:
@@ -160,10 +161,8 @@ def test_a_student_moves_toward_its_teacher(tmp_path):
         train(
             begin,
             data,
-            tmp_path / name,
-            tmp_path / f"{name}~working",
+            TrainingPlace(tmp_path / name, tmp_path / f"{name}~working", "cpu"),
             DualEncoderSettings(**QUICK | {"held_out": 0, "hard_negatives": 1, **settings}),
-            device="cpu",
             teacher=Townsman(),
         )
         model = SentenceTransformer(str(tmp_path / name), device="cpu")
@@ -234,7 +233,10 @@ def test_what_cannot_be_scored_is_one_line(study):
         learn(study, settings=SETTINGS | {"distil": "gone"})
     with pytest.raises(Refused, match="this training has no cross-encoder to learn from"):
         train(
-            SimpleNamespace(), examples(), study.folder / "x", study.folder / "y", DualEncoderSettings(distil="judge")
+            SimpleNamespace(),
+            examples(),
+            TrainingPlace(study.folder / "x", study.folder / "y"),
+            DualEncoderSettings(distil="judge"),
         )
 
 

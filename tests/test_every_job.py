@@ -196,10 +196,10 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
     assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}
-    submit(train_dual_encoder, "model", "clean", "tiny", QUICK, device="cpu")
+    submit(train_dual_encoder, "model", "clean", QUICK, start="tiny", device="cpu")
     assert submit(try_model, "model", "dev", k=10, device="cpu") == "model-dev", "a string was shown as failed"
     submit(train_adapter, "adapted", "clean", "tiny", {"steps": 4, "batch": 8})
-    submit(train_cross_encoder, "judge", "clean", str(study.folder / "start"), CROSS, device="cpu")
+    submit(train_cross_encoder, "judge", "clean", CROSS, start=str(study.folder / "start"), device="cpu")
     submit(score_run, "judge", "mined", 2, device="cpu")
     submit(add_cross_encoder, "ready", str(study.path("models", "judge")), device="cpu")
     submit(learn_judge, "features", "mined")
@@ -215,7 +215,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     assert submit(forecast_labels)["lines"]
-    submit(train_reader, "reader", "mined", str(study.folder / "reader"), QUICK_READER, device="cpu")
+    submit(train_reader, "reader", "mined", QUICK_READER, start=str(study.folder / "reader"), device="cpu")
     submit(read, "dev", "reader", device="cpu")
     submit(train_rocketqa, "recipe", "mined", "tiny", RECIPE, device="cpu")
     submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
@@ -231,7 +231,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )
     checked = Study.create(tmp_path / "checked")
-    path = checking.keep_upload(checked, "mined.jsonl", io.BytesIO(mined.encode()))
+    path = keep_file(checked, "mined.jsonl", io.BytesIO(mined.encode())).name
     assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation import comparison_report
-from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+from blindspot.backend.evaluation.settings import ComparisonOptions
 from blindspot.backend.service import guard, reading
 from blindspot.backend.service.api import make_api
 from blindspot.backend.service.caller import Caller

@@ -13,7 +13,7 @@ from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from blindspot.backend.maps.making import make, make_map, watched
 from blindspot.backend.maps.request import chosen_points
-from blindspot.backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
+from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.maps.values import categories, cluster_rows, known
@@ -35,6 +35,12 @@ WHOLE = {
     "cluster_count": 4,
     "components": 10,
 }
+
+
+def point_ids(map):
+    """The id of each point, as the selection of a map names it."""
+    passages = map.study.corpus.passages(map.ordinals.tolist())
+    return [f"q:{id}" for id in map.question_ids[: map.drawn]] + [f"p:{passage.id}" for passage in passages]
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_it_is_searched_judged_and_trained(study):
     assert Labels(study.labels_path).last_event == 21
     made = build(study, "today", ["bm25-train"], policy="labels", last=10)
     assert len(list(made.groups())) == 16 and made.manifest["inputs"]["labels"]["last_event"] == 21
-    trained = train_dual_encoder(study, "second-model", "today", "first-model", QUICK, device="cpu")
+    trained = train_dual_encoder(study, "second-model", "today", QUICK, start="first-model", device="cpu")
     assert trained.steps == 2
     for encoder in ("first-model", "second-model"):
         dense.build_index(study, encoder, device="cpu")
@@ -155,7 +155,7 @@ def test_a_study_of_version_0_2_is_judged_cleaned_and_trained(study_of_0_2):
     assert Labels(study.labels_path).last_event > before
     assert judge_run(study, "learned", "bm25-dev")["pairs"] == 100  # 10 dev questions, 10 ranks
     build(study, "today", ["bm25-train"], policy="labels", last=10)
-    assert train_dual_encoder(study, "second-model", "today", "first-model", QUICK, device="cpu").steps == 2
+    assert train_dual_encoder(study, "second-model", "today", QUICK, start="first-model", device="cpu").steps == 2
 
 
 def test_the_function_of_a_job_that_version_0_2_queued_is_found(study_of_0_2):

@@ -7,8 +7,6 @@ import pytest
 from blindspot.app.cli import app
 from blindspot.backend.data.formats.entityquestions import TEMPLATES
 from blindspot.backend.data.importing.triples import (
-    MIN_ANSWERS,
-    MIN_FACTS,
     Fact,
     QuestionSampling,
     import_triples,
@@ -17,6 +15,8 @@ from blindspot.backend.data.importing.triples import (
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Passage
 from tests.studies import make_study
+
+MIN_FACTS, MIN_ANSWERS = QuestionSampling().least, QuestionSampling().least_answers
 
 PASSAGES = [
     Passage("1", "Ann Lee", "Ann Lee was born in Oslo and wrote books."),
@@ -86,9 +86,9 @@ def test_json_lines_hold_lists_of_objects(study, tmp_path):
         file_of(tmp_path, "\n".join(map(json.dumps, rows)), "books.jsonl"),
         "books",
         templates,
-        "dev",
-        1,
-        1,
+        split="dev",
+        least=1,
+        least_answers=1,
         gold=False,
     )
     (question,) = study.questions.all()
@@ -129,7 +129,7 @@ def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
         return {
             question.subject
             for question in questions_from_facts(
-                facts(3000), TEMPLATES, "s", QuestionSampling("test", most=most, seed=seed)
+                facts(3000), TEMPLATES, "s", QuestionSampling(split="test", most=most, seed=seed)
             )[0]
         }
 
@@ -190,8 +190,8 @@ def test_bad_templates_are_one_line(study, tmp_path, templates):
 
 
 def test_what_makes_no_sense_is_refused(study, tmp_path):
-    for wrong in ({"least": 0}, {"split": "unlabelled"}, {"dataset": "a b"}):
-        with pytest.raises(Refused):
+    for wrong, said in (({"least": 0}, BadInput), ({"split": "unlabelled"}, BadInput), ({"dataset": "a b"}, Refused)):
+        with pytest.raises(said):
             import_triples(study, file_of(tmp_path), **wrong)
     import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
     with pytest.raises(Refused, match="in the study already"):

@@ -237,7 +237,7 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
         read(study, "nothing", reader, device="cpu")
     with pytest.raises(Missing, match="cannot load the model 'nobody'"):
         read(study, "dev", "nobody", device="cpu")
-    with pytest.raises(Refused, match="precision must be one of auto, float32, bfloat16, not 'half'"):
+    with pytest.raises(BadInput, match="precision must be one of auto, float32, bfloat16, not 'half'"):
         read(study, "dev", reader, precision="half", device="cpu")
     assert not readings_of(study.run("dev"))
     halves = read(study, "dev", reader, ks=[2], precision="bfloat16", device="cpu")

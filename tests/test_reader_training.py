@@ -47,7 +47,17 @@ def study(tmp_path):
 
 
 def quick(study, name, bert, progress=None, restart=False, replace=False, run="train", **settings):
-    return train_reader(study, name, run, bert, QUICK | settings, "cpu", replace, restart, progress)
+    return train_reader(
+        study,
+        name,
+        run,
+        QUICK | settings,
+        start=bert,
+        device="cpu",
+        replace=replace,
+        restart=restart,
+        progress=progress,
+    )
 
 
 def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
@@ -95,7 +105,7 @@ def test_kill_9_and_go_on_ends_with_the_same_bytes(study, bert, tmp_path):
         "import os, signal, sys, torch; from blindspot.backend.core.study import Study; from blindspot.backend.reader.training import train_reader\n"
         "from tests.readers import QUICK\ntorch.set_num_threads(1)\n"
         "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)"
+        "train_reader(Study.open(sys.argv[1]), 'again', 'train', QUICK, start=sys.argv[2], device='cpu', progress=kill)"
     )
     done = forked.python("-c", code, str(study.folder), bert)
     assert done.returncode == -signal.SIGKILL, done.stderr

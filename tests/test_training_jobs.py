@@ -50,7 +50,7 @@ def study(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(study):
-    return train_dual_encoder(study, "first", "clean", "tiny", QUICK, device="cpu")
+    return train_dual_encoder(study, "first", "clean", QUICK, start="tiny", device="cpu")
 
 
 def test_a_training_reports_to_tensorboard(study):
@@ -59,7 +59,7 @@ def test_a_training_reports_to_tensorboard(study):
     from blindspot.backend.training.tracking import LOGGING_DIR
 
     settings = {**QUICK, "report_to": "tensorboard"}
-    train_dual_encoder(study, "tracked", "clean", "tiny", settings, device="cpu")
+    train_dual_encoder(study, "tracked", "clean", settings, start="tiny", device="cpu")
     assert not os.environ[LOGGING_DIR].startswith(str(study.folder / "models"))
     events = EventAccumulator(str(study.folder / "tracking" / "tracked"))
     events.Reload()
@@ -72,9 +72,11 @@ def test_a_training_reports_to_tensorboard(study):
 def test_a_tracker_without_its_package_is_one_line(study, monkeypatch):
     hide(monkeypatch, "wandb", "tensorboard")
     with pytest.raises(Missing, match="^--report-to wandb needs the package wandb; run: pip install wandb$"):
-        train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "wandb"}, device="cpu")
+        train_dual_encoder(study, "untracked", "clean", {**QUICK, "report_to": "wandb"}, start="tiny", device="cpu")
     with pytest.raises(Missing, match=r"needs the extra tracking: pip install 'blindspot\[tracking\]'$"):
-        train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "tensorboard"}, device="cpu")
+        train_dual_encoder(
+            study, "untracked", "clean", {**QUICK, "report_to": "tensorboard"}, start="tiny", device="cpu"
+        )
     assert not (study.folder / "models" / "untracked").exists()
 
 
@@ -92,11 +94,11 @@ def test_a_training_set_becomes_an_encoder(study, trained):
 
 def test_names_that_are_taken(study, trained):
     with pytest.raises(Refused, match="already a model named 'first'"):
-        train_dual_encoder(study, "first", "clean", "tiny", QUICK)
+        train_dual_encoder(study, "first", "clean", QUICK, start="tiny")
     with pytest.raises(Refused, match="already names another encoder tiny"):
-        train_dual_encoder(study, "tiny", "clean", "tiny", QUICK)
+        train_dual_encoder(study, "tiny", "clean", QUICK, start="tiny")
     with pytest.raises(Missing, match="no training set 'dirty'"):
-        train_dual_encoder(study, "second", "dirty", "tiny", QUICK)
+        train_dual_encoder(study, "second", "dirty", QUICK, start="tiny")
 
 
 def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
@@ -107,12 +109,12 @@ def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
 
     monkeypatch.setattr(dual_encoder, "add_encoder", killed)
     with pytest.raises(KeyboardInterrupt):
-        train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu")
+        train_dual_encoder(study, "third", "clean", QUICK, start="tiny", device="cpu")
     monkeypatch.undo()
     made = models_of(study)["third"]["made"]
     with pytest.raises(Refused, match="already a model named 'third'"):  # another training does not match
-        train_dual_encoder(study, "third", "clean", "tiny", QUICK | {"seed": 5}, device="cpu")
-    assert train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu").steps == 4
+        train_dual_encoder(study, "third", "clean", QUICK | {"seed": 5}, start="tiny", device="cpu")
+    assert train_dual_encoder(study, "third", "clean", QUICK, start="tiny", device="cpu").steps == 4
     assert models_of(study)["third"]["made"] == made and "third" in study.settings.encoders
 
 
@@ -125,9 +127,9 @@ def test_the_log_can_be_read_while_it_trains(study):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_dual_encoder(study, "watched", "clean", "tiny", QUICK, device="cpu", progress=watch)
+        train_dual_encoder(study, "watched", "clean", QUICK, start="tiny", device="cpu", progress=watch)
     assert seen == sorted(seen) and seen[-1] >= 3 and "watched" not in models_of(study)
-    assert train_dual_encoder(study, "watched", "clean", "tiny", QUICK, device="cpu").steps == 4
+    assert train_dual_encoder(study, "watched", "clean", QUICK, start="tiny", device="cpu").steps == 4
 
 
 def test_question_encoders_by_relation_over_one_index(study, trained, loads_one_at_a_time):
@@ -220,10 +222,10 @@ def test_questions_alone_are_trained_on_the_vectors_of_the_index(study, trained,
     monkeypatch.setattr(
         Collator, "_tokens", lambda self, name, *rest: columns.append(name) or tokens(self, name, *rest)
     )
-    looked_up = train_dual_encoder(study, "looked-up", "clean", "first", ONLY, device="cpu")
+    looked_up = train_dual_encoder(study, "looked-up", "clean", ONLY, start="first", device="cpu")
     assert set(columns) == {"question"} and looked_up.passages_from_index
     monkeypatch.setattr(StoredVectors, "open", lambda *_: None)
-    encoded = train_dual_encoder(study, "encoded", "clean", "first", ONLY, device="cpu")
+    encoded = train_dual_encoder(study, "encoded", "clean", ONLY, start="first", device="cpu")
     assert {"question", "passage0", "passage2"} <= set(columns) and not encoded.passages_from_index
     losses = [[line["loss"] for line in read_log(study, name) if "loss" in line] for name in ("looked-up", "encoded")]
     np.testing.assert_allclose(*losses, rtol=2e-3)
@@ -250,7 +252,7 @@ def test_gradient_caching_over_stored_vectors_gives_the_same_model(study, traine
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
     for name, more in (("at-once", {}), ("cached", {"mini_batch": 3})):
-        train_dual_encoder(study, name, "clean", "first", {**ONLY, **more}, device="cpu")
+        train_dual_encoder(study, name, "clean", {**ONLY, **more}, start="first", device="cpu")
     losses = [[line["loss"] for line in read_log(study, name) if "loss" in line] for name in ("at-once", "cached")]
     assert len(weights(study.path("models", "cached"))) > 0
     np.testing.assert_allclose(*losses, rtol=0.05)  # dropout draws per mini-batch

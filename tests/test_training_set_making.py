@@ -70,7 +70,7 @@ def test_a_set_is_never_changed(study):
         ({"policy": "positive_aware"}, Refused, "raw retrieval scores have no zero"),
         ({"positives": ("silver",)}, BadInput, "no positives 'silver'"),
         ({"first": 5, "last": 2}, BadInput, "not 5 to 2"),
-        ({"random": -1}, BadInput, "0 or more"),
+        ({"random": -1}, BadInput, "random must be a whole number of at least 0"),
         ({"questions": ("dev",)}, Refused, "never train"),
         ({"name": "../x"}, Refused, "training set name"),
         ({"rule": "luck"}, Missing, "no matching rule"),

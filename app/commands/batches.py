@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import (
     Buckets,
     Relations,
-    RelevanceOption,
     StudyOption,
     TagsOption,
     group,
@@ -19,6 +18,7 @@ from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -141,39 +141,26 @@ def batch_strata(
 
 
 @batch_app.command("gold")
+@takes_settings(GoldCheck, only=("population", "k", "relevance", "rule", "judge", "seed"))
 def batch_gold(
     name: Name,
-    population: Annotated[
-        Literal["misses", "hits", "training"],
-        typer.Option(
-            "--of",
-            metavar="misses|hits|training",
-            help="Gold of the questions that the run misses, relevant hits of those it finds, or gold that trains.",
-        ),
-    ] = "misses",
+    *,
+    settings: dict[str, Any],
     run: Annotated[str, typer.Option(help="Run whose misses or finds are checked.")] = "",
     training_set: Annotated[
         str, typer.Option("--set", metavar="SET", help="With --of training: the set (default: all training questions).")
     ] = "",
-    k: Annotated[int, typer.Option(min=1, help="Cut-off of a miss or a find.")] = 20,
-    relevance: RelevanceOption = "answers",
-    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    judge: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Judge whose scores steer the draws (default: the one with most scores)."),
-    ] = "",
     size: Annotated[int, typer.Option(min=1, help="Questions or gold passages to draw.")] = 40,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     study: StudyOption = None,
 ) -> None:
     """Create a batch that asks whether gold passages, or hits with an answer, state the fact. The same again draws more."""
-    from blindspot.backend.training_sets.gold_checks import GoldCheck, queue_gold_check, with_judge
+    from blindspot.backend.training_sets.gold_checks import queue_gold_check, with_judge
 
-    opened, of = open_study(study), training_set if population == "training" else run
-    if population != "training" and not run:
+    of_training = settings.get("population") == "training"
+    if not of_training and not run:
         raise BadInput("--run names the run whose misses or finds are checked")
-    check = with_judge(opened, GoldCheck(population, of, k, relevance, rule, judge, seed))
-    _say(queue_gold_check(opened, name, check, size))
+    opened, check = open_study(study), GoldCheck(of=training_set if of_training else run, **settings)
+    _say(queue_gold_check(opened, name, with_judge(opened, check), size))
     print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 

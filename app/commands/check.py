@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import AsJson, progress
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.checking.settings import CheckSettings
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
 
 
+@takes_settings(CheckSettings)
 def check(
     file: Annotated[
         Path,
@@ -28,49 +31,11 @@ def check(
             "--study", metavar="DIR", help="Folder of the study that is made of the file (default FILE.check)."
         ),
     ] = None,
-    pairs: Annotated[
-        int,
-        typer.Option("--pairs", min=1, max=5000, help="Number of pairs to draw for judging; more continue the sample."),
-    ] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENCODER",
-            help="Draw pairs more often that this encoder of the study, such as minilm, finds similar (default: words and "
-            "the file's scores alone).",
-        ),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Let a judge of the study, or a cross-encoder by folder or name, judge the drawn pairs (default: people).",
-        ),
-    ] = None,
-    dev: Annotated[
-        Path | None, typer.Option("--dev", metavar="FILE", help="Dev or test questions, to find those that leak.")
-    ] = None,
-    collection: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Texts of passage ids, a TSV (default collection.tsv beside FILE)."),
-    ] = None,
-    queries: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Texts of question ids, a TSV (default queries.tsv beside FILE)."),
-    ] = None,
+    *,
+    settings: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the file here without its false negatives, in the same format."),
-    ] = None,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="Take false negatives out instead of turning them into positives.")
-    ] = False,
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="Also drop what this rule drops, as in relative_margin=0.08 (with --out)."
-        ),
     ] = None,
     open_app: Annotated[
         bool, typer.Option("--open", help="Open the app on the answer; its first link leads to the first pair.")
@@ -82,14 +47,15 @@ def check(
     from blindspot.backend.checking.check import check as check_file
     from blindspot.backend.checking.check import questions_in
 
+    asked = CheckSettings(**settings)
     with progress() as watch:
-        held_out = [] if dev is None else questions_in(dev)
-        found = check_file(file, study, held_out, collection, queries, watch)
+        held_out = [] if asked.dev is None else questions_in(asked.dev)
+        found = check_file(file, study, held_out, asked.collection, asked.queries, watch)
         if found.facts.negatives:
-            found.draw(pairs, seed, vectors, watch)
-            if judge is not None:
-                found.judge_with(judge, watch)
-        written = None if out is None else found.write(out, not drop, rule)
+            found.draw(asked.pairs, asked.seed, asked.vectors, watch)
+            if asked.judge is not None:
+                found.judge_with(asked.judge, watch)
+        written = None if out is None else found.write(out, not asked.drop, asked.rule)
     _show(found, written, json)
     if open_app and not json:
         from blindspot.app.server import serve

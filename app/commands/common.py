@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
+
+from blindspot.backend.core.declared import Field, declared, settings_class
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,18 +84,7 @@ Hosts = Annotated[
         ),
     ),
 ]
-RelevanceOption = Annotated[
-    Literal["answers", "gold", "labels"],
-    typer.Option(
-        metavar="answers|gold|labels",
-        help="Passages that count as relevant: those with an answer, the gold passages, or gold corrected by labels.",
-    ),
-]
-MEASURE_HELP = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)."
-MeasureOption = Annotated[str, typer.Option("--measure", metavar="MEASURE", help=f"Measure to compare: {MEASURE_HELP}")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="CSV.")]
-AsLatex = Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")]
 Relations = Annotated[list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")]
 Buckets = Annotated[
     list[str] | None,
@@ -102,6 +93,15 @@ Buckets = Annotated[
 TagsOption = Annotated[
     list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
 ]
+
+
+@settings_class
+class OutputForm:
+    """The form of a report."""
+
+    json: bool = Field(default=False, description="Print JSON, for scripts")
+    csv: bool = Field(default=False, description="Print CSV")
+    latex: bool = Field(default=False, description="Print LaTeX tables (booktabs)")
 
 
 class PrintedReport(Protocol):
@@ -150,17 +150,30 @@ def whole_numbers(text: str, option: str, example: str) -> list[int]:
     return [int(part) for part in numbers]
 
 
-def print_report(report: PrintedReport, json: bool, csv: bool, latex: bool) -> None:
-    """Print a report as JSON, CSV or LaTeX, or else as tables."""
-    if json or csv or latex:
+def check_form(form: dict[str, bool], **others: object) -> None:
+    """Raise BadParameter for more than one form of a report. others: further forms that a command has."""
+    if sum(map(bool, [*form.values(), *others.values()])) > 1:
+        raise typer.BadParameter(f"give one of {', '.join(f'--{name}' for name in (*declared(OutputForm), *others))}")
+
+
+def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
+    """Print a report in a form of `OutputForm`, or else as tables."""
+    if form:
         from blindspot.app.terminal import clean_json
 
-        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
+        text = (
+            clean_json(report.as_json()) if "json" in form else report.as_csv() if "csv" in form else report.as_latex()
+        )
         print(text.rstrip("\n"))
     else:
         from blindspot.app.console import Terminal
 
         Terminal().print(report.as_rich())
+
+
+def by_bucket(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the study's own name of the grouping by frequency."""
+    return {**options, "by": "bucket"} if options.get("by") == "frequency" else options
 
 
 @contextmanager

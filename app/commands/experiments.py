@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, Device, StudyOption, do, group, open_study
+from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, group, open_study
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.experiments.settings import ExperimentSettings
@@ -32,6 +32,7 @@ _NAMED = ("training", "cross", "reader")
 
 @takes_settings(ExperimentSettings, "given", [name for name in declared(ExperimentSettings) if name not in _NAMED])
 @takes_settings(DualEncoderSettings, "trained", TRAINING, dict.fromkeys(TRAINING))
+@takes_settings(OutputForm, "form")
 def _run(
     context: typer.Context,
     plan: Annotated[
@@ -60,11 +61,10 @@ def _run(
         typer.Option(metavar="NAME=VALUE", help="Setting of the readers, as in epochs=5 (repeatable)."),
     ] = None,
     device: Device = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.")] = False,
-    json: AsJson = False,
+    form: dict[str, bool],
     study: StudyOption = None,
 ) -> None:
+    check_form(form)
     named = {"training": _values(more, "--training") | trained, "cross": _values(cross, "--cross")}
     named["reader"] = _values(reader, "--reader")
     given |= {name: values for name, values in named.items() if values}
@@ -78,7 +78,7 @@ def _run(
         return
     from blindspot.backend.experiments.running import run_experiment
 
-    _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
+    _print(do(run_experiment, opened, experiment=name, given=given, device=device), form)
 
 
 def _add_experiments() -> None:
@@ -89,14 +89,14 @@ def _add_experiments() -> None:
         experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_run)
 
 
-def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
+def _print(result: dict[str, Any], form: dict[str, bool]) -> None:
     from blindspot.app.terminal_tables import console, print_json
     from blindspot.backend.experiments import tables
 
-    if json:
+    if "json" in form:
         print_json(result)
-    elif csv or latex:
-        print(tables.as_csv(result) if csv else tables.as_latex(result), end="")
+    elif form:
+        print(tables.as_csv(result) if "csv" in form else tables.as_latex(result), end="")
     else:
         console.print(tables.result_table(result).as_rich())
 

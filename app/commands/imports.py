@@ -13,14 +13,13 @@ from blindspot.app.commands.common import (
     Settings,
     SkipBad,
     StudyOption,
-    Ties,
-    WithoutOwn,
     do,
     group,
     open_study,
     progress,
 )
-from blindspot.app.commands.options import reads
+from blindspot.app.commands.options import reads, takes_settings
+from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 
@@ -55,11 +54,7 @@ def new(
     title: Annotated[str | None, typer.Option("--name", help="Name of the study (default: the folder's name).")] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--from-run",
-            metavar="FILE",
-            help="Retriever output to start from (DPR, Pyserini; repeatable).",
-        ),
+        typer.Option("--from-run", metavar="FILE", help="Retriever output to start from (DPR, Pyserini; repeatable)."),
     ] = None,
     log: Annotated[
         Path | None,
@@ -81,9 +76,7 @@ def new(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help=(
-                "Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies."
-            ),
+            help="Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies.",
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",
@@ -95,18 +88,18 @@ def new(
         return
     if columns:
         raise typer.BadParameter("--set goes with --from-log")
+    if questions is not None and not results:
+        raise typer.BadParameter(
+            "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
+        )
     if results:
         from blindspot.app.terminal_tables import print_results_import
         from blindspot.backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
-            result = study_from_results(folder, results, title, split, skip_bad, watch, questions)
-        print_results_import(result, str(folder))
+            made = study_from_results(folder, results, title, split, skip_bad, watch, questions)
+        print_results_import(made, str(folder))
         return
-    if questions is not None:
-        raise typer.BadParameter(
-            "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
-        )
     from blindspot.backend.core.study import Study
 
     study = Study.create(folder, title)
@@ -145,7 +138,7 @@ def import_passages(
     from blindspot.backend.data.importing.ir_datasets import is_ir_id
 
     if is_ir_id(file):
-        _import_ir(str(file), study, questions=False, skip_bad=skip_bad)
+        _import_ir(str(file), study, False, {}, skip_bad)
         return
     result = do(
         import_passages,
@@ -159,20 +152,13 @@ def import_passages(
 
 
 @import_app.command("questions", cls=reads("questions"))
+@takes_settings(QuestionImport, "taken")
 def import_questions(
     file: FileOrIr,
     study: StudyOption = None,
     format: Format = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of the questions if the file names none: train, dev, test or unlabelled.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Name of the question set if the file names none.")] = None,
-    gold: Annotated[
-        str,
-        typer.Option(
-            help="Gold passages to keep: all of them, or one for each question (the others then count as unlabelled)."
-        ),
-    ] = "all",
+    *,
+    taken: dict[str, Any],
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
@@ -183,18 +169,16 @@ def import_questions(
     from blindspot.backend.data.importing.ir_datasets import is_ir_id
 
     if is_ir_id(file):
-        _import_ir(str(file), study, True, split, dataset, gold, skip_bad)
+        _import_ir(str(file), study, True, taken, skip_bad)
         return
     result = do(
         import_questions,
         _open_or_new(study),
         path=str(file.absolute()),
         format=format,
-        split=split,
-        dataset=dataset,
-        gold=gold,
         skip_bad=skip_bad,
         settings=settings or [],
+        **taken,
     )
     _say_imported(result, "question")
     opened = open_study(study)
@@ -206,6 +190,7 @@ def import_questions(
 
 
 @import_app.command("triples")
+@takes_settings(QuestionSampling)
 def import_triples(
     file: FileArgument,
     dataset: Annotated[str | None, typer.Option(help="Name of the question set (default: the file's name).")] = None,
@@ -216,29 +201,8 @@ def import_triples(
             "EntityQuestions)."
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Split of all questions: train, dev or test (default: 80% train, 10% dev, 10% test)."),
-    ] = None,
-    least: Annotated[
-        int, typer.Option(min=1, help="Minimum number of facts of a relation; relations with fewer are left out.")
-    ] = 2000,
-    least_answers: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Minimum number of different answers of a relation; relations with fewer are left out."
-        ),
-    ] = 20,
-    most: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Maximum number of questions of a relation in dev and in test; train gets eight times as many."
-        ),
-    ] = 1000,
-    gold: Annotated[
-        bool, typer.Option("--gold/--no-gold", help="Make passages that name the subject and contain an answer gold.")
-    ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the random draw.")] = 0,
+    *,
+    settings: dict[str, Any],
     study: StudyOption = None,
     skip_bad: SkipBad = False,
 ) -> None:
@@ -252,13 +216,8 @@ def import_triples(
         path=str(file.absolute()),
         dataset=dataset,
         templates=templates_path,
-        split=split,
-        least=least,
-        least_answers=least_answers,
-        most=most,
-        gold=gold,
-        seed=seed,
         skip_bad=skip_bad,
+        **settings,
     )
     _say_imported(result, "question")
 
@@ -309,6 +268,7 @@ def import_qrels(
 
 
 @import_app.command("run", cls=reads("runs"))
+@takes_settings(RunImport)
 def import_run(
     file: FileArgument,
     name: Annotated[
@@ -316,16 +276,8 @@ def import_run(
     ] = None,
     study: StudyOption = None,
     format: Format = None,
-    split: Annotated[
-        str | None, typer.Option(help="Questions that the run covers; those missing from the file count as not found.")
-    ] = None,
-    rule: Annotated[
-        str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
-    ] = "dpr",
-    ties: Ties = "file",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
-    skip_bad: SkipBad = False,
-    without_own: WithoutOwn = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Import a run of another tool: TREC, DPR, Pyserini or MS MARCO output."""
     from blindspot.backend.core.runs import run_name_of
@@ -338,27 +290,14 @@ def import_run(
             path=str(file.absolute()),
             name=name or run_name_of(file),
             format=format,
-            split=split,
-            rule=rule,
-            ties=ties,
-            replace=replace,
-            skip_bad=skip_bad,
-            without_own_passage=without_own,
+            **settings,
         ),
         "question of a run",
         "questions of a run",
     )
 
 
-def _import_ir(
-    source: str,
-    folder: str | None,
-    questions: bool,
-    split: str | None = None,
-    dataset: str | None = None,
-    gold: str = "all",
-    skip_bad: bool = False,
-) -> None:
+def _import_ir(source: str, folder: str | None, questions: bool, taken: dict[str, Any], skip_bad: bool) -> None:
     """Import a dataset by its ir_datasets id."""
     from blindspot.backend.data.importing.importer import import_passages, import_questions
     from blindspot.backend.data.importing.ir_datasets import ir_dataset_folder
@@ -367,15 +306,13 @@ def _import_ir(
     passages = not study.has_corpus or not questions
     with (
         progress() as watch,
-        ir_dataset_folder(source, study.folder, passages, questions, split, watch) as beir,
+        ir_dataset_folder(source, study.folder, passages, questions, taken.get("split"), watch) as beir,
     ):
         if passages:
             _say_imported(do(import_passages, study, path=str(beir), format="beir", skip_bad=skip_bad), "passage")
         if questions:
-            dataset = dataset or beir.name
-            result = do(
-                import_questions, study, path=str(beir), format="beir", dataset=dataset, gold=gold, skip_bad=skip_bad
-            )
+            named = {"dataset": beir.name, **taken, "split": None}
+            result = do(import_questions, study, path=str(beir), format="beir", skip_bad=skip_bad, **named)
             _say_imported(result, "question")
 
 

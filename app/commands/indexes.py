@@ -22,7 +22,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.settings import MODELS, EncoderSettings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
-from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
+from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions, MilvusSettings
 from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import Missing, Refused
@@ -179,6 +179,7 @@ def index_faiss(
 
 
 @index_app.command("milvus")
+@takes_settings(MilvusSettings)
 def index_milvus(
     uri: Annotated[
         str,
@@ -188,22 +189,16 @@ def index_milvus(
         ),
     ],
     encoder: Encoder = "minilm",
-    collection: Annotated[
-        str | None, typer.Option(help="Name of the collection (default: from the encoder and the passages).")
-    ] = None,
-    index: Annotated[
-        str, typer.Option(help="Index type of the server: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")
-    ] = "FLAT",
-    settings: Annotated[
+    parameters: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Setting of the index, as in M=32 (repeatable)."),
     ] = None,
-    replicas: Annotated[int, typer.Option(min=1, help="Number of in-memory replicas in the cluster.")] = 1,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the collection if it exists.")] = False,
+    *,
+    settings: dict[str, Any],
     study: StudyOption = None,
 ) -> None:
     """Fill a Milvus collection with an encoder's vectors. Resumes an interrupted upload."""
-    milvus_settings = dict(setting.partition("=")[::2] for setting in settings or ())
+    milvus_settings = dict(each.partition("=")[::2] for each in parameters or ())
     from blindspot.backend.retrieval.milvus import build
 
     record = do(
@@ -211,10 +206,7 @@ def index_milvus(
         open_study(study),
         encoder=encoder,
         uri=uri,
-        collection=collection,
-        index=index,
-        replicas=replicas,
-        replace=replace,
+        **settings,
         parameters={name: int(value) if value.isdecimal() else value for name, value in milvus_settings.items()},
     )
     print(

@@ -129,13 +129,8 @@ def labels_audit(
         raise BadInput("--k and --relevance are about Success@k of a run: name it with --run")
     opened = open_study(study)
     found, powered = audit(opened, batch), powered_audits(opened, batch, judge)
-    success = [
-        each
-        for name in run or ()
-        for each in run_successes(
-            opened, name, corrected_run(opened, opened.run(name), relevance), k or KS, batch, judge
-        )
-    ]
+    runs = {name: corrected_run(opened, opened.run(name), relevance) for name in run or ()}
+    success = [each for name in runs for each in run_successes(opened, name, runs[name], k or KS, batch, judge)]
     checked = gold_estimates(opened)
     if json:
         told = {"labels": asdict(found), "judges": [asdict(each) for each in powered]}
@@ -148,9 +143,10 @@ def labels_audit(
         )
     if found.overall is not None:
         print_audit(found, powered)
-    for each in checked:
-        print(each.sentence())
-    for line in (line for estimate in success for line in success_lines(opened, estimate)):
+    for line in (
+        *(each.sentence() for each in checked),
+        *(line for each in success for line in success_lines(opened, each)),
+    ):
         print(line)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
+from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.commands.train import Device, Name, run_training, train_app
-from blindspot.backend.reader.settings import ReaderSettings
+from blindspot.app.commands.train import Name, run_training, train_app
+from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
 from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.training.training_settings import TrainingOptions
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from blindspot.analysis.accuracy import Estimate
     from blindspot.backend.reader.reading import Reading
     from blindspot.backend.reader.readings import AnswerRow, MeasuredReading, TunedK
-
-PRECISION = "auto|float32|bfloat16"
 
 
 @train_app.command("reader")
@@ -55,33 +53,18 @@ def train_reader(
     print(f"Next: blindspot read --run RUN --reader {name}")
 
 
+@takes_settings(ReadingSettings)
 def read(
     run: Annotated[str, typer.Option(help="Run whose passages are read.")],
     reader: Annotated[str, typer.Option(help="Trained reader, or a folder or Hugging Face name of a DPRReader.")],
-    k: Annotated[
-        str | None,
-        typer.Option(
-            "--k",
-            metavar="K,K,...",
-            help="Numbers of passages read for each question (default: 1,5,10,20,50,100, up to the depth of the run).",
-        ),
-    ] = None,
+    *,
+    settings: dict[str, Any],
     tune_on: Annotated[
         str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")
     ] = None,
     by: Annotated[
         str | None, typer.Option(metavar="relation|frequency", help="Add a table by relation or frequency.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the reader in the study (default: its folder's name).")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Passages in a batch (default: 128 on a GPU, 16 on a CPU).")
-    ] = None,
-    precision: Annotated[
-        str, typer.Option(metavar=PRECISION, help="Precision; auto is bfloat16 on a GPU that supports it.")
-    ] = "auto",
-    device: Device = None,
     trust: Trust = False,
     as_json: AsJson = False,
     study: StudyOption = None,
@@ -92,7 +75,7 @@ def read(
     from blindspot.backend.reader.reading import read as read_run
     from blindspot.backend.reader.readings import answered, tuned_k
 
-    ks = None if k is None else whole_numbers(k, "--k", "1,10,50")
+    ks = settings.get("ks")
     by = "bucket" if by == "frequency" else by
     if by not in (None, "relation", "bucket"):
         raise typer.BadParameter("--by must be relation or frequency")
@@ -103,17 +86,7 @@ def read(
         trust_models(opened, reader)
 
     def read_from(source: str) -> Reading:
-        return do(
-            read_run,
-            opened,
-            run=source,
-            reader=reader,
-            ks=ks,
-            name=name,
-            batch=batch,
-            precision=precision,
-            device=device,
-        )
+        return do(read_run, opened, run=source, reader=reader, **settings)
 
     tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
     reading = read_from(run)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import (
-    MEASURE_HELP,
-    AsCsv,
     AsJson,
-    Device,
-    RelevanceOption,
-    Split,
+    OutputForm,
     StudyOption,
-    WithoutOwn,
+    by_bucket,
+    check_form,
     do,
     open_study,
     print_report,
-    whole_numbers,
 )
-from blindspot.app.commands.options import LateCommand, takes_options
+from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
+from blindspot.backend.core.declared import build
+from blindspot.backend.evaluation.settings import ReportOptions
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -60,9 +58,10 @@ def _retrieve_command() -> Callable[..., None]:
     from dataclasses import replace as changed
 
     from blindspot.backend.core.declared import declared
+    from blindspot.backend.retrieval.retrieve import RunSettings, retrieve
     from blindspot.backend.retrieval.retriever import RETRIEVERS
 
-    settings: dict[str, Declared] = {}
+    settings: dict[str, Declared] = dict(declared(RunSettings))
     for kind in RETRIEVERS:
         for setting in declared(kind.options).values():
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
@@ -70,41 +69,9 @@ def _retrieve_command() -> Callable[..., None]:
     about = "; ".join(f"{kind.name}: {kind.help}{_unavailable(kind)}" for kind in RETRIEVERS)
     with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
 
-    def command(
-        *,
-        retriever: str,
-        k: Annotated[
-            int | None, typer.Option("--k", min=1, help="Hits per question (default: from study.toml, 100).")
-        ] = None,
-        split: Split = None,
-        name: Annotated[str | None, typer.Option(help="Name of the run (default: as in bm25-dev).")] = None,
-        options: dict[str, Any],
-        rule: Annotated[
-            str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
-        ] = "dpr",
-        replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
-        without_own: WithoutOwn = False,
-        device: Device = None,
-        study: StudyOption = None,
-    ) -> None:
+    def command(*, retriever: str, options: dict[str, Any], study: StudyOption = None) -> None:
         RETRIEVERS.get(retriever)
-        opened = open_study(study)
-        from blindspot.backend.retrieval.retrieve import retrieve
-
-        result = do(
-            retrieve,
-            opened,
-            kind=retriever,
-            k=k,
-            split=split,
-            name=name,
-            rule=rule,
-            replace=replace,
-            device=device,
-            without_own_passage=without_own,
-            **options,
-        )
-        _print_run(result)
+        _print_run(do(retrieve, open_study(study), kind=retriever, **options))
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)
@@ -129,22 +96,12 @@ def _print_run(run: Run) -> None:
         print(f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
 
 
+@takes_settings(ReportOptions, "options")
+@takes_settings(OutputForm, "form")
 def report(
-    run: Annotated[list[str] | None, typer.Option("--run", help="Run to report (repeatable; default: all).")] = None,
-    by: Annotated[
-        Literal["relation", "frequency", "bucket", "split", "slice"] | None,
-        typer.Option(metavar="relation|frequency|split|slice", help="Add a table by this grouping."),
-    ] = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option("--measure", metavar="MEASURE", help=f"Measure to report instead (repeatable): {MEASURE_HELP}"),
-    ] = None,
-    relevance: RelevanceOption = "answers",
-    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="Cut-offs.")] = "1,5,20,100",
-    json: AsJson = False,
-    csv: AsCsv = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
+    *,
+    options: dict[str, Any],
+    form: dict[str, bool],
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
@@ -158,23 +115,20 @@ def report(
     """Report the accuracy of runs, with n and intervals."""
     from blindspot.backend.evaluation.report import report as make
 
-    if json + csv + latex + (html is not None) > 1:
-        raise typer.BadParameter("give one of --json, --csv, --latex, --html")
+    check_form(form, html=html)
+    chosen = build(ReportOptions, by_bucket(options))
     if html is not None:
         from blindspot.backend.reports.html_report import write_html_report
 
-        size = write_html_report(open_study(study), html, run or None, relevance, rule, measure or ())
+        size = write_html_report(open_study(study), html, chosen.runs, chosen.relevance, chosen.rule, chosen.measures)
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
-    cut_offs = whole_numbers(k, "--k", "10,50,1000")
-    grouping = "bucket" if by == "frequency" else by
-    result = make(open_study(study), run or None, grouping, relevance, rule, cut_offs, measures=measure or ())
-    print_report(result, json, csv, latex)
-    if beside and not (json or csv or latex):
-        _print_beside(beside, measure or ["ndcg"], cut_offs)
+    print_report(make(open_study(study), **vars(chosen)), form)
+    if beside and not form:
+        _print_beside(beside, chosen.measures or ("ndcg",), chosen.ks)
 
 
-def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:
+def _print_beside(files: list[Path], measures: Sequence[str], cut_offs: Sequence[int]) -> None:
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
     from blindspot.app.console import Terminal
     from blindspot.backend.core.result_table import ResultTable

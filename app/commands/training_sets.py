@@ -10,8 +10,10 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions
+from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
@@ -25,43 +27,20 @@ training_set_app = group("Build training sets from runs, labels and scores; comp
 
 
 @training_set_app.command("build")
+@takes_settings(
+    TrainingSetSpec,
+    only=("policy", "questions", "positives", "model", "random", "other_gold", "rule", "until", "seed"),
+)
 @takes_settings(Thresholds, parameter="thresholds")
 def build(
     name: Name,
     run: Annotated[
         list[str], typer.Option("--run", help="Run over training questions to mine negatives from (repeatable).")
     ],
-    policy: Annotated[
-        str,
-        typer.Option(
-            metavar="POLICY",
-            help="Denoising policy for mined negatives ('blindspot training-set policies' lists them). With "
-            "+labels after it, people's labels override the policy.",
-        ),
-    ] = "none",
     ranks: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Ranks to mine negatives from.")] = "1-100",
-    questions: Annotated[
-        list[str] | None, typer.Option(help="Questions: train, unlabelled or SET/train (repeatable; default: train).")
-    ] = None,
-    positives: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="gold|distant|cross_encoder|judge",
-            help="Source of positives besides people's labels (repeatable; default: gold).",
-        ),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Cross-encoder or judge whose scores the policy uses.")] = None,
-    random: Annotated[int, typer.Option(min=0, help="Number of random negatives for each question.")] = 0,
-    other_gold: Annotated[
-        int, typer.Option(min=0, help="Number of negatives for each question taken from the gold of other questions.")
-    ] = 0,
-    rule: Annotated[
-        str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
-    ] = "dpr",
-    until: Annotated[int | None, typer.Option(min=0, help="Last label event to use (default: all events).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     study: StudyOption = None,
     *,
+    settings: dict[str, Any],
     thresholds: dict[str, Any],
 ) -> None:
     """Build a training set. A built set never changes. Dev and test questions, and pairs that leak from them, are left
@@ -72,24 +51,8 @@ def build(
         raise typer.BadParameter("--ranks needs two whole numbers, as in 1-100")
     from blindspot.backend.training_sets.builder import build
 
-    result = do(
-        build,
-        open_study(study),
-        name=name,
-        runs=run,
-        policy=policy,
-        questions=questions or ["train"],
-        positives=positives or ["gold"],
-        first=int(first),
-        last=int(last or first),
-        model=model,
-        thresholds=thresholds,
-        random=random,
-        other_gold=other_gold,
-        rule=rule,
-        until=until,
-        seed=seed,
-    )
+    settings |= {"first": int(first), "last": int(last or first), "thresholds": thresholds}
+    result = do(build, open_study(study), name=name, runs=run, **settings)
     _say(result)
 
 
@@ -185,6 +148,7 @@ def diff(
 
 
 @training_set_app.command("certify")
+@takes_settings(CertificateSettings, only=("judge", "labels", "positives", "seed"))
 def certify_set(
     name: Name,
     at_most: Annotated[
@@ -193,21 +157,12 @@ def certify_set(
     confidence: Annotated[
         str, typer.Option(metavar="SHARE", help="Confidence of each bound, as in 95%; new certificates only.")
     ] = "95%",
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Judge whose scores choose the pairs and save labels; new certificates only."
-        ),
-    ] = None,
-    labels: Annotated[
-        int | None, typer.Option(min=1, help="Negatives to judge (default: as many as the plan finds enough).")
-    ] = None,
-    positives: Annotated[int, typer.Option(min=0, help="Positives to judge, for the share that is right.")] = 30,
+    *,
+    settings: dict[str, Any],
     more: Annotated[
         int | None, typer.Option(min=1, help="Draw this many further negatives as another batch to judge.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; draw and store nothing.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -236,10 +191,10 @@ def certify_set(
     if made is None:
         if more is not None or target is None:
             raise Missing(no_plan(name))
-        planned = make_plan(opened, name, target, level, judge, labels, positives, seed)
+        planned = make_plan(opened, name, target, confidence=level, **settings)
         _queue_certificate(opened, name, planned, dry_run, json)
         return
-    if judge not in (None, made.judge):
+    if settings.get("judge") not in (None, made.judge):
         raise BadInput(
             f"the pairs of training set {name!r} were drawn with {made.judge or 'no judge'}; leave out --judge, or build "
             "the set under another name to draw again"

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import AsJson, Device, StudyOption, do, open_study
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.interventions.settings import MissesToExplain
 
 
+@takes_settings(MissesToExplain)
 def why(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run of an encoder whose index is in the study.")],
-    k: Annotated[int, typer.Option("--k", min=1, help="A miss has no gold passage in the top k.")] = 20,
-    where: Annotated[
-        str, typer.Option("--slice", metavar="EXPRESSION", help="Explain only these questions, as in 'relation:P19'.")
-    ] = "",
-    found_by: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Explain only misses for which this run has a gold passage in its top k."),
-    ] = None,
-    misses: Annotated[int, typer.Option(min=1, help="Maximum number of misses, drawn at random.")] = 200,
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="Stop after this time; the same command resumes from there (default: no limit)."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    placebos: Annotated[
-        int, typer.Option(min=1, help="Passages without the answer, for each miss, that get the same edits.")
-    ] = 9,
+    *,
+    settings: dict[str, Any],
     device: Device = None,
     json: AsJson = False,
     study: StudyOption = None,
@@ -40,19 +28,7 @@ def why(
     from blindspot.backend.interventions.batch import as_dict, explain_misses
     from blindspot.backend.interventions.table import cause_table
 
-    result = do(
-        explain_misses,
-        open_study(study),
-        run=run,
-        k=k,
-        where=where,
-        found_by=found_by,
-        limit=misses,
-        minutes=minutes,
-        seed=seed,
-        device=device,
-        placebos=placebos,
-    )
+    result = do(explain_misses, open_study(study), run=run, device=device, **settings)
     if json:
         print_json(as_dict(result))
     else:

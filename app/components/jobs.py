@@ -28,14 +28,38 @@ JOBS_CONSIDERED = 50  # number of latest jobs that the panel considers
 LOG_SHOWN = 8000  # characters to show from the end of the log
 SECONDS_TO_STOP = 10.0  # after this time the panel offers to kill a cancelled job
 _REFUSED = "jobs-refused"
+_STARTED = "jobs-started"  # (kind, name of the part that the job makes) of this visitor's jobs
 
 
 def is_unfinished(study: Study, request: JobRequest) -> bool:
     """Return whether the same job with the same arguments is waiting or running."""
-    return any(
-        job.unfinished and (job.kind, job.arguments) == (request.kind.kind, request.arguments)
-        for job in jobs.recent(study, JOBS_CONSIDERED)
-    )
+    return any(job.unfinished for job in _same(study, request))
+
+
+def _same(study: Study, request: JobRequest) -> list[Job]:
+    """The recent jobs with the same kind and arguments, newest first."""
+    of_request = (request.kind.kind, request.arguments)
+    return [job for job in jobs.recent(study, JOBS_CONSIDERED) if (job.kind, job.arguments) == of_request]
+
+
+def followed_button(study: Study, request: JobRequest, key: str, words: str) -> None:
+    """Show a button that starts a job, with the job's progress below it, or why it failed. The page reruns when the job
+    ends. This is for pages that have no panel of jobs.
+    """
+    start_button(study, request, key, words)
+    same = _same(study, request)
+    if any(job.unfinished for job in same):
+        st.fragment(_follow, run_every=1.0)(study, request)
+    elif same and same[0].state == "failed":
+        show(_ended_job(same[0], who.may(study.labels_path, request.action)))
+
+
+def _follow(study: Study, request: JobRequest) -> None:
+    """Show the progress of a job. When the job ends, rerun the whole page."""
+    unfinished = [job for job in _same(study, request) if job.unfinished]
+    if not unfinished:
+        st.rerun()
+    show(_progress(unfinished[0], jobs.seconds_since_cancelled(study, unfinished[0].id) is not None))
 
 
 def start_button(
@@ -73,10 +97,16 @@ def start(study: Study, request: JobRequest) -> bool:
     try:
         if not is_unfinished(study, request):
             jobs.submit_request(study, request, by=who.acting(study.labels_path))
+            st.session_state.setdefault(_STARTED, []).append((request.kind.kind, request.arguments.get("name")))
     except BlindspotError as error:
         st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
         return False
     return True
+
+
+def started_here(kind: str, name: str) -> bool:
+    """Return whether this visitor started a job of this kind that makes a part of this name."""
+    return (kind, name) in st.session_state.get(_STARTED, [])
 
 
 def cancel(study: Study, id: str, force: bool = False) -> None:

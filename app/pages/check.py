@@ -13,6 +13,7 @@ from blindspot.app.components.check.answer import answer, primary, trace_panel
 from blindspot.app.components.check.facts_panel import batch_panel, facts_panel
 from blindspot.app.components.check.file_panel import file_panel
 from blindspot.app.components.check.log_panel import log_page
+from blindspot.app.components.check.model_panel import model_panel
 from blindspot.app.components.check.rules_panel import rules_panel
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.marks import command, empty
@@ -55,6 +56,8 @@ def _checked(opened: Study, found: Check, labels: Labelled) -> None:
     with st.container(key="facts", horizontal=True, gap="small"):
         show(facts_panel(facts, f"{found.file.path.name}: {found.file.name}"))
         show(batch_panel(facts))
+    if sees:
+        model_panel(opened, found)
     if labels.judged and sees and not is_later:
         _rule_and_file(opened, found, labels, written)
 

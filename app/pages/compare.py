@@ -169,7 +169,14 @@ def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Group
     hidden, evidence = hidden_questions.hidden(opened), hidden_questions.may_use_labels(opened)
 
     def made() -> ComparisonReport:
-        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        options = ComparisonOptions(
+            k=chosen.k,
+            by=by,
+            relevance=compared.a.kind,
+            rule=chosen.rule,
+            slice=_slice(chosen),
+            measure=chosen.measure,
+        )
         return compare_with(opened, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())

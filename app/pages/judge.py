@@ -30,6 +30,8 @@ from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
 from blindspot.db.waiting import Waiting
 
+PRACTICE = "Practice: these labels do not count. Finish the question to see the settled labels."
+SKIPPED = "You skipped this question before. Skip it again to leave it to somebody else."
 AHEAD, MAX_AHEAD = 4, 15
 HISTORY = 60  # events that can be undone after a reload
 RENEW = 600.0  # a lease is renewed this many seconds before it expires
@@ -95,11 +97,7 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     again = {key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
-        card["notice"] = ""
-        if card["settled"] is not None:
-            card["notice"] = "Practice: these labels do not count. Finish the question to see the settled labels."
-        elif card["key"] in again:
-            card["notice"] = "You skipped this question before. Skip it again to leave it to somebody else."
+        card["notice"] = PRACTICE if card["settled"] is not None else SKIPPED if card["key"] in again else ""
     title, lines = ("", []) if leases else _empty(opened, stores, batches, person, mine)
     judging.mount(
         "judge",

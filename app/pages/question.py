@@ -119,17 +119,9 @@ def _listed(opened: Study) -> None:
     show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
-    show(
-        div(
-            link(
-                "Reword this question",
-                url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)}),
-                cls="quiet",
-            ),
-            span(convention(compared.a.kind, rule), cls="soft"),
-            cls="foot",
-        )
-    )
+    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)})
+    reword = link("Reword this question", address, cls="quiet")
+    show(div(reword, span(convention(compared.a.kind, rule), cls="soft"), cls="foot"))
 
 
 def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:

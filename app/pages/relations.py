@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.app import study, url
-from blindspot.app.components import relations_tables
+from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import how, notice, relation_label
@@ -17,7 +17,10 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
+from blindspot.backend.core.jobs import request
 from blindspot.backend.core.result_table import latex_tables
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.importer import count_frequencies
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.pairs import default_pair
@@ -25,6 +28,7 @@ from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, freque
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.counting import counted, noun
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
@@ -56,7 +60,7 @@ def page() -> None:
                 format_func=kinds.__getitem__,
             )
     panel = study.panel(opened, names, relevance)
-    k = url.number("k", min(20, panel.depth), 1, panel.depth)
+    k = url.number("k", min(HEADLINE_K, panel.depth), 1, panel.depth)
     offered = offered_measures(panel.kind)
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
@@ -74,7 +78,7 @@ def page() -> None:
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":
         show(tag("h1", f"{measure.at('k')} by the frequency of the subject"), about, choosers)
-        _frequency(panel, names, k, measure)
+        _frequency(opened, panel, names, k, measure)
     elif related:
         table = relation_table(panel, k, measure=measure)
         show(tag("h1", relations_sentence(table, names)), about, choosers)
@@ -120,7 +124,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
 
 
-def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
+def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
     there = sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label)
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
@@ -142,12 +146,9 @@ def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
             )
         )
     if not any(points for each in curves.series.values() for points in each.values()):
-        show(
-            notice(
-                "The subjects of these questions have no frequencies. To count their mentions, run: ",
-                tag("code", "blindspot import frequencies --count"),
-            )
-        )
+        show(notice("The subjects of these questions have no frequencies."))
+        if opened.questions.subjects(without_frequency=True):
+            jobs.followed_button(opened, request(count_frequencies), "count-frequencies", "Count them in the passages")
         return
     plot(report_plots.curve_plot(curves, names), "frequency")
     made = relations_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))

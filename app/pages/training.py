@@ -26,6 +26,7 @@ def page() -> None:
         return
     with jobs.followed(opened):
         made = training_sets(opened)
+        tabs.open_built(tabs.current(), list(made))
         chosen = url.one_of("set", list(made), next(reversed(made), ""))
         tab = tabs.current()
         if tab == "set" and not made:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.formats.base import Entry
 from blindspot.backend.checking.pairs import Places
 from blindspot.backend.checking.reading import TrainingFile
@@ -77,17 +78,17 @@ def source_sha256(path: Path) -> str:
     return whole.hexdigest()
 
 
-def build_study(file: TrainingFile, folder: Path, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+def build_study(file: TrainingFile, folder: Path, progress: Progress | None = None) -> CheckedStudy:
     """Read a file into a new study. Raises BadInput for the first wrong row; then nothing is left of the study."""
     study = Study.create(folder, file.path.name)
     try:
-        return fill_study(study, file, sha256, progress)
+        return fill_study(study, file, progress)
     except BaseException:
         _remove(study)
         raise
 
 
-def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+def fill_study(study: Study, file: TrainingFile, progress: Progress | None = None) -> CheckedStudy:
     """Read a file into an empty study. Raises BadInput for the first wrong row; then the study is still empty.
 
     Raises Refused if the study holds passages or questions.
@@ -97,6 +98,7 @@ def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Pro
     builder = _Builder(file, progress)
     with CorpusWriter(study.folder / "corpus.db") as writer:
         builder.read(writer)
+        sha256 = "" if isinstance(file.file, InMemory) else source_sha256(file.path)  # once the rows are sound
         writer.finish(file.path.name, sha256)
     places = builder.places()
     builder.add_questions(study, places)

@@ -52,9 +52,7 @@ def finding_words(finding: FileFinding) -> str:
         else ""
     )
     more = " ..." if finding.count > len(finding.lines) and finding.lines else ""
-    return (
-        f"{finding.count:,} of {counted(finding.of, finding.unit)} ({finding.share:.1%}): {finding.words}{lines}{more}"
-    )
+    return f"{finding.count:,} of {counted(finding.of, finding.unit)} ({finding.share}): {finding.words}{lines}{more}"
 
 
 def batch_words(batch: BatchSize) -> str:

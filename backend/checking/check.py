@@ -85,8 +85,8 @@ class Check:
         return draw_sample(self.checked, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
-        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name."""
-        self.judge = judge_sample(self.checked, self.draw(), judge, progress)
+        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name. Draws if nobody did."""
+        self.judge = judge_sample(self.checked, read_sample(self.checked) or self.draw(), judge, progress)
 
     def rate(self, level: float = LEVEL) -> RateEstimate | None:
         """Return the share of false negatives as the labels so far prove it; None before anything was drawn."""
@@ -170,13 +170,12 @@ def check(
         folder = Path(tempfile.mkdtemp(prefix="blindspot-check-")) if in_memory else beside
     else:
         folder = Path(study)
-    sha256 = "" if in_memory else source_sha256(file.path)
     if (folder / CHECK).is_dir():
         checked = open_checked(Study.open(folder))
-        if in_memory or checked.manifest["sha256"] != sha256:
+        if in_memory or checked.manifest["sha256"] != source_sha256(file.path):
             raise Refused(f"{folder} was made of another file, or the file changed since; give another --study")
     else:
-        checked = build_study(file, folder, sha256, progress)
+        checked = build_study(file, folder, progress)
     return Check(file, checked, _facts(file, checked, list(held_out)))
 
 

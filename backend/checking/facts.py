@@ -37,8 +37,10 @@ class FileFinding:
     lines: tuple[int, ...] = ()
 
     @property
-    def share(self) -> float:
-        return self.count / self.of if self.of else 0.0
+    def share(self) -> str:
+        """The share in words, such as 2.5%."""
+        share = self.count / self.of if self.of else 0.0
+        return "less than 0.1%" if 0 < share < 0.0005 else f"{share:.1%}"
 
 
 @dataclass(frozen=True)

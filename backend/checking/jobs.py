@@ -1,6 +1,6 @@
-"""What the app does with a training file or a log: keep an uploaded one, make the check, draw pairs, write the file back.
+"""What the app does with an uploaded training file or log: make the check, draw pairs, write the file back.
 
-An uploaded file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
+The file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from blindspot.backend.checking.building import fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
@@ -21,9 +21,9 @@ from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.from_results import fill_from_log
-from blindspot.backend.data.importing.uploads import forget, keep_file, uploaded
+from blindspot.backend.data.importing.uploads import uploaded
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.errors import Refused
 
 CLEANED, WRITTEN = "cleaned", "cleaned.json"
 UPLOAD_TYPES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
@@ -50,22 +50,6 @@ class CleanedFile:
     judged: int
 
 
-def keep_upload(study: Study, name: str, content: IO[bytes]) -> str:
-    """Write an uploaded training file into `uploads/` of the study, and return its name there.
-
-    Raises:
-        Refused: a name that no table has; the file cannot be written. BadInput: it holds no training data of a known
-        form; then it is not kept.
-    """
-    kept = keep_file(study, name, content, UPLOAD_TYPES)
-    try:
-        open_training_file(kept)
-    except BlindspotError:
-        forget(kept)
-        raise
-    return kept.name
-
-
 @job("import training file")
 def import_training_file(study: Study, path: str, progress: Progress | None = None) -> dict[str, Any]:
     """Make the check of an uploaded file in an empty study, and draw pairs to judge.
@@ -77,7 +61,7 @@ def import_training_file(study: Study, path: str, progress: Progress | None = No
         BadInput: no training data, or a wrong row. Refused: the study holds passages or questions already.
     """
     place = uploaded(study, path)
-    fill_study(study, open_training_file(place), source_sha256(place), progress)
+    fill_study(study, open_training_file(place), progress)
     made = open_check(study)
     if made.facts.negatives:
         made.draw()
@@ -113,6 +97,17 @@ def draw_log_questions(study: Study, count: int = QUESTIONS, progress: Progress 
 def draw_pairs(study: Study, pairs: int = DRAWS, progress: Progress | None = None) -> dict[str, Any]:
     """Draw pairs to judge, or continue the sample up to this number."""
     return {"pairs": len(open_check(study).draw(pairs).draws)}
+
+
+@job("judge check sample")
+def judge_drawn(study: Study, judge: str, progress: Progress | None = None) -> dict[str, Any]:
+    """Let a judge of the study judge the drawn pairs.
+
+    Raises NeedsConsent if nobody allowed the texts to go to a language model's server.
+    """
+    made = open_check(study)
+    made.judge_with(judge, progress)
+    return {"judge": judge, "pairs": len(made.labels)}
 
 
 @job("write cleaned file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,15 @@ from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges.judge import judge_kind_of, judges_of
+from blindspot.backend.judges.judge import judge_kind_of, judges_of, stored_thresholds
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
 
 RUN = "check-sample"
-SURE = 0.5
-"""A judge calls a pair positive from this probability on."""
+SURE = (0.5, 0.5)
+"""Below the first probability a judge calls a pair negative, and from the second on positive, if it has no own limits."""
 
 
 def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, progress: Progress | None = None) -> str:
@@ -40,7 +41,7 @@ def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, prog
 
             add_cross_encoder(study, name, judge, progress=progress)
         judge = name
-    if len(labels_of_judge(checked_study, plan, judge, missing=True)) < len(plan.draws):
+    if pairs_left(checked_study, plan, judge):
         kind = judge_kind_of(study, judge)
         if type(kind).run_job is None:
             raise Missing(f"judge {judge!r} has no scores of the drawn pairs; import them for run {RUN!r}")
@@ -49,15 +50,36 @@ def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, prog
     return judge
 
 
-def labels_of_judge(
-    checked_study: CheckedStudy, plan: SamplePlan, judge: str, missing: bool = False
-) -> dict[PairId, str]:
-    """Return what a judge says of the drawn pairs. missing: return nothing if it has no scores at all."""
-    if missing and judge not in checked_study.study.parts("scores"):
-        return {}
+def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> dict[PairId, str]:
+    """Return what a judge says of the drawn pairs, up to the last one that it scored; none before it scored any.
+
+    Pairs in between that it could not score, and those between its limits, are "open".
+    """
     drawn = unjudged(plan, negative_pairs(checked_study.places), {})
-    scores = ScoreStore.open(checked_study.study, judge)(drawn)
-    return {pair: "positive" if scores[pair] >= SURE else "negative" for pair in drawn if pair in scores}
+    scores = _scores(checked_study, judge, drawn)
+    negative_below, positive_from = stored_thresholds(checked_study.study, judge) or SURE
+    last = max((place for place, pair in enumerate(drawn) if pair in scores), default=-1)
+
+    def label(pair: PairId) -> str:
+        score = scores.get(pair)
+        if score is None or negative_below <= score < positive_from:
+            return "open"
+        return "positive" if score >= positive_from else "negative"
+
+    return {pair: label(pair) for pair in drawn[: last + 1]}
+
+
+def pairs_left(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> list[PairId]:
+    """Return the drawn pairs that a judge of the study has not scored."""
+    drawn = unjudged(plan, negative_pairs(checked_study.places), {})
+    scores = _scores(checked_study, judge, drawn)
+    return [pair for pair in drawn if pair not in scores]
+
+
+def _scores(checked_study: CheckedStudy, judge: str, pairs: Sequence[PairId]) -> dict[PairId, float]:
+    if judge not in checked_study.study.parts("scores"):
+        return {}
+    return ScoreStore.open(checked_study.study, judge)(pairs)
 
 
 def _write_run(checked_study: CheckedStudy, plan: SamplePlan) -> None:

@@ -219,8 +219,8 @@ def _values(name: str, values: np.ndarray) -> list[MiningRule]:
         return [_rule(name, float(rank)) for rank in RANKS if rank < values.max() + 1]
     wanted = [float(np.quantile(values, 1 - share)) for share in KEPT]
     found = {float(f"{each:.2g}") for each in wanted}
-    if name.endswith("margin"):
-        found |= set(MARGINS)
+    if name.endswith("margin"):  # below 0 a negative may score higher than the positive: nobody mines so
+        found = {each for each in found if each >= 0} | set(MARGINS)
     return [_rule(name, each) for each in sorted(found) if (values < each).any() and (values >= each).any()]
 
 

@@ -17,6 +17,7 @@ from blindspot.analysis.rate_sequence import rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
+from blindspot.backend.checking.settings import DRAWS
 from blindspot.backend.checking.suspicion import cells_by_suspicion, suspicion
 from blindspot.backend.checking.vectors import pair_similarity
 from blindspot.backend.core.manifest import read_object, write_json
@@ -28,7 +29,7 @@ from blindspot.db.queue import Queue
 
 PLAN = "sample.json"
 BATCH = "check"
-DRAWS = 300
+
 MOST_DRAWS = 5000
 FALSE = "positive"
 PairId = tuple[str, str]

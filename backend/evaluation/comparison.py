@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
-By = Literal["relation", "bucket", "slice"]
-BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
 STILL_TO_JUDGE = "the reader has still to judge them"

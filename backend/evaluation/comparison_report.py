@@ -12,11 +12,9 @@ from blindspot.backend.core.result_table import Column, Results, ResultTable, re
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import (
-    BYS,
     KS,
     SEED,
     STILL_TO_JUDGE,
-    By,
     Comparison,
     PairedFigures,
     by_group,
@@ -26,9 +24,9 @@ from blindspot.backend.evaluation.comparison import (
 )
 from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
-from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.settings import By, ComparisonOptions, Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput, Missing
@@ -180,31 +178,6 @@ def _row(name: str, both: PairedFigures) -> list[object]:
     return [name, n, both.a, both.b, both.difference.estimate, both.difference.p_shown, *counts, both.oracle]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonOptions:
-    """What to compare two runs by.
-
-    Attributes:
-        k: of the groups and the sentences; default 5 for Success@k and 10 for other measures, if the runs are deep
-            enough.
-        by: adds groups by relation, bucket or saved slice.
-        slice: an expression; only its questions count.
-        measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
-            becomes gold, and a note says so.
-        hidden: questions to leave out, because the reader still has to judge them.
-        evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
-    """
-
-    k: int | None = None
-    by: By | None = None
-    relevance: Kind = "answers"
-    rule: str = DEFAULT_RULE
-    slice: str = ""
-    measure: str = SUCCESS.name
-    hidden: frozenset[str] = frozenset()
-    evidence: bool = True
-
-
 def compare_runs(
     study: Study,
     a: str,
@@ -216,18 +189,16 @@ def compare_runs(
     slice: str = "",
 ) -> ComparisonReport:
     """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
-    return compare_with(study, a, b, ComparisonOptions(k, by, relevance, rule, slice))
+    return compare_with(study, a, b, ComparisonOptions(k=k, by=by, relevance=relevance, rule=rule, slice=slice))
 
 
 def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> ComparisonReport:
     """Compare two runs of a study.
 
-    Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid `by`, k or slice; Refused for an
-        unknown measure.
+    Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid k or slice; Refused for an unknown
+        measure.
     """
     by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
-    if by is not None and by not in BYS:
-        raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     by_measure = measure_named(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.evaluation.settings import Kind as Kind
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.gold import GoldMatches
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
-Kind = Literal["answers", "gold", "labels"]
 KINDS: tuple[str, ...] = ("answers", "gold", "labels")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 By = Literal["relation", "bucket", "split", "slice"]
-BYS: tuple[str, ...] = ("relation", "bucket", "split", "slice")
 KS = (1, 5, 20, 100)
 MRR_DEPTH = 10
 SEED = 0
@@ -174,8 +173,8 @@ def report(
     Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k, Refused for an unknown
         measure.
     """
-    if by is not None and by not in BYS:
-        raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
+    if by is not None and by not in get_args(By):
+        raise BadInput(f"--by must be one of {', '.join(get_args(By))}, not {by!r}")
     ks = tuple(sorted(set(ks)))
     chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:

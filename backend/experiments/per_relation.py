@@ -21,7 +21,7 @@ from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, encoder_settings
-from blindspot.backend.training.checkpoints import new_model_folder
+from blindspot.backend.training.checkpoints import TrainingPlace, new_model_folder
 from blindspot.backend.training.dual_encoder import train
 from blindspot.backend.training.examples import Subset, TrainingExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -108,7 +108,8 @@ def _train_one(
     from blindspot.backend.training.initial_model import has_two_towers, tower
 
     whole, working = folder.with_name(f"{folder.name}~whole"), folder.with_name(f"{folder.name}~working")
-    trained = train(start, examples, whole, working, settings, device=device, about=about, progress=progress)
+    place = TrainingPlace(whole, working, device, about=about, progress=progress)
+    trained = train(start, examples, place, settings)
     with readable_model(whole):
         model = SentenceTransformer(str(whole), device="cpu")
     if not has_two_towers(model):

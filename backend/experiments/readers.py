@@ -57,9 +57,9 @@ class ReaderModelPart(Model):
             bench,
             name,
             bench.name(self.hits),
-            bench.name(self.start),
             asdict(self.settings),
-            bench.device,
+            start=bench.name(self.start),
+            device=bench.device,
             progress=progress,
         )
 
@@ -125,7 +125,7 @@ class ReadingPart(Part):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from blindspot.backend.reader.reading import read
 
-        read(bench, bench.name(self.hits), bench.name(self.reader), [self.k], device=bench.device, progress=progress)
+        read(bench, bench.name(self.hits), bench.name(self.reader), ks=[self.k], device=bench.device, progress=progress)
 
     def answered(self, bench: Workbench, k: int) -> MeasuredReading:
         from blindspot.backend.reader.reading import Reading

@@ -156,17 +156,17 @@ class DualEncoder(Model):
         return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from blindspot.backend.training.checkpoints import TrainingPlace
         from blindspot.backend.training.dual_encoder import train
         from blindspot.backend.training.training_log import working_folder
 
         train(
             self._start(bench),
             examples_of(bench, self.data),
-            bench.path("models", name),
-            working_folder(bench, name),
+            TrainingPlace(
+                bench.path("models", name), working_folder(bench, name), device=bench.device, progress=progress
+            ),
             self.settings,
-            device=bench.device,
-            progress=progress,
         )
 
     def _start(self, bench: Workbench) -> EncoderSettings:
@@ -206,9 +206,9 @@ class CrossEncoder(Model):
             bench,
             name,
             bench.name(self.data),
-            model_of(bench, bench.name(self.start)),
             asdict(self.settings),
-            bench.device,
+            start=model_of(bench, bench.name(self.start)),
+            device=bench.device,
             progress=progress,
         )
 

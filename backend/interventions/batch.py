@@ -16,22 +16,22 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.significance import difference
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
 from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import DOUBT, EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
-from blindspot.backend.interventions.placebos import PLACEBOS
+from blindspot.backend.interventions.settings import MissesToExplain
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BadInput, Missing
+from blindspot.db.errors import Missing
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 FOLDER, RESULT = "interventions", "result.json"
-LIMIT = 200
 NONE = "none of the edits"
 SHARED = "no cause that a placebo would not share"
 EXAMPLES = 3
@@ -60,53 +60,35 @@ class CauseCount:
 
 
 @job("explain misses")
+@named_settings(MissesToExplain)
 def explain_misses(
     study: Study,
     run: str,
-    k: int = 20,
-    where: str = "",
-    found_by: str | None = None,
-    limit: int = LIMIT,
-    minutes: float | None = None,
-    seed: int = 0,
+    settings: MissesToExplain,
     device: str | None = None,
-    placebos: int = PLACEBOS,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Explain the misses of a dense run (a job), and return the content of result.json.
 
-    Args:
-        where: only questions of this slice, as in 'relation:P19'.
-        found_by: only questions for which this run has a gold passage in its top k.
-        limit: explain at most so many misses, drawn with the seed.
-        minutes: stop after this time. The misses explained until then are still a random sample.
-        placebos: passages without the answer, for each miss, on which the same edits are made.
-
     Raises:
         Missing: no such run, or no miss. BadInput: invalid settings, or a run that is not of an encoder's index.
     """
-    if limit < 1 or (minutes is not None and not minutes > 0):
-        raise BadInput("--misses must be at least 1 and --minutes above 0")
-    if placebos < 1:
-        raise BadInput(f"--placebos must be at least 1, not {placebos}: without a placebo no cause can be named")
-    opened, began = dense_run(study, run), time.monotonic()
-    found_in = None if found_by is None else study.run(found_by)
-    all_missed = _in_slice(study, run, missed(study, opened, k, found_in), where, k)
+    opened, k = dense_run(study, run), settings.k
+    found_in = None if settings.found_by is None else study.run(settings.found_by)
+    all_missed = _in_slice(study, run, missed(study, opened, k, found_in), settings.where, k)
     if not all_missed:
         raise Missing(f"run {run!r} misses none of these questions at k = {k}, so there is nothing to explain")
-    drawn = shuffled(all_missed, seed)[:limit]
+    drawn = shuffled(all_missed, settings.seed)[: settings.limit]
     explainer = MissExplainer(
-        study, str(opened.manifest["retriever"]), device=device, placebos=placebos, seed=seed, k=k
+        study,
+        str(opened.manifest["retriever"]),
+        device=device,
+        placebos=settings.placebos,
+        seed=settings.seed,
+        k=k,
     )
-    explained: list[ExplainedMiss] = []
-    for block in explainer.explain(drawn):
-        explained += block
-        if progress is not None:
-            progress(len(explained), len(drawn), "editing and searching misses")
-        if minutes is not None and time.monotonic() - began > 60 * minutes:
-            break
-    asked = {"run": run, "k": k, "where": where, "found_by": found_by, "limit": limit, "seed": seed}
-    asked["placebos"] = placebos
+    explained = _explained(explainer, drawn, settings.minutes, progress)
+    asked = {"run": run, **{key: value for key, value in asdict(settings).items() if key != "minutes"}}
     name = f"{run}-{text_sha256(json.dumps([asked, study.corpus.digest]))[:8]}"
     result = {
         **asked,
@@ -117,19 +99,32 @@ def explain_misses(
         "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }
+    about = {
+        "kind": "interventions",
+        **asked,
+        "corpus": study.corpus.digest,
+        "model_hash": explainer.dense.manifest["model_hash"],
+        "run_made": opened.manifest.get("made"),
+    }
     with study.building(f"{FOLDER}/{name}"), whole_folder(study.path(FOLDER, name)) as building:
         write_json(building / RESULT, result)
-        write_manifest(
-            building,
-            {
-                "kind": "interventions",
-                **asked,
-                "corpus": study.corpus.digest,
-                "model_hash": explainer.dense.manifest["model_hash"],
-                "run_made": opened.manifest.get("made"),
-            },
-        )
+        write_manifest(building, about)
     return result
+
+
+def _explained(
+    explainer: MissExplainer, drawn: Sequence[Question], minutes: float | None, progress: Progress | None
+) -> list[ExplainedMiss]:
+    """Explain the misses in their order, until the time is up."""
+    explained: list[ExplainedMiss] = []
+    began = time.monotonic()
+    for block in explainer.explain(drawn):
+        explained += block
+        if progress is not None:
+            progress(len(explained), len(drawn), "editing and searching misses")
+        if minutes is not None and time.monotonic() - began > 60 * minutes:
+            break
+    return explained
 
 
 def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str, k: int) -> list[Question]:

@@ -11,6 +11,7 @@ from blindspot.backend.core.sampling import text_key
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.backend.interventions.edits import EDITS, TOGETHER, EditedMiss, MissedQuestion, Placebo, apply
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
+from blindspot.backend.interventions.settings import PLACEBOS
 from blindspot.backend.text.answers import has_answer, mentions_subject, rule_for
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
     from blindspot.db.records import Passage
 
-PLACEBOS = 9  # of a miss
 JOINING = "join_pieces"  # its placebos get the pieces beside the gold passage
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
 """A passage that has words of the question would state the fact after the edit, of another entity's answer: such passages

@@ -92,10 +92,8 @@ def learn_judge(
 
     People's labels count before gold. Dev and test questions, and questions that leak from them, are left out.
 
-    Args:
-        run: a run over training questions; the judge will judge lists of the same retriever.
-        encoder: whose dense index gives the features of meaning; None goes without them.
-        settings: what differs from the defaults of `FeatureJudgeSettings`.
+    run: a run over training questions; the judge will judge lists of the same retriever. encoder: whose dense index gives
+    the features of meaning; None goes without them. settings: what differs from those of `FeatureJudgeSettings`.
 
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
@@ -238,7 +236,7 @@ def truth_of(
     known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
     open_ranks = ~known & (np.arange(lists.rows.shape[1]) < SELDOM_RIGHT)
     truth = np.where(gold, POSITIVE, np.where(answers | open_ranks, UNKNOWN, NEGATIVE)).astype(np.int8)
-    _apply_labels(study, lists, by_people, truth)
+    apply_labels(study, lists, by_people, truth)
     return truth, answers
 
 
@@ -253,7 +251,8 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
     return match_run(study.corpus, lists.questions, lists.rows, progress=progress)
 
 
-def _apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
+def apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
+    """Put people's labels of hits into `truth` (q, k)."""
     rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels})
     for i, question in enumerate(lists.questions):
         for passage, label in by_people.get(question.id, {}).items():

@@ -9,7 +9,7 @@ queue, which counts as PRIOR_LABELS labels.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.feature_cache import kept_features
-from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions, truth_of
+from blindspot.backend.judges.feature_judge import apply_labels, settled_labels, trainable_questions, truth_of
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
 from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
 from blindspot.backend.judges.lists import Lists, refuse_other_retriever, scored_rows
@@ -153,16 +153,8 @@ def labelled_pairs(
     by_people = settled_labels(pair for pair in consensus if pair.question in trainable)
     _, answers = truth_of(study, opened, lists, {}, progress)
     truth = np.full(lists.rows.shape, UNLABELLED, np.int8)
-    _mark(study, lists, by_people, truth)
+    apply_labels(study, lists, by_people, truth)
     return flattened(lists, features, answers, subjects_named(study, lists, answers), truth, gold_rows(study, records))
-
-
-def _mark(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
-    rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels}) if by_people else {}
-    for i, question in enumerate(lists.questions):
-        for passage, label in by_people.get(question.id, {}).items():
-            if passage in rows:
-                truth[i, lists.rows[i] == rows[passage]] = label
 
 
 def gold_rows(study: Study, questions: Sequence[Question]) -> list[set[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,35 +95,39 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
             write_json(building / "questions.json", [question.id for question in points.questions])
             write_json(building / "words.json", names)
             write_json(building / "spread.json", groups)
-            write_manifest(
-                building,
-                {
-                    "kind": "map",
-                    "name": request.name,
-                    "request": asdict(request),
-                    "seed": request.seed,
-                    "corpus": study.corpus.digest,
-                    "passages": len(points.ordinals),
-                    "questions": len(points.questions),
-                    "question_points": len(points.questions) if request.draw_questions else 0,
-                    "sources": points.sources,
-                    "encoders": [
-                        {
-                            "name": encoder.dense.name,
-                            "distance": "euclidean" if encoder.similarity == "l2" else "cosine",
-                            "index_made": encoder.dense.manifest["made"],
-                            "model_hash": encoder.dense.manifest["model_hash"],
-                            "dimension": encoder.dense.manifest["dimension"],
-                            "quality": figures,
-                        }
-                        for encoder, figures in zip(encoders, qualities)
-                    ],
-                    **parts,
-                    "determinism": projection.DETERMINISM,
-                    "seconds": round(time.monotonic() - started, 1),
-                },
-            )
+            about = _about(study, request, points, encoders, qualities)
+            seconds = round(time.monotonic() - started, 1)
+            write_manifest(building, {**about, **parts, "seconds": seconds})
     return Map.open(study, request.name)
+
+
+def _about(
+    study: Study, request: MapRequest, points: Points, encoders: Sequence[_Vectors], qualities: Sequence[Any]
+) -> dict[str, Any]:
+    """Return what the manifest says of a map."""
+    return {
+        "kind": "map",
+        "name": request.name,
+        "request": asdict(request),
+        "seed": request.seed,
+        "corpus": study.corpus.digest,
+        "passages": len(points.ordinals),
+        "questions": len(points.questions),
+        "question_points": len(points.questions) if request.draw_questions else 0,
+        "sources": points.sources,
+        "encoders": [
+            {
+                "name": encoder.dense.name,
+                "distance": "euclidean" if encoder.similarity == "l2" else "cosine",
+                "index_made": encoder.dense.manifest["made"],
+                "model_hash": encoder.dense.manifest["model_hash"],
+                "dimension": encoder.dense.manifest["dimension"],
+                "quality": figures,
+            }
+            for encoder, figures in zip(encoders, qualities, strict=True)
+        ],
+        "determinism": projection.DETERMINISM,
+    }
 
 
 def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell: Progress) -> _Vectors:

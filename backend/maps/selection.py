@@ -35,12 +35,6 @@ class Pairs:
         return len({question for question, _ in self.pairs})
 
 
-def point_ids(map: Map) -> list[str]:
-    """Return the id of each point: "q:" and the question's id, or "p:" and the passage's id."""
-    passages = map.study.corpus.passages(map.ordinals.tolist())
-    return [QUESTION + id for id in map.question_ids[: map.drawn]] + [PASSAGE + passage.id for passage in passages]
-
-
 def pairs_to_judge(
     map: Map, known_kinds: Known, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
 ) -> Pairs:

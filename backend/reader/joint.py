@@ -35,6 +35,7 @@ from blindspot.backend.retrieval.dense import Dense, encoder_settings
 from blindspot.backend.text.answers import match_run, rule_for
 from blindspot.backend.training.checkpoints import (
     TRAINING,
+    building_model,
     load_checkpoint,
     new_model_folder,
     readable_training_errors,
@@ -65,10 +66,8 @@ def train_joint(
 ) -> TrainedReader:
     """Train on the training questions of a study, or resume an interrupted training.
 
-    Args:
-        encoder: the dual encoder to start from, whose dense index stays fixed; if it has one tower, the question
-            encoder is a copy of it.
-        start: the reader's initial model, see `train_reader`.
+    encoder: the dual encoder to start from, whose dense index stays fixed; if it has one tower, the question encoder is
+    a copy of it. start: the reader's initial model, see `train_reader`.
 
     Raises:
         Missing: the encoder has no dense index, or an initial model cannot be loaded.
@@ -88,20 +87,16 @@ def train_joint(
     arguments = training_arguments(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
     arguments.greater_is_better = True
     began = time.monotonic()
-    with (
-        study.building(f"models/{name}", lambda: new_model_folder(study, name, False)),
-        readable_training_errors(chosen.batch),
-    ):
+    with building_model(study, name, False), readable_training_errors(chosen.batch):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
         model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
+        texts = (part for question in questions for part in (question.id, question.text, *question.answers))
         request = {
             "start": start,
             "encoder": encoder,
             "index_hash": index.manifest["model_hash"],
             "settings": asdict(chosen),
-            "examples": text_sha256(
-                study.corpus.digest, *(part for q in questions for part in (q.id, q.text, *q.answers))
-            ),
+            "examples": text_sha256(study.corpus.digest, *texts),
         }
         working = Path(arguments.output_dir)
         checkpoint = load_checkpoint(working, request, False)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
     read_json,
@@ -32,6 +33,7 @@ from blindspot.backend.core.settings import check_name
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reader import PassageReadings, Reader, selected
+from blindspot.backend.reader.settings import ReadingSettings
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -144,34 +146,22 @@ def readings_of(run: Run) -> dict[str, dict]:
 
 
 @job("read", extras=("dense",))
-def read(
-    study: Study,
-    run: str,
-    reader: str,
-    ks: Sequence[int] | None = None,
-    name: str | None = None,
-    batch: int | None = None,
-    precision: str = "auto",
-    device: str | None = None,
-    progress: Progress | None = None,
-) -> Reading:
+@named_settings(ReadingSettings)
+def read(study: Study, run: str, reader: str, settings: ReadingSettings, progress: Progress | None = None) -> Reading:
     """Read the top max(ks) passages of each question of a run (a job). Stored readings with the same settings are
     reused.
 
     Args:
         reader: a reader of the study, or a folder or Hugging Face name of a `DPRReader`.
-        ks: cut-offs (default: `KS`, up to the depth of the run).
-        name: of the reader in the study (default: its folder's name).
-        batch: passages in a batch (default: 16 on a CPU, 128 on a GPU).
 
     Raises:
         Missing: an unknown run or reader.
         Refused: a run without hits, a k beyond its depth, or a reader with another model's tokenizer.
     """
     opened = study.run(run)
-    cut_offs = _cut_offs(opened, ks)
-    loaded = Reader.open(study, reader, device, batch, precision)  # type: ignore[arg-type]
-    called = check_name(name or Path(reader).name, "reader")
+    cut_offs = _cut_offs(opened, settings.ks)
+    loaded = Reader.open(study, reader, settings.device, settings.batch, settings.precision)
+    called = check_name(settings.name or Path(reader).name, "reader")
     about = {
         "run": run,
         "run_hash": run_hash(opened),
@@ -185,12 +175,8 @@ def read(
     target = opened.folder / f"{FOLDER}{called}"
     with study.building(f"runs/{run}.{called}"):
         before = read_manifest(target)
-        if (
-            before is not None
-            and loaded.hash
-            and before["depth"] >= cut_offs[-1]
-            and all(before[key] == about[key] for key in about)
-        ):
+        same = before is not None and loaded.hash and all(before[key] == about[key] for key in about)
+        if before is not None and same and before["depth"] >= cut_offs[-1]:
             return Reading(opened, target, before)
         working = opened.folder / f".reading-{called}"
         parts = _ReadingShards(working, about | {"depth": cut_offs[-1]})
@@ -204,18 +190,15 @@ def read(
             parts.join(building, len(opened.hits))
             result = Reading(opened, building, about | {"depth": cut_offs[-1], "ks": cut_offs})
             _write_predictions(study, result)
-            write_manifest(
-                building,
-                result.manifest
-                | {
-                    "kind": "reading",
-                    "questions": len(opened.hits),
-                    "device": loaded.device,
-                    "batch": loaded.batch,
-                    "seconds": round(seconds, 2),
-                    "seconds_per_question": round(seconds / done, 4) if done else None,
-                },
-            )
+            took = {
+                "kind": "reading",
+                "questions": len(opened.hits),
+                "device": loaded.device,
+                "batch": loaded.batch,
+                "seconds": round(seconds, 2),
+                "seconds_per_question": round(seconds / done, 4) if done else None,
+            }
+            write_manifest(building, result.manifest | took)
         shutil.rmtree(working)
     return Reading.open(study, opened, called)
 

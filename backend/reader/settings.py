@@ -6,7 +6,7 @@ The defaults are DPR's (Karpukhin et al. 2020, section 6.1).
 from __future__ import annotations
 
 from blindspot.backend.core.declared import Field, settings_class
-from blindspot.backend.training.training_settings import TrainingSettings
+from blindspot.backend.training.training_settings import Precision, TrainingSettings
 
 DEPTH = 100
 """Number of top ranks that positives and negatives are sampled from; RocketQA trains its reader on 50."""
@@ -51,6 +51,21 @@ class ReaderSettings(TrainingSettings):
     def passages_on(self, device: str) -> int:
         """Passages of a question in a step on "cuda" or "cpu"."""
         return self.passages or PASSAGES[device]
+
+
+@settings_class
+class ReadingSettings:
+    """How a reader reads the passages of a run."""
+
+    ks: tuple[int, ...] | None = Field(
+        default=None,
+        description="Numbers of passages read for each question; default 1,5,10,20,50,100, up to the depth of the run",
+        json_schema_extra={"option": "--k"},
+    )
+    name: str | None = Field(default=None, description="Name of the reader in the study; default its folder's name")
+    batch: int | None = Field(default=None, description="Passages in a batch; default 128 on a GPU, 16 on a CPU", ge=1)
+    precision: Precision = Field(default="auto", description="Precision; auto is bfloat16 on a GPU that supports it")
+    device: str | None = Field(default=None, description="Device: cpu or cuda; default a GPU if there is one")
 
 
 @settings_class

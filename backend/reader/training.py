@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder
@@ -23,6 +24,7 @@ from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, Run
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.training.checkpoints import (
+    TrainingPlace,
     best_checkpoint,
     building_model,
     copy_model,
@@ -39,7 +41,8 @@ from blindspot.backend.training.checkpoints import (
 from blindspot.backend.training.distributed import is_main_process, wait_for_all
 from blindspot.backend.training.examples import BatchSampler, NegativeSampler, Subset, batch_sampler, hold_out
 from blindspot.backend.training.scoring import weights_hash
-from blindspot.backend.training.training_log import working_folder, write_line
+from blindspot.backend.training.training_log import write_line
+from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -61,69 +64,46 @@ class TrainedReader:
 
 
 @job("train reader", extras=("train",))
+@named_settings(TrainingOptions, "options")
 def train_reader(
     study: Study,
     name: str,
     run: str,
-    start: str = "minilm",
     settings: dict[str, Any] | None = None,
-    device: str | None = None,
-    replace: bool = False,
-    restart: bool = False,
+    *,
+    options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedReader:
     """Train a reader on a run over training questions (a job).
 
     Args:
-        start: the initial model: a reader of the study (to continue with a small set), an encoder of study.toml, a
-            folder or a Hugging Face name.
         settings: settings that differ from the defaults of `ReaderSettings`.
+        options: `start` may also be a reader of the study, to continue with a small set.
 
     Raises:
-        Refused: a model of this name exists and `replace` is false; the run has no training question with a positive;
+        Refused: a model of this name exists and it is not to be replaced; the run has no training question with a positive;
             or as in `train`.
         Missing: the run does not exist, or the initial model cannot be loaded.
     """
-    target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
+    new_model_folder(study, name, options.replace)
+    chosen, opened = ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
-    with building_model(study, name, replace):
-        return train(
-            start_folder(study, start),
-            examples,
-            target,
-            working_folder(study, name),
-            chosen,
-            device=device,
-            restart=restart,
-            progress=progress,
-            about={"run": run, "run_hash": run_hash(opened)},
-            left_out=examples.left_out,
-        )
+    place = TrainingPlace.in_study(study, name, options, progress, run=run, run_hash=run_hash(opened))
+    with building_model(study, name, options.replace):
+        return train(start_folder(study, options.start), examples, place, chosen, examples.left_out)
 
 
 def train(
     start: str,
     examples: ReaderExamples,
-    target: Path,
-    working: Path,
+    place: TrainingPlace,
     settings: ReaderSettings | None = None,
-    *,
-    device: str | None = None,
-    restart: bool = False,
-    about: dict | None = None,
     left_out: dict[str, int] | None = None,
-    progress: Progress | None = None,
 ) -> TrainedReader:
-    """Train, or resume an interrupted training, and put the best reader into `target`.
-
-    Args:
-        start: see `start_reader`.
-        working: folder of checkpoints and log during the training; removed at the end.
-        restart: discard an unfinished training in `working`.
-        about: further entries of training.json; other entries mean another training.
+    """Train, or resume an interrupted training, and put the best reader into `place.target`. start: see `start_reader`.
 
     Raises:
-        Refused: invalid settings, too few questions, another unfinished training in `working`, or a full disk.
+        Refused: invalid settings, too few questions, another unfinished training in that place, or a full disk.
         Missing: the initial model cannot be loaded, or a package for training is missing.
     """
     from transformers import TrainingArguments
@@ -131,7 +111,7 @@ def train(
     from blindspot.backend.reader.trainer import FIGURE
 
     require("train")
-    on = training_device(device)
+    target, working, on = place.target, place.working, training_device(place.device)
     settings = settings or ReaderSettings()
     settings = replace(settings, passages=settings.passages_on(on))
     arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
@@ -142,11 +122,10 @@ def train(
     with readable_training_errors(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
         sampler = batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples.digest, about)
-        checkpoint = load_checkpoint(working, request, restart)
+        request = training_request(start, settings, examples.digest, place.about)
+        checkpoint = load_checkpoint(working, request, place.restart)
         dataset = NegativeSampler(training, settings.passages_on(on) - 1, settings.seed)
-        shown = progress if is_main_process() else None
-        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, shown)
+        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, place.shown)
         facts = training_facts(KIND, target.name, sampler, on, began)
         sizes: dict[str, Any] = {"held_out": len(held_out), "questions": len(training), "left_out": left_out or {}}
         result = TrainedReader(

@@ -348,7 +348,9 @@ class Recipe:
             from blindspot.backend.training.dual_encoder import train_dual_encoder
 
             settings = self.settings.dual_settings(step, f"{self.name}-2-judge")
-            train_dual_encoder(self.study, name, name, self.start, settings, self.device, progress=progress)
+            train_dual_encoder(
+                self.study, name, name, settings, start=self.start, device=self.device, progress=progress
+            )
 
         unless = self.nothing_taught if step == 4 else str
         return [
@@ -400,7 +402,13 @@ class Recipe:
 
         start, settings = model_of(self.study, self.start), self.settings.cross_settings()
         train_cross_encoder(
-            self.study, f"{self.name}-2-judge", f"{self.name}-2", start, settings, self.device, progress=progress
+            self.study,
+            f"{self.name}-2-judge",
+            f"{self.name}-2",
+            settings,
+            start=start,
+            device=self.device,
+            progress=progress,
         )
 
     def _index(self, name: str, progress: Progress | None) -> None:

@@ -109,10 +109,8 @@ def build_index(
         if vectors is not None:
             vectors = Path(vectors)
             order = _check_vectors(study, encoder, vectors, None if ids is None else Path(ids))
-            sources, origin = (
-                [vectors],
-                {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
-            )
+            sources = [vectors]
+            origin = {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)}
         elif not merge:
             recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
@@ -298,6 +296,11 @@ class Dense:
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Score passages for encoded questions."""
         return self._search.score(vectors, ordinals)
+
+    @property
+    def dense(self) -> Dense:
+        """Itself, as retrievers around an index have it; see `question_vectors.kept_vectors`."""
+        return self
 
     def vectors_of(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
         """Return the vectors of questions, (q, d) float32: from the study's cache if they are kept there."""

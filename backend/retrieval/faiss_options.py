@@ -1,4 +1,4 @@
-"""The options of FAISS indexes. This module is separate from `approximate` so that the command line loads without
+"""The options of FAISS indexes and of Milvus collections. This module is separate from `approximate` so that the command line loads without
 NumPy.
 """
 
@@ -21,3 +21,17 @@ class FaissOptions:
     )
     code_bytes: int = Field(default=64, description="IVF-PQ: bytes per vector", ge=1)
     probes: int = Field(default=64, description="IVF-PQ: inverted lists that a search visits", ge=1)
+
+
+@settings_class
+class MilvusSettings:
+    """The collection of an encoder's vectors, and the server's index over it."""
+
+    collection: str | None = Field(
+        default=None, description="Name of the collection; default from the encoder and the passages"
+    )
+    index: str = Field(
+        default="FLAT", description="Index type of the server: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ..."
+    )
+    replicas: int = Field(default=1, description="Number of in-memory replicas in the cluster", ge=1)
+    replace: bool = Field(default=False, description="Replace the collection if it exists")

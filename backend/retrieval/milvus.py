@@ -21,10 +21,12 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from blindspot.backend.core.consent import require_consent
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
+from blindspot.backend.retrieval.faiss_options import MilvusSettings
 from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
@@ -51,15 +53,14 @@ NEVER = (
 
 
 @job("index milvus", extras=("milvus",))
+@named_settings(MilvusSettings)
 def build(
     study: Study,
     encoder: str,
     uri: str,
-    collection: str | None = None,
-    index: str = "FLAT",
+    settings: MilvusSettings,
+    *,
     parameters: dict | None = None,
-    replicas: int = 1,
-    replace: bool = False,
     progress: Progress | None = None,
 ) -> dict:
     """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
@@ -69,14 +70,12 @@ def build(
 
     Args:
         uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
-        collection: its name (default: the encoder's name and the passages' hash).
-        index: the server's index, one of INDEXES; parameters: its settings, as in {"M": 32, "efConstruction": 200}.
-        replicas: in-memory replicas on the cluster's query nodes.
-        replace: drop an existing collection of this name first.
+        parameters: of the server's index, as in {"M": 32, "efConstruction": 200}.
 
     Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down
     or the count is wrong.
     """
+    index, replicas = settings.index, settings.replicas
     if index not in INDEXES:
         raise Refused(f"--index must be one of {', '.join(INDEXES)}, not {index!r}")
     uri = absolute_uri(uri)
@@ -87,19 +86,14 @@ def build(
             "index faiss'"
         )
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
-    name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
+    name = settings.collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
         halves = takes_halves(client.get_server_version(), index, _embedded(uri))
-        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, halves)
+        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
         _fill(client, name, dense, n_present, progress)
-        if (n_present := count(client, name)) != len(dense.vectors):
-            raise BlindspotError(
-                f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with "
-                "--replace"
-            )
         if not _embedded(uri):
             _wait_for_index(client, name, progress)
             client.release_collection(name)
@@ -110,7 +104,7 @@ def build(
             "index": index,
             "parameters": parameters or {},
             "replicas": replicas,
-            "passages": n_present,
+            "passages": len(dense.vectors),
             "corpus": dense.manifest["corpus"],
             "vectors": dense.manifest["made"],
             "model_hash": dense.manifest["model_hash"],
@@ -260,7 +254,7 @@ def _prepared(
 
 def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | None) -> None:
     """Insert the rows from `held` on, in order. A partly inserted block is sent again; its rows replace the earlier
-    copies.
+    copies. Raises BlindspotError if rows are missing in the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]
@@ -273,6 +267,10 @@ def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | 
         if progress is not None:
             progress(start + len(block), len(vectors), "filling the Milvus collection")
     client.flush(name, timeout=SECONDS_TO_WRITE)
+    if (n_present := count(client, name)) != len(vectors):
+        raise BlindspotError(
+            f"the collection {name} has {n_present:,} of {len(vectors):,} vectors; fill it again with --replace"
+        )
 
 
 def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -80,13 +80,20 @@ def question_vectors(
     return np.stack([stored[key] for key in keys])
 
 
+@runtime_checkable
+class SearchesVectors(Protocol):
+    """A retriever with a dense retriever inside, or one itself."""
+
+    @property
+    def dense(self) -> Dense: ...
+
+
 @contextmanager
 def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
     """Let the dense retriever in `retriever` take its questions' vectors from the cache; yield it, None if there is none."""
-    dense: Dense | None = None
-    while retriever is not None and dense is None:
-        dense = retriever if hasattr(retriever, "vectors_of") else getattr(retriever, "dense", None)  # type: ignore[assignment]
+    while retriever is not None and not isinstance(retriever, SearchesVectors):
         retriever = getattr(retriever, "base", None)
+    dense = None if retriever is None else retriever.dense
     if dense is not None:
         dense.kept_in = study
     try:

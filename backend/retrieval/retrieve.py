@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.declared import Field, named_settings, settings_class
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
@@ -17,6 +18,7 @@ from blindspot.backend.retrieval.cost import index_bytes, live_latency
 from blindspot.backend.retrieval.question_vectors import kept_vectors
 from blindspot.backend.retrieval.retriever import RETRIEVERS, options_for
 from blindspot.backend.text.counting import counted
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 
@@ -28,75 +30,73 @@ def _check(study: Study, kind: str, **_: object) -> None:
     require(*RETRIEVERS.get(kind).extras)
 
 
+@settings_class
+class RunSettings:
+    """What is searched for, and the run that keeps it."""
+
+    k: int | None = Field(default=None, description="Hits per question; default from study.toml, 100", ge=1)
+    split: str | None = Field(
+        default=None,
+        description="Questions to use: train, dev, test, unlabelled, a question set, or SET/SPLIT; default all",
+    )
+    name: str | None = Field(default=None, description="Name of the run; default as in bm25-dev")
+    rule: str = Field(
+        default=DEFAULT_RULE, description="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining"
+    )
+    replace: bool = Field(default=False, description="Replace the run of this name if it exists")
+    without_own_passage: bool = Field(
+        default=False,
+        description="Leave the passage with a question's own id out of its list, as BEIR does (ArguAna, Quora)",
+    )
+    device: str | None = Field(
+        default=None, description="Device: cpu, cuda, cuda:1, ...; default a GPU if there is one"
+    )
+
+
 @job("retrieve", check=_check)
-def retrieve(
-    study: Study,
-    kind: str,
-    *,
-    k: int | None = None,
-    split: str | None = None,
-    name: str | None = None,
-    rule: str = "dpr",
-    replace: bool = False,
-    device: str | None = None,
-    without_own_passage: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
-) -> Run:
-    """Search every question of `split` and store the hits as a run.
+@named_settings(RunSettings, "asked")
+def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress | None = None, **options: Any) -> Run:
+    """Search every question of a split and store the hits as a run.
 
     Args:
-        kind: the name of a registered kind of retriever.
-        split: as in `questions_in_split`.
-        without_own_passage: leave the passage with a question's own id out of its list (see
-            `blindspot.backend.core.own_passages`).
-        name: the run's name (default: the retriever's name and the split, as in "bm25-dev"). options: options of the
-            kind, as its settings class declares them.
+        kind: the name of a registered kind of retriever. options: its options, as its settings class declares them.
 
     Raises Missing without an index, Refused for a run that exists and for incompatible settings.
     """
     chosen = RETRIEVERS.get(kind)
-    chosen_options, settings = options_for(chosen, options), study.settings
-    name = check_name(name or default_name(chosen.run_name(chosen_options), split), "run")
-    k = k or settings.k
+    chosen_options, settings, without = options_for(chosen, options), study.settings, asked.without_own_passage
+    name = check_name(asked.name or default_name(chosen.run_name(chosen_options), asked.split), "run")
+    k = asked.k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
-    with claim_run(study, name, replace):
-        questions = questions_in_split(study, split)
+    with claim_run(study, name, asked.replace):
+        questions = questions_in_split(study, asked.split)
         if chosen.tunes(chosen_options):
             refuse_tuned_questions(study, questions)
-        retriever = chosen.open(study, chosen_options, device)
+        retriever = chosen.open(study, chosen_options, asked.device)
         texts = [question.text for question in questions]
         ids = [question.id for question in questions]
         with kept_vectors(study, retriever) as dense:
-            extra = chosen.tuned(study, retriever, chosen_options, rule, progress)
+            extra = chosen.tuned(study, retriever, chosen_options, asked.rule, progress)
             started, before = time.monotonic(), dense.seconds_saved if dense else 0.0
-            hits = retriever.search(texts, min(k + without_own_passage, len(study.corpus)), progress)
+            hits = retriever.search(texts, min(k + without, len(study.corpus)), progress)
             saved = dense.seconds_saved - before if dense else 0.0
-        if without_own_passage:
+        if without:
             hits = Hits(*without_own(hits.ordinals, own_rows(study.corpus, ids), k, hits.scores))
             extra = {**extra, "own_passage": LEFT_OUT}
         seconds = round(time.monotonic() - started + saved, 2)
-        return write_run(
-            study,
-            name,
-            ids,
-            hits,
-            {
-                "retriever": chosen.name,
-                **retriever.settings,
-                **extra,
-                "split": split,
-                "seed": settings.seed,
-                "rule": rule,
-                "search_seconds": seconds,
-                "latency": live_latency(retriever, texts, k),
-                "index_bytes": index_bytes(study, chosen, chosen_options),
-            },
-            rule=rule,
-            replace=replace,
-            progress=progress,
-        )
+        about = {
+            "retriever": chosen.name,
+            **retriever.settings,
+            **extra,
+            "split": asked.split,
+            "seed": settings.seed,
+            "rule": asked.rule,
+            "search_seconds": seconds,
+            "latency": live_latency(retriever, texts, k),
+            "index_bytes": index_bytes(study, chosen, chosen_options),
+        }
+        return write_run(study, name, ids, hits, about, rule=asked.rule, replace=asked.replace, progress=progress)
 
 
 def refuse_tuned_questions(study: Study, questions: Sequence[Question]) -> None:

@@ -165,9 +165,9 @@ class AgentTools:
 
         The conclusion says in words whether the difference is significant.
         """
-        from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+        from blindspot.backend.evaluation.settings import ComparisonOptions
 
-        options = ComparisonOptions(k, by, relevance, slice=slice, measure=measure)
+        options = ComparisonOptions(k=k, by=by, relevance=relevance, slice=slice, measure=measure)
         found = reading.compare(self._study, KEEPER, a, b, options)
         groups = [
             {"untrusted": {"group": key, "name": each.pop("name")}, **each} for key, each in found["groups"].items()
@@ -194,7 +194,7 @@ class AgentTools:
 
         _check(limit, MAX_PASSAGES, "limit")
         _check(offset + 1, 10_000_000, "offset")
-        causes, ids = causes_of_misses(self._study, run, run, MissOptions(k, relevance, slice=slice))
+        causes, ids = causes_of_misses(self._study, run, run, MissOptions(k=k, relevance=relevance, slice=slice))
         shown = ids[offset : offset + limit]
         questions = {question.id: question for question in self._study.questions.some(set(shown))}
         items = [

@@ -19,7 +19,7 @@ from blindspot.db.records import Hits, Passage, Question
 if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+    from blindspot.backend.evaluation.settings import ComparisonOptions
     from blindspot.backend.retrieval.full_text import Place
     from blindspot.backend.service.caller import Caller
 

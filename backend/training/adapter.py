@@ -83,13 +83,7 @@ def train_adapter(
     folder = study.path("models", check_name(name, "model"))
     if folder.exists() and not replace:
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
-    dense = Dense(study, encoder)
-    if dense.manifest["similarity"] == "l2":
-        raise Refused(
-            f"encoder {encoder!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
-        )
-    if "dimensions" in dense.manifest:
-        raise Refused(f"encoder {encoder!r} keeps only the first dimensions of its vectors; adapters need all of them")
+    dense = _adaptable(Dense(study, encoder))
     opened = TrainingSet.open(study, training_set)
     questions = read_questions(study, dense, opened, progress, chosen.positives)
     learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
@@ -118,6 +112,19 @@ def train_adapter(
     return TrainedAdapter(
         name, str(folder), len(questions), **learned.about, seconds=round(time.monotonic() - started, 1)
     )
+
+
+def _adaptable(dense: Dense) -> Dense:
+    """Return an index that an adapter may search. Raises Refused."""
+    if dense.manifest["similarity"] == "l2":
+        raise Refused(
+            f"encoder {dense.name!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
+        )
+    if "dimensions" in dense.manifest:
+        raise Refused(
+            f"encoder {dense.name!r} keeps only the first dimensions of its vectors; adapters need all of them"
+        )
+    return dense
 
 
 def read_questions(

@@ -21,20 +21,52 @@ from blindspot.backend.judges.judge import refuse_judge
 from blindspot.backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
 from blindspot.backend.training.lora import UPDATES
 from blindspot.backend.training.tracking import tracking_arguments
-from blindspot.backend.training.training_log import LOG, cut_log, read_lines
+from blindspot.backend.training.training_log import LOG, cut_log, read_lines, working_folder
 from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
     from transformers.trainer_callback import TrainerState
 
     from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
     from blindspot.backend.training.examples import BatchSampler
+    from blindspot.backend.training.training_settings import TrainingOptions
 
 TRAINING = "training.json"
 REQUEST = "request.json"
 WHOLE = "whole.json"  # written last: a checkpoint without it is never read
 STATE_FILES = {".pt", ".pth", ".bin"}  # the files of a checkpoint that only resuming needs
 STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
+
+
+@dataclass(frozen=True)
+class TrainingPlace:
+    """Where and how one training runs.
+
+    target: the folder of the finished model. working: folder of checkpoints and log during the training; removed at the
+    end. restart: discard an unfinished training in `working`. about: further entries of training.json; a training with
+    other entries is another training.
+    """
+
+    target: Path
+    working: Path
+    device: str | None = None
+    restart: bool = False
+    about: Mapping[str, Any] | None = None
+    progress: Progress | None = None
+
+    @property
+    def shown(self) -> Progress | None:
+        """Where the main process reports progress; None in the others."""
+        return self.progress if is_main_process() else None
+
+    @classmethod
+    def in_study(
+        cls, study: Study, name: str, options: TrainingOptions, progress: Progress | None, **about: Any
+    ) -> TrainingPlace:
+        """The place of a model of a study."""
+        folders = study.path("models", name), working_folder(study, name)
+        return cls(*folders, options.device, options.restart, about, progress)
 
 
 def new_model_folder(study: Study, name: str, replace: bool) -> Path:

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder, write_json
 from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
+    TrainingPlace,
     best_checkpoint,
     building_model,
     copy_model,
@@ -50,8 +52,7 @@ from blindspot.backend.training.examples import (
     with_positives,
 )
 from blindspot.backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
-from blindspot.backend.training.training_log import working_folder
-from blindspot.backend.training.training_settings import CrossEncoderSettings
+from blindspot.backend.training.training_settings import CrossEncoderSettings, TrainingOptions
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -79,15 +80,14 @@ class TrainedCrossEncoder:
 
 
 @job("train cross-encoder", extras=("train",))
+@named_settings(TrainingOptions, "options")
 def train_cross_encoder(
     study: Study,
     name: str,
     training_set: str,
-    start: str = "minilm",
     settings: dict[str, Any] | None = None,
-    device: str | None = None,
-    replace: bool = False,
-    restart: bool = False,
+    *,
+    options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
     """The job: train on the negatives of a training set, easy ones included.
@@ -96,13 +96,13 @@ def train_cross_encoder(
     the model will score.
 
     Args:
-        start: a folder or Hugging Face name, or "minilm".
         settings: the settings that differ from the defaults of `CrossEncoderSettings`.
     """
     from blindspot.backend.training.examples import TrainingSetExamples
     from blindspot.backend.training_sets.training_set import TrainingSet
 
-    target, opened = new_model_folder(study, name, replace), TrainingSet.open(study, training_set)
+    new_model_folder(study, name, options.replace)
+    opened = TrainingSet.open(study, training_set)
     mined = TrainingSetExamples(study, opened)
     places = {id: number for number, id in enumerate(mined.ids)}
 
@@ -125,37 +125,28 @@ def train_cross_encoder(
             for example, passage in (passages[pair.question, pair.passage],)
         ]
 
-    with building_model(study, name, replace):
+    asked = {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+    with building_model(study, name, options.replace):
         return train(
-            start,
+            options.start,
             TrainingSetExamples(study, opened, hard=False),
-            target,
-            working_folder(study, name),
+            TrainingPlace.in_study(study, name, options, progress, **asked),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
             retrieved=lambda one: _as_retrieved(mined[places[one.id]], opened),
-            device=device,
-            restart=restart,
-            progress=progress,
-            about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
         )
 
 
 def train(
     start: str,
     examples: TrainingExamples,
-    target: Path,
-    working: Path,
+    place: TrainingPlace,
     settings: CrossEncoderSettings | None = None,
     *,
     labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
     retrieved: Callable[[Example], Example] | None = None,
-    device: str | None = None,
-    restart: bool = False,
-    about: dict | None = None,
-    progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
-    """Train, or resume an interrupted training, and put the best model, calibrated, into `target`.
+    """Train, or resume an interrupted training, and put the best model, calibrated, into `place.target`.
 
     Args:
         labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
@@ -163,15 +154,15 @@ def train(
             any held-out question was retrieved, all their positives count.
 
     Raises:
-        Refused: pairs of one class only, settings that cannot learn, another unfinished training in `working`, a full
-            disk.
+        Refused: pairs of one class only, settings that cannot learn, another unfinished training in that place, a
+            full disk.
         Missing: the start model cannot be loaded.
     """
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
     require("train")
     settings = settings or CrossEncoderSettings()
-    on = training_device(device)
+    target, working, on = place.target, place.working, training_device(place.device)
     arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)
     every = _both_kinds(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
@@ -181,11 +172,10 @@ def train(
     began = time.monotonic()
     with readable_training_errors(settings.batch):
         model, sampler = _initial_model(start, settings, on), batch_sampler(len(training), settings)
-        request = training_request(start, settings, examples_digest(every), about)
-        checkpoint = load_checkpoint(working, request, restart)
+        request = training_request(start, settings, examples_digest(every), place.about)
+        checkpoint = load_checkpoint(working, request, place.restart)
         dataset = NegativeSampler(training, settings.negatives, settings.seed)
-        shown = progress if is_main_process() else None
-        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, shown)
+        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, place.shown)
         facts = training_facts("cross-encoder", target.name, sampler, on, began)
         steps = sampler.steps
         result = TrainedCrossEncoder(target.name, str(target), steps, steps, None, None, facts["seconds"])

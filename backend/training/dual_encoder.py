@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, whole_folder
@@ -22,6 +23,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training.checkpoints import (
     TRAINING,
+    TrainingPlace,
     best_checkpoint,
     building_model,
     copy_model,
@@ -57,8 +59,8 @@ from blindspot.backend.training.examples import (
 from blindspot.backend.training.initial_model import normalises, tower
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.stored_vectors import StoredVectors
-from blindspot.backend.training.training_log import working_folder, write_line
-from blindspot.backend.training.training_settings import DualEncoderSettings, check, scale_of
+from blindspot.backend.training.training_log import write_line
+from blindspot.backend.training.training_settings import DualEncoderSettings, TrainingOptions, check, scale_of
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -84,25 +86,23 @@ class TrainedDualEncoder:
 
 
 @job("train dual-encoder", extras=("train",))
+@named_settings(TrainingOptions, "options")
 def train_dual_encoder(
     study: Study,
     name: str,
     training_set: str,
-    start: str = "minilm",
     settings: dict[str, Any] | None = None,
-    device: str | None = None,
-    replace: bool = False,
-    restart: bool = False,
+    *,
+    options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """The job: train on a training set of the study, and add the model to study.toml as an encoder.
 
     Args:
-        start: an encoder of study.toml, or a folder or Hugging Face name.
         settings: the settings that differ from the defaults of `DualEncoderSettings`.
 
     Raises:
-        Refused: a model of that name exists and `replace` is false; and as `train` raises.
+        Refused: a model of that name exists and it is not to be replaced; and as `train` raises.
     """
     from blindspot.backend.training.examples import TrainingSetExamples
     from blindspot.backend.training_sets.training_set import TrainingSet
@@ -110,24 +110,21 @@ def train_dual_encoder(
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
-    made = None if replace or known else _unregistered(study, name, training_set, chosen)
-    teacher = Teacher(study, chosen.distil, device) if chosen.distil is not None and made is None else None
-    target = new_model_folder(study, name, replace or made is not None)
-    opened, begin = TrainingSet.open(study, training_set), start_encoder(study, start)
+    made = None if options.replace or known else _unregistered(study, name, training_set, chosen)
+    teacher = Teacher(study, chosen.distil, options.device) if chosen.distil is not None and made is None else None
+    target = new_model_folder(study, name, options.replace or made is not None)
+    opened, begin = TrainingSet.open(study, training_set), start_encoder(study, options.start)
     if made is None:
-        with building_model(study, name, replace):
+        asked = {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+        stored = chosen.only == "question"
+        with building_model(study, name, options.replace):
             made = train(
                 begin,
                 TrainingSetExamples(study, opened),
-                target,
-                working_folder(study, name),
+                TrainingPlace.in_study(study, name, options, progress, **asked),
                 chosen,
-                device=device,
-                restart=restart,
-                about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
                 teacher=teacher,
-                stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
-                progress=progress,
+                stored=StoredVectors.open(study, options.start, chosen.passage_tokens) if stored else None,
             )
     if is_main_process() and known is None:
         add_encoder(
@@ -136,7 +133,7 @@ def train_dual_encoder(
             {"model": str(target), "passage_template": begin.passage_template, "max_tokens": chosen.passage_tokens},
         )
         if made.passages_from_index:
-            share_index(study, start, name)
+            share_index(study, options.start, name)
     return made
 
 
@@ -171,32 +168,24 @@ def start_encoder(study: Study, start: str) -> EncoderSettings:
 def train(
     start: EncoderSettings,
     examples: TrainingExamples,
-    target: Path,
-    working: Path,
+    place: TrainingPlace,
     settings: DualEncoderSettings | None = None,
     *,
     dev: Sequence[Example] | None = None,
-    device: str | None = None,
-    restart: bool = False,
-    about: dict | None = None,
     teacher: Teacher | None = None,
     stored: StoredVectors | None = None,
-    progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """Train, or resume an interrupted training, and put the best model into `target`.
+    """Train, or resume an interrupted training, and put the best model into `place.target`.
 
     Args:
         start: the encoder to start from; the model keeps its passage template.
-        working: folder of checkpoints and log during the training; removed at the end.
         dev: examples that compare checkpoints; None holds out some of `examples`.
-        restart: discard an unfinished training in `working`.
-        about: further entries of training.json; a training with other entries is another training.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
         stored: the index of the start model. If only questions are trained and the model encodes passages to its
             vectors, the passages are not encoded again.
 
     Raises:
-        Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
+        Refused: settings that cannot learn, no positives, another unfinished training in that place, a full disk.
         Missing: the start model cannot be loaded, or a package for training is missing.
     """
     settings = settings or DualEncoderSettings()
@@ -204,50 +193,47 @@ def train(
     check(settings)
     if settings.distil is not None and teacher is None:
         raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
-    shown, on = progress if is_main_process() else None, training_device(device)
-    training = _Training(start, examples, target, working, settings, on, teacher, stored, shown, dev)
+    training = _Training(start, examples, place, settings, training_device(place.device), teacher, stored, dev)
     with readable_training_errors(settings.batch, caches=True):
-        made = training.run(restart, about or {})
+        made = training.run()
         wait_for_all()
     return made
 
 
 @dataclass(frozen=True)
 class _Training:
-    """One call of `train`, with the device and the progress of this process."""
+    """One call of `train`, with the device of this process."""
 
     start: EncoderSettings
     examples: TrainingExamples
-    target: Path
-    working: Path
+    place: TrainingPlace
     settings: DualEncoderSettings
     device: str
     teacher: Teacher | None
     stored: StoredVectors | None
-    progress: Progress | None
     dev: Sequence[Example] | None
 
-    def run(self, restart: bool, about: dict[str, Any]) -> TrainedDualEncoder:
+    def run(self) -> TrainedDualEncoder:
         from sentence_transformers import SentenceTransformerTrainingArguments
 
-        settings, began = self.settings, time.monotonic()
+        settings, place, began = self.settings, self.place, time.monotonic()
         arguments = training_arguments(
-            SentenceTransformerTrainingArguments, self.working, settings, self.device, FIGURE
+            SentenceTransformerTrainingArguments, place.working, settings, self.device, FIGURE
         )
         every = with_positives(self.examples)
         chosen, pool = split_examples(every, settings, self.dev)
         model = initial_dual_encoder(self.start, settings, self.device)
         scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
         taught = {"teacher_hash": self.teacher.model_hash} if self.teacher else {}
-        also = {"pool": pool.digest if pool else None, **taught, **about}
+        also = {"pool": pool.digest if pool else None, **taught, **(place.about or {})}
         request = training_request(asdict(self.start), settings, examples_digest(every), also)
-        checkpoint = load_checkpoint(self.working, request, restart)
+        checkpoint = load_checkpoint(place.working, request, place.restart)
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if self.teacher is not None:
-            self.teacher.prepare(dataset, sampler, self.progress)
+            self.teacher.prepare(dataset, sampler, place.shown)
         collator = self._collator(model)
         self._run_trainer(model, arguments, scale, collator, dataset, sampler, pool, checkpoint)
-        facts = training_facts("dual encoder", self.target.name, sampler, self.device, began) | {
+        facts = training_facts("dual encoder", place.target.name, sampler, self.device, began) | {
             "scale": scale,
             "questions": len(chosen),
             "held_out": len(pool.questions) if pool else 0,
@@ -256,9 +242,9 @@ class _Training:
         }
         if is_main_process():
             tokens = settings.passage_tokens
-            return _save_best(self.working, self.target, self.start.passage_template, tokens, {**request, **facts})
+            return _save_best(place.working, place.target, self.start.passage_template, tokens, {**request, **facts})
         steps = sampler.steps
-        return TrainedDualEncoder(self.target.name, str(self.target), steps, steps, None, facts["seconds"])
+        return TrainedDualEncoder(place.target.name, str(place.target), steps, steps, None, facts["seconds"])
 
     def _run_trainer(
         self,
@@ -274,7 +260,7 @@ class _Training:
         from blindspot.backend.training.evaluators import RankEvaluator
         from blindspot.backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
 
-        settings, working = self.settings, self.working
+        settings, working = self.settings, self.place.working
         set_schedule(
             arguments,
             settings,
@@ -307,7 +293,7 @@ class _Training:
             loss=dual_encoder_loss(model, settings, scale),
             data_collator=collator,
             callbacks=[
-                CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, self.progress)
+                CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, self.place.shown)
             ],
         )
         run(trainer, checkpoint)

@@ -32,6 +32,7 @@ from blindspot.analysis.certificates import bets, further_draws, share_after
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
 from blindspot.backend.judging.quality import missed_positives
+from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.certification import (
     FOLDER,
     STATED,
@@ -193,13 +194,46 @@ def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate |
     return stated
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def proof(certificate: Certificate) -> list[str]:
+    """Return what the labels prove, as the command, the page and an export's card say it."""
+    return [_bound_line(certificate), sensitivity(certificate), _positives_line(certificate)]
+
+
+def _bound_line(certificate: Certificate) -> str:
+    return (
+        f"False negatives: at most {percent(certificate.upper)} of {counted(certificate.negatives, 'negative')} as the set is, at most "
+        f"{percent(certificate.upper_after)} after the found ones are taken out ({percent(certificate.confidence)} confidence, "
+        f"{certificate.judged:,} drawn and {certificate.known:,} earlier labels, {_judge_words(certificate)}, "
+        f"seed {certificate.seed})."
+    )
+
+
+def _judge_words(certificate: Certificate) -> str:
+    if certificate.judge is None:
+        return "no judge"
+    return f"judge {certificate.judge}" + (
+        ", which also cleaned this set" if certificate.judge == certificate.cleaned_by else ""
+    )
+
+
+def _positives_line(certificate: Certificate) -> str:
+    return (
+        f"Right positives: at least {percent(certificate.right_at_least)} of {counted(certificate.positives, 'positive')} "
+        f"({certificate.right:,} of {certificate.positives_judged:,} judged ones are right)."
+    )
+
+
 def sensitivity(certificate: Certificate) -> str:
     """Return one sentence: the bounds if people miss a share of the positives, a measured one where there is one."""
     share = ASSUMED if certificate.missed_share is None else certificate.missed_share
     if share >= 1:
         return "Every label of a settled positive said otherwise, so these labels prove nothing about the positives."
     upper, after = certificate.missing(share)
-    bounds = f"at most {100 * upper:.3g}% as the set is, at most {100 * after:.3g}% after"
+    bounds = f"at most {percent(upper)} as the set is, at most {percent(after)} after"
     if certificate.missed_share is None:
         return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would measure that share."
     return (

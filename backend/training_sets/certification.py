@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from blindspot.analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
-from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.rights import require
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import RANK_GROUPS
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.judging.priority import rank_group
+from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.training_set import PAIRS, Pair, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
-POSITIVES = 30
 WRONG_POSITIVES = 0.10
 """The share of wrong positives that the bets on positives are best against. It bounds nothing."""
 HIGHEST = 0.5
@@ -135,31 +135,21 @@ def read_plan(training_set: TrainingSet) -> CertificatePlan | None:
         raise BadInput(f"is not a plan of a certificate ({error}); build the set again", path) from None
 
 
-def make_plan(
-    study: Study,
-    name: str,
-    at_most: float,
-    confidence: float = LEVEL,
-    judge: str | None = None,
-    labels: int | None = None,
-    positives: int = POSITIVES,
-    seed: int = 0,
-) -> CertificatePlan:
-    """Plan the draws of a set's certificate. Writes nothing.
-
-    Args:
-        at_most: Share of false negatives to certify. labels: Negatives to judge; default what the plan finds enough.
-        positives: Positives to judge.
+@named_settings(CertificateSettings)
+def make_plan(study: Study, name: str, at_most: float, settings: CertificateSettings) -> CertificatePlan:
+    """Plan the draws of a set's certificate. Writes nothing. at_most: the share of false negatives to certify.
 
     Raises:
         Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or the
         labels cannot reach the target. BadInput: a number out of range.
     """
-    _check(at_most, confidence, labels, positives)
+    if not 0 < at_most < HIGHEST:
+        raise BadInput("--at-most must be above 0% and below 50%")
+    confidence, labels, seed = settings.confidence, settings.labels, settings.seed
     training_set = TrainingSet.open(study, name)
     if read_plan(training_set) is not None:
         raise Refused(f"the pairs of training set {name!r} were drawn already; leave out --judge, --labels and --seed")
-    store = None if judge is None else ScoreStore.open(study, judge)
+    store = None if settings.judge is None else ScoreStore.open(study, settings.judge)
     found = _population(study, training_set)
     if not found.negatives:
         raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
@@ -182,7 +172,7 @@ def make_plan(
         training_set.manifest["sha256"][PAIRS],
         at_most,
         confidence,
-        judge,
+        settings.judge,
         piloted,
         seed,
         len(found.negatives),
@@ -198,17 +188,10 @@ def make_plan(
         made.rate,
         made.capped,
         _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
-        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, positives, None, None),
+        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, settings.positives, None, None),
         [],
         member,
     )
-
-
-def _check(at_most: float, confidence: float, labels: int | None, positives: int) -> None:
-    if not 0 < at_most < HIGHEST or not 0.5 <= confidence < 1:
-        raise BadInput("--at-most must be above 0% and below 50%, --confidence from 50% to below 100%")
-    if (labels is not None and labels < 1) or positives < 0:
-        raise BadInput("--labels must be 1 or more, --positives 0 or more")
 
 
 def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:

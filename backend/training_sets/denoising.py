@@ -428,13 +428,6 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
     return ScoreCeiling(best - below, from_run)
 
 
-def machine_role(
-    base: str, evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None = None
-) -> Decision:
-    """(role, reason) of a mined passage by the policy named `base`."""
-    return DENOISING.get(base).decide(evidence, thresholds, ceiling)
-
-
 def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:
     """(role, reason) of a passage that people judged.
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -33,12 +33,13 @@ from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import units_of
-from blindspot.backend.evaluation.relevance import Kind, relevant
+from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.powered_audit import passage_ids
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
 from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.gold import GoldMatches
@@ -49,35 +50,14 @@ from blindspot.db.queue import Queue
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-Population = Literal["misses", "hits", "training"]
 POPULATIONS: tuple[Population, ...] = get_args(Population)
 KEY = "gold_check"  # of a batch's settings
-K, SIZE = 20, 40
+SIZE = 40
 PASSAGES = 5
 SAMPLED = 200  # gold passages that are looked at for how gold was made
 EVENLY = 0.25
 """Part of each draw's weight that is the same for all claims; the rest, at most 0.5, is the judge's standard deviation."""
 REJECTED = ("related", "negative")
-
-
-@dataclass(frozen=True, slots=True)
-class GoldCheck:
-    """What is checked. of: the run, or the training set ("" for all training questions). judge: whose scores steer the
-    draws; "" without one. Two checks that are equal have the same claims and the same draws.
-    """
-
-    population: Population
-    of: str
-    k: int = K
-    relevance: Kind = "answers"
-    rule: str = DEFAULT_RULE
-    judge: str = ""
-    seed: int = 0
-
-    @property
-    def about(self) -> tuple[object, ...]:
-        """What the share is about, whoever drew the claims."""
-        return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.declared import Field, build, settings_class
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.text.answers import DEFAULT_RULE, rule_named
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.backend.training_sets.denoising import DENOISING, Policy, Thresholds, check_scale, policy_named
 from blindspot.db.errors import BadInput, Refused
 
@@ -22,49 +23,53 @@ def positive_names() -> tuple[str, ...]:
     return ("gold", "distant", *dict.fromkeys(proposed))
 
 
-@dataclass(frozen=True, slots=True)
+@settings_class
 class TrainingSetSpec:
     """How to build a training set.
 
-    name: name of the set and of its folder.
-    runs: runs over the questions; negatives are mined from their ranks `first` to `last`. Empty if all negatives are
-        drawn.
-    policy: a name of `denoising.policy_names()`. thresholds: see `denoising.Thresholds`.
-    questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
-        for all.
-    limit: maximum number of questions, drawn with `seed`.
-    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own
-        gold. distant: for a question without another positive, the highest BM25 passage that contains an answer.
-        cross_encoder, judge: mined passages that the policy of that name proposes.
-    model: the model whose scores (`scores/<model>/`) are used; None for none.
-    random, other_gold: number of easy negatives for each question, drawn with `seed`.
-    rule: the rule of answer matching. until: the last label event to use; None for all events.
+    name: name of the set and of its folder. runs: empty if all negatives are drawn. positives: from `positive_names()`.
+        A policy with labels also uses people's positives. gold: the question's own gold. distant: for a question without
+        another positive, the highest BM25 passage that contains an answer. cross_encoder, judge: mined passages that the
+        policy of that name proposes.
+    relations: only questions about these; empty for all. limit: maximum number of questions, drawn with `seed`.
     """
 
     name: str
     runs: tuple[str, ...]
-    policy: str = "none"
-    questions: tuple[str, ...] = ("train",)
-    positives: tuple[str, ...] = ("gold",)
+    policy: str = Field(
+        default="none",
+        description="Denoising policy for mined negatives ('blindspot training-set policies' lists them). With +labels "
+        "after it, people's labels override the policy",
+        json_schema_extra={"metavar": "POLICY"},
+    )
+    questions: tuple[str, ...] = Field(default=("train",), description="Questions: train, unlabelled or SET/train")
+    positives: tuple[str, ...] = Field(
+        default=("gold",),
+        description="Source of positives besides people's labels",
+        json_schema_extra={"metavar": "gold|distant|cross_encoder|judge"},
+    )
     first: int = 1
     last: int = 100
-    model: str | None = None
-    thresholds: Thresholds = field(default_factory=lambda: Thresholds())
-    random: int = 0
-    other_gold: int = 0
-    rule: str = DEFAULT_RULE
-    seed: int = 0
-    until: int | None = None
+    model: str | None = Field(default=None, description="Cross-encoder or judge whose scores the policy uses")
+    thresholds: Thresholds = Thresholds()
+    random: int = Field(default=0, description="Number of random negatives for each question", ge=0)
+    other_gold: int = Field(
+        default=0, description="Number of negatives for each question taken from the gold of other questions", ge=0
+    )
+    rule: str = Field(
+        default=DEFAULT_RULE, description="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining"
+    )
+    seed: int = Field(default=0, description="Seed of the random draw", ge=0)
+    until: int | None = Field(default=None, description="Last label event to use; default all events", ge=0)
     relations: tuple[str, ...] = ()
-    limit: int | None = None
+    limit: int | None = Field(default=None, ge=1)
 
     @classmethod
     def of(
         cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
     ) -> TrainingSetSpec:
         """Build a specification from plain values, as in a job."""
-        lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
-        return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})
+        return build(cls, {"name": name, "runs": tuple(runs), "thresholds": thresholds or {}, **more})
 
     @property
     def cleaning(self) -> Policy:
@@ -75,6 +80,8 @@ class TrainingSetSpec:
 
         cosine: whether the scores of every run are cosines.
         """
+        from blindspot.backend.text.answers import rule_named
+
         check_name(self.name, "training set")
         rule_named(self.rule)
         policy = self.cleaning.definition
@@ -83,14 +90,10 @@ class TrainingSetSpec:
             raise BadInput(
                 "a training set needs at least one run to mine; make one with 'blindspot retrieve --split train'"
             )
-        if self.limit is not None and self.limit < 1:
-            raise BadInput(f"a training set needs at least one question, not {self.limit}")
         if not 1 <= self.first <= self.last:
             raise BadInput(
                 f"ranks start at 1 and the first must not be above the last, not {self.first} to {self.last}"
             )
-        if min(self.random, self.other_gold) < 0:
-            raise BadInput("the number of negatives drawn for a question must be 0 or more")
         if unknown := [positive for positive in self.positives if positive not in positive_names()]:
             raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(positive_names())}")
         if not self.questions:

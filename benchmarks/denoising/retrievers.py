@@ -22,6 +22,7 @@ from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
+from blindspot.backend.training.checkpoints import TrainingPlace
 from blindspot.backend.training.dual_encoder import start_encoder, train
 from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -99,12 +100,14 @@ def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Cal
         train(
             begin,
             TrainingSetExamples(bench.study, opened),
-            model,
-            bench.folder / "training" / cell.name,
+            TrainingPlace(
+                model,
+                bench.folder / "training" / cell.name,
+                device,
+                about={"fingerprint": opened.manifest["fingerprint"]},
+                progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"),
+            ),
             settings,
-            device=device,
-            about={"fingerprint": opened.manifest["fingerprint"]},
-            progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"),
         )
     made = read_json(model / "training.json")
     _ask(

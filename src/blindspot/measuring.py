@@ -75,7 +75,8 @@ class StudyMeasures(OpenedStudy):
         """
         from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
-        made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
+        options = ComparisonOptions(k=k, by=by, relevance=relevance, rule=rule, slice=slice, measure=measure)
+        made = compare_with(self.study, a, b, options)
         attributes = ("conclusion", "reservation", "method", "notes")
         return _frame(made, **{name: getattr(made, name) for name in attributes})
 
@@ -103,7 +104,7 @@ class StudyMeasures(OpenedStudy):
         """
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
 
-        made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
+        made = misses(self.study, a, b, MissOptions(k=k, relevance=relevance, slice=slice))
         return _frame(made, method=made.table.method, notes=made.notes)
 
     def miss_causes(
@@ -119,7 +120,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.cause_rules import ORDER
         from blindspot.backend.evaluation.miss_report import MissOptions, causes_of_misses
 
-        options = MissOptions(k, relevance, slice=slice)
+        options = MissOptions(k=k, relevance=relevance, slice=slice)
         found, ids = causes_of_misses(self.study, run, other or run, options)
         columns = {str(cause): pd.array(found.has(cause), dtype="boolean") for cause in ORDER}
         frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
@@ -196,7 +197,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
         from blindspot.backend.evaluation.report_plots import cause_plot
 
-        return cause_plot(misses(self.study, a, b, MissOptions(k, relevance, slice=slice)).table)
+        return cause_plot(misses(self.study, a, b, MissOptions(k=k, relevance=relevance, slice=slice)).table)
 
     def save_plot(self, figure: Figure, path: str | Path) -> Path:
         """Save a plot for a paper, in one column's width, as .pdf, .svg or .png. Raises BadInput for another ending."""

@@ -57,8 +57,10 @@ def desk(tmp_path):
     return study
 
 
-def sit_down(tab, port, name="Ann", **address):
-    tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+def sit_down(tab, port=None, name="Ann", **address):
+    """Sign in on Judge: on the page that is open, or on that of a server's port."""
+    if port is not None:
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
     tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill(name)
     tab.get_by_role("button", name="Start").click()
     tab.wait_for_selector(".judge .candidate.here")

@@ -1,5 +1,5 @@
-"""The whole loop in a browser: flag false negatives by key, rebuild the set, see them in the diff, train, and compare
-before and after.
+"""The whole path in a browser, from Home and never back to it: look at a question, flag false negatives by key, rebuild
+the set, see them in the diff, train, and compare before and after.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pytest
 from playwright.sync_api import TimeoutError, expect
 
+from blindspot.app import server
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
@@ -48,6 +49,7 @@ def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
     )
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
+    retrieve(study, "bm25", split="dev", k=20)
     retrieve(study, "dense", encoder="tiny", split="dev", k=20, device="cpu")
     retrieve(study, "bm25", split="train", k=10, name="mined")
     told = {
@@ -92,16 +94,18 @@ def choose(tab, label: str, option: str) -> None:
 
 
 def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: int) -> None:
-    """With a set `raw`: from three key presses to Compare, as a person would go."""
+    """With a set `raw`: from Home to Compare, as a person would go."""
     make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=ArmShares(audit=0, second=0, repeat=0),
                trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
     with serving(study) as port:
-        sit_down(tab, port)
+        tab.goto(f"http://{server.ADDRESS}:{port}/")
+        tab.get_by_role("link", name="Look at questions that").click()
+        tab.get_by_role("link", name="Next: judge passages").click()
+        sit_down(tab)
         flagged = flag(tab, study, wrong)
         tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
         expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
-        tab.get_by_role("link", name="Open raw-2").click(timeout=PATIENCE)
         expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=PATIENCE)
         choose(tab, "Compare with", "raw")
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
@@ -135,7 +139,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         assert (about["training_set"], about["last_step"], about["settings"]["layers"]) == ("raw-2", 4, layers or None)
 
 
-def test_from_three_key_presses_to_a_comparison(tab, small):
+def test_from_home_to_ones_own_retriever(tab, small):
     study, wrong = small
     build(study, "raw", ["mined"])
     loop(tab, study, wrong, "tiny", 0)
@@ -155,6 +159,7 @@ def test_the_same_on_an_encyclopedia(tab, tmp_path):
     import_questions(study, str(source / "questions.jsonl"))
     bm25.build_index(study)
     dense.build_index(study, "minilm")
+    retrieve(study, "bm25", split="dev")
     retrieve(study, "dense", split="dev", name="minilm-dev")
     retrieve(study, "bm25", split="train", k=20, name="mined")
     build(study, "raw", ["mined"], last=10)

@@ -37,7 +37,7 @@ def _finding(finding: FileFinding) -> Html:
     if finding.lines:
         more = " …" if finding.count > len(finding.lines) else ""
         lines = f"{noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}{more}"
-    share = f"{finding.share:.1%} of {counted(finding.of, finding.unit)}"
+    share = f"{finding.share} of {counted(finding.of, finding.unit)}"
     return tag(
         "tr",
         tag("td", tag("b", f"{finding.count:,}")),

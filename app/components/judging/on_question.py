@@ -68,8 +68,7 @@ def _row(pair: Consensus, title: str) -> Html:
     return div(
         span(pair.label or "no agreement", cls=f"badge my-label {pair.label or ''}"),
         " ",
-        tag("b", title or "untitled"),
-        " ",
+        tag("b", title, " ") if title else "",
         join(
             span(
                 f"{pair.passage}, {_STATES[pair.state]}, {counted(pair.people, 'person', 'people')}",

@@ -91,19 +91,14 @@ def figure(
 ) -> Any:
     """The map as a plotly figure.
 
-    Args:
-        titles, starts, ids: one entry for each point.
-        found: the category of each point.
-        views: indices of the encoders to show side by side.
-        highlighted: ids of the points to mark with rings.
-        labelled: returns the readable name of a category.
+    titles, starts, ids: one entry for each point. found: the category of each point. views: indices of the encoders to
+    show side by side. highlighted: ids of the points to mark with rings. labelled: returns the name of a category.
     """
     from plotly.subplots import make_subplots
 
     shown = selectable(len(map), len(views))
-    names = map.encoders
     heads = (
-        [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
+        [f"{'after' if number else 'before'}: {map.encoders[number]}" for number in views] if len(views) > 1 else None
     )
     result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
     every = categories(found, maximum=len(COLOURS))

@@ -22,6 +22,10 @@ POWERED = (
     "the audit. A biased judge widens the interval and does not move the rate. Lambda: how much the judge counts"
 )
 BYS = ("relation", "bucket", "rank")
+NO_AUDIT = (
+    "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by default), and no "
+    "batch has an audit yet. Questions chosen by priority are not a random sample, so they give no estimate."
+)
 FALSE_NEGATIVES = "Share of the unlabelled top-ranked passages that answer their question"
 ROCKETQA = (
     "RocketQA's authors checked the unlabelled top-ranked passages of 100 MS MARCO questions; about 70% were "
@@ -49,17 +53,7 @@ def audit_panel(
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not audit.drawn:
-        return div(
-            title,
-            tag(
-                "p",
-                "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by "
-                "default), and no batch has an audit yet. Questions chosen by priority are not a random sample, so "
-                "they give no estimate.",
-                cls="convention",
-            ),
-            cls="panel",
-        )
+        return div(title, tag("p", NO_AUDIT, cls="convention"), cls="panel")
     judged = audit.drawn - audit.bad - audit.waiting
     sentences = [
         f"Random audit: {judged:,} of {counted(audit.drawn, 'question')} judged completely",

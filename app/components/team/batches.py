@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -91,11 +91,11 @@ def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
 
 
 def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
-    """Lead to the open batch of these settings whose name begins with `stem`, or show a button that makes it of the
-    first runs. Return False without runs.
+    """Lead to an open batch with these settings of some of these runs, or show a button that makes it of the first runs.
+    Return False without runs.
     """
     batches = desk(opened).queue.batches()
-    if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, stem, settings)), None):
+    if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, runs, settings)), None):
         show(tag("p", link(f"Judge batch {waiting.name}", url.JUDGE), f": its questions are {words}."))
         return True
     if not runs:
@@ -103,15 +103,13 @@ def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **set
     taken = {batch.name for batch in batches}
     name = next(name for number in range(1, 10_000) if (name := f"{stem}-{number}") not in taken)
     asked = request(make_batch, name, list(runs[:RUNS_OFFERED]), **settings)
-    jobs.start_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
-    if jobs.is_unfinished(opened, asked):
-        show(notice("The batch will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
+    jobs.followed_button(opened, asked, key=f"make-{stem}", words=f"Make a batch of {words}")
     return True
 
 
-def _is_offer(batch: Batch, stem: str, settings: dict[str, Any]) -> bool:
-    splits = settings.get("splits")
-    return batch.name.startswith(f"{stem}-") or (splits is not None and batch.settings.get("splits") == splits)
+def _is_offer(batch: Batch, runs: Sequence[str], settings: Mapping[str, Any]) -> bool:
+    kept = batch.settings
+    return all(kept.get(name) == value for name, value in settings.items()) and {*kept.get("runs", ())} <= {*runs}
 
 
 def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from blindspot.app import who
-from blindspot.app.certificates import bound_line, more_line, plan_lines, positives_line, verdict, withdrawal
+from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.training import tabs
@@ -17,8 +17,9 @@ from blindspot.app.markup import Html, div, heads, link, row, show, span, table,
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted, duration
-from blindspot.backend.training_sets.certificates import Certificate, certify, sensitivity, stated_certificate
-from blindspot.backend.training_sets.certification import POSITIVES, draw_more, make_plan, queue_plan, read_plan
+from blindspot.backend.training_sets.certificates import Certificate, certify, proof, stated_certificate
+from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan
+from blindspot.backend.training_sets.check_settings import POSITIVES
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
 
@@ -52,9 +53,7 @@ def certificate_section(opened: Study, chosen: TrainingSet, sees_labels: bool) -
         show(
             _panel(
                 tag("p", tag("b", verdict(found))),
-                tag("p", bound_line(found)),
-                tag("p", sensitivity(found)),
-                tag("p", positives_line(found)),
+                *(tag("p", line) for line in proof(found)),
                 tag("p", more, cls="convention") if more else "",
                 _strata(found),
             )
@@ -94,7 +93,13 @@ def _plan_form(opened: Study, chosen: TrainingSet) -> None:
         st.session_state.pop(key, None)
         with st.spinner("Planning the draws …"):
             st.session_state[key] = make_plan(
-                opened, chosen.name, at_most / 100, confidence / 100, chosen_judge, labels, int(positives)
+                opened,
+                chosen.name,
+                at_most / 100,
+                confidence=confidence / 100,
+                judge=chosen_judge,
+                labels=labels,
+                positives=int(positives),
             )
     planned = st.session_state.get(key)
     if planned is None:

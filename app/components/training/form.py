@@ -40,8 +40,13 @@ Sized = tuple[int, str]
 """The steps of a training, and what to say of the time it takes."""
 
 
-def retriever_form(opened: Study, training_set: str, taken: set[str]) -> None:
-    """Show the form that trains a retriever on the current set."""
+def retriever_form(opened: Study, training_set: str, taken: set[str], primary: bool = True) -> None:
+    """Show the form that trains a retriever on the current set.
+
+    Args:
+        taken: the names of models that exist.
+        primary: whether training is the one thing to do next on the page.
+    """
     gpu = has_gpu()
     show(tag("p", _promise(gpu), cls="convention"))
     with st.form("train", border=False, enter_to_submit=False):
@@ -53,7 +58,7 @@ def retriever_form(opened: Study, training_set: str, taken: set[str]) -> None:
             tokens = setting_field(columns[2], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
             settings = _further_settings(opened)
         with st.container(horizontal=True):
-            pressed = st.form_submit_button(f"Train on {training_set}", type="primary")
+            pressed = st.form_submit_button(f"Train on {training_set}", type="primary" if primary else "secondary")
             estimating = st.form_submit_button("Estimate time")
     settings |= {"batch": batch, "passage_tokens": tokens} | ({} if gpu else CPU_COMPARISONS)
     if steps:
@@ -63,7 +68,7 @@ def retriever_form(opened: Study, training_set: str, taken: set[str]) -> None:
         name,
         settings,
         lambda: _time_of_retriever(opened, training_set, start, settings, None if steps else 60 * minutes),
-        lambda: request(train_dual_encoder, name, training_set, start, settings),
+        lambda: request(train_dual_encoder, name, training_set, settings, start=start),
         (pressed, estimating),
     )
 
@@ -89,7 +94,7 @@ def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> Non
         name,
         settings,
         lambda: _time_of_cross_encoder(opened, training_set, model, settings, None if steps else 60 * minutes),
-        lambda: request(train_cross_encoder, name, training_set, model, settings),
+        lambda: request(train_cross_encoder, name, training_set, settings, start=model),
         (pressed, estimating),
     )
 

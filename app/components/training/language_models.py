@@ -55,7 +55,7 @@ def ask_form(opened: Study, like: Manifest | None) -> None:
     except BlindspotError as error:
         show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
         return
-    show(_plan(found))
+    show(plan_words(found))
     lacking = "" if found.pairs else "every pair has a score, or the judge has scored as many pairs as it may"
     if found.how_to_allow:
         lacking = "allow it first"
@@ -66,7 +66,8 @@ def ask_form(opened: Study, like: Manifest | None) -> None:
     )
 
 
-def _plan(found: LLMPlan) -> Html:
+def plan_words(found: LLMPlan) -> Html:
+    """Return what asking takes, and where the texts go."""
     cost = "cost unknown (no price given)" if found.cost is None else f"cost {found.cost:,.4f}"
     how = "from earlier answers" if found.measured else "estimated from the length of the texts"
     stored = f" {counted(found.stored, 'answer')} stored already." if found.stored else ""

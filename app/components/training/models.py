@@ -20,6 +20,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import at
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
@@ -35,7 +36,8 @@ from blindspot.backend.training.training_log import read_log
 
 COMPARED_BY = {
     "average_rank": (
-        "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best."
+        "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best. "
+        "Each training set has its own pool: compare models of one set."
     ),
     "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
     "question; "
@@ -45,7 +47,6 @@ COMPARED_BY = {
 """The measures that compare checkpoints, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
-K = 20  # of the figure that says what a training changed
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
@@ -56,6 +57,7 @@ def models_tab(opened: Study, training_set: str) -> None:
     begun: dict[str, str] = st.session_state.get(BEGUN, {})
     before, after = _before_and_after(opened, model, models)
     tabs.title("Models", _sentence(opened, model, before, after, training_set))
+    leads_on = model in models and after_training(opened, model, before, after)
     if not training_set:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(opened.labels_path, "train"):
@@ -64,14 +66,12 @@ def models_tab(opened: Study, training_set: str) -> None:
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
         taken = set(models) | set(opened.settings.encoders) | stopped
-        retriever_form(opened, training_set, taken)
+        retriever_form(opened, training_set, taken, primary=not leads_on)
         with st.expander("Train a cross-encoder"):
             cross_encoder_form(opened, training_set, taken)
     if model in begun and model not in models:
         show(notice(f"{model} is being trained. {begun[model]}"))
     if model and (model in models or model in stopped or model in begun or read_log(opened, model)):
-        if model in models:
-            after_training(opened, model, before, after)
         watch(opened, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
@@ -99,7 +99,7 @@ def _split(opened: Study) -> str:
 def _sentence(opened: Study, model: str, before: str | None, after: str | None, training_set: str) -> str:
     if before and after:
         compared = study.comparison(opened, before, after, "answers", study.rule(opened, before, after))
-        k = min(K, compared.depth)
+        k = min(HEADLINE_K, compared.depth)
         if len(compared) and k:
             found = at(compared, k)
             return (
@@ -262,8 +262,8 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(opened: Study, name: str, before: str | None, after: str | None) -> None:
-    """Show the next steps after training.
+def after_training(opened: Study, name: str, before: str | None, after: str | None) -> bool:
+    """Show the next steps after training. Return whether one of them is the page's one primary action.
 
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
     can read a run.
@@ -284,8 +284,9 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
         if after is None:
             job = request(try_model, name, split, **fewer(opened))
             words = f"Index and retrieve for {split}{_indexing_time(opened, about)}"
-            jobs.start_button(opened, job, key=f"try-{name}", words=words)
-        elif before:
+            jobs.start_button(opened, job, key=f"try-{name}", words=words, primary=True)
+            return who.may(opened.labels_path, job.action)
+        if before:
             pair = {"a": before, "b": after}
             show(
                 div(
@@ -294,6 +295,7 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
                     link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
                 )
             )
+    return False
 
 
 def _indexing_time(opened: Study, about: dict[str, Any]) -> str:

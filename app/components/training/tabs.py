@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import streamlit as st
 
 from blindspot.app import url
+from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.training.changes import PARAMETERS
@@ -22,6 +23,7 @@ TITLES: dict[Tab, str] = {
     "curve": "Learning curve",
 }
 _KNOWN = "training-sets-known"
+_BUILT = "training-set-built"
 
 
 def current() -> Tab:
@@ -35,6 +37,17 @@ def address(tab: Tab, **parameters: object) -> str:
     return url.href(url.TRAINING, {"tab": tab, **parameters})
 
 
+def open_built(tab: Tab, sets: Sequence[str]) -> None:
+    """Open a set that this visitor built and waited for on one of the two tabs of sets."""
+    known = st.session_state.get(_KNOWN, set(sets))
+    for name in sets:
+        if tab in ("sets", "set") and name not in known and jobs.started_here("build training set", name):
+            st.query_params.from_dict({"tab": "set", "set": name})
+            known.add(name)
+            st.session_state[_BUILT] = name
+            st.rerun()
+
+
 def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
     """Show the tabs, the choice of the current set, and a line for each set that was built meanwhile."""
     left, right = st.columns([7, 3], vertical_alignment="bottom")
@@ -45,6 +58,8 @@ def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
         if sets:
             names = list(reversed(sets))
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
+    if st.session_state.pop(_BUILT, None) == chosen:
+        show(notice(f"The set {chosen} is built."))
     known: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
     for name in sets:
         if name not in known:

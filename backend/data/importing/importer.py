@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.data.formats import find_format, settings_of
 from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, checked
@@ -18,6 +19,7 @@ from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve, text_key
 from blindspot.backend.data.importing.mentions import count_mentions
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.settings import QuestionImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
@@ -100,13 +102,13 @@ def import_passages(
 
 
 @job("import questions")
+@named_settings(QuestionImport, "taken")
 def import_questions(
     study: Study,
     path: str | Path,
     format: str | None = None,
-    split: str | None = None,
-    dataset: str | None = None,
-    gold: str = "all",
+    *,
+    taken: QuestionImport,
     skip_bad: bool = False,
     settings: Sequence[str] = (),
     progress: Progress | None = None,
@@ -114,9 +116,6 @@ def import_questions(
     """Import questions. Gold passages given by text are matched to the collection.
 
     Args:
-        split, dataset: Import only questions with these; they also apply to questions whose file does not name any.
-        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so the
-            others become unlabelled positives.
         settings: Settings of the format, as "name=value".
 
     Raises:
@@ -124,6 +123,7 @@ def import_questions(
         Refused: an unknown split, gold or setting.
     """
     began, path = time.monotonic(), Path(path)
+    split, dataset, gold = taken.split, taken.dataset, taken.gold
     refuse_other("split", split, (None, *SPLITS))
     refuse_other("gold", gold, ("all", "one"))
     chosen, report = find_format(path, "questions", format), ThrottledProgress(progress)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from blindspot.backend.core.runs import Run, claim_run, write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.splits import questions_in_split
-from blindspot.backend.core.ties import TIES, check_ties, tied_order
+from blindspot.backend.core.ties import TIES, tied_order
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options, RunEntry
 from blindspot.backend.data.formats.streams import file_sha256
@@ -24,9 +25,9 @@ from blindspot.backend.data.importing.gold import find_ordinals, text_key
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
+from blindspot.backend.data.importing.settings import RunImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, writable
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
@@ -40,36 +41,25 @@ HITS_LOOKED_UP = 20_000
 
 
 @job("import run")
+@named_settings(RunImport)
 def import_run(
     study: Study,
     path: str | Path,
     name: str,
     format: str | None = None,
-    split: str | None = None,
-    rule: str = DEFAULT_RULE,
-    ties: str = "file",
-    replace: bool = False,
-    skip_bad: bool = False,
-    without_own_passage: bool = False,
+    *,
+    settings: RunImport,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a run. `rows` is the number of its questions. Scores order the hits.
-
-    Args:
-        split: Import only the questions of this split, as in `retrieve`. Its questions that the file lacks get no hits.
-        rule: Matching rule of the answer matrix. The file's own flags are compared with it but not used.
-        ties: The order of hits with equal scores: "id", "row" of the collection, or as in the "file".
-        without_own_passage: Leave the passage with a question's own id out of its list (see
-            `blindspot.backend.core.own_passages`).
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.
         Refused: a run of this name exists and was made from another file.
         Missing: the study has no passages, or no questions of that split.
     """
-    began, path = time.monotonic(), Path(path)
+    began, path, split, rule = time.monotonic(), Path(path), settings.split, settings.rule
     check_name(name, "run")
-    check_ties(ties)
     chosen, report = find_format(path, "runs", format), ThrottledProgress(progress)
     origin = {
         "retriever": "imported",
@@ -78,18 +68,18 @@ def import_run(
         "format": chosen.name,
         "split": split,
         "rule": rule,
-        "ties": TIES[ties],
-        "tie_order": ties,
-        **({"own_passage": LEFT_OUT} if without_own_passage else {}),
+        "ties": TIES[settings.ties],
+        "tie_order": settings.ties,
+        **({"own_passage": LEFT_OUT} if settings.without_own_passage else {}),
     }
     manifest = read_manifest(study.path("runs", name))
-    if manifest and not replace and _same_file({"tie_order": "file", **manifest}, origin):
+    if manifest and not settings.replace and _same_file({"tie_order": "file", **manifest}, origin):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)
     with (
-        claim_run(study, name, replace),
+        claim_run(study, name, settings.replace),
         writable(study.folder),
-        RejectedRows(study.folder, path, skip_bad) as rejected,
+        RejectedRows(study.folder, path, settings.skip_bad) as rejected,
     ):
         with chosen.opened(path, Options(split=split)) as entries:
             matcher = _QuestionMatcher(study, questions, split)
@@ -99,8 +89,8 @@ def import_run(
             raise rejected.first or BadInput(f"holds no hits{asked}", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
-        hits, flags = _arranged(corpus, ids, hits, flags, ties, without_own_passage)
-        run = write_run(study, name, ids, hits, origin, rule=rule, replace=replace, progress=progress)
+        hits, flags = _arranged(corpus, ids, hits, flags, settings.ties, settings.without_own_passage)
+        run = write_run(study, name, ids, hits, origin, rule=rule, replace=settings.replace, progress=progress)
     notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.analysis.buckets import subject_key
 from blindspot.analysis.relations import relation_order
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name
@@ -28,21 +29,21 @@ from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.mentions import MentionCounter
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.settings import QuestionSampling
 from blindspot.backend.data.importing.tools import ThrottledProgress, writable
 from blindspot.backend.data.importing.triple_files import read_templates, read_triples
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES
 from blindspot.backend.text.counting import counted
 from blindspot.db.corpus import Row
-from blindspot.db.errors import BadInput, Refused
+from blindspot.db.errors import BadInput
 from blindspot.db.imports import ImportRecord
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-MIN_FACTS, MIN_ANSWERS = 2000, 20
-MAX_QUESTIONS, MAX_TRAINING = 1000, 8000
+TRAINING = 8  # times as many training questions of a relation as in dev and in test
 MAX_GOLD = 10
 SHARE = 0.1  # of a relation's facts for dev, and as many for test
 """The paper gives the limits of 2,000 triples and 1,000 questions, but no minimum number of answers."""
@@ -70,35 +71,15 @@ class Fact:
         return tuple([*self.own, *self.others][:MAX_GOLD])
 
 
-@dataclass(frozen=True)
-class QuestionSampling:
-    """Which facts become questions; see `import_triples`."""
-
-    split: str | None = None
-    least: int = MIN_FACTS
-    least_answers: int = MIN_ANSWERS
-    most: int = MAX_QUESTIONS
-    gold: bool = True
-    seed: int = 0
-
-    def check(self) -> None:
-        """Raises Refused for values out of range."""
-        if min(self.least, self.least_answers, self.most) < 1 or self.split not in (None, "train", "dev", "test"):
-            raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
-
-
 @job("import triples")
+@named_settings(QuestionSampling, "sampling")
 def import_triples(
     study: Study,
     path: str | Path,
     dataset: str | None = None,
     templates: str | Path | None = None,
-    split: str | None = None,
-    least: int = MIN_FACTS,
-    least_answers: int = MIN_ANSWERS,
-    most: int = MAX_QUESTIONS,
-    gold: bool = True,
-    seed: int = 0,
+    *,
+    sampling: QuestionSampling,
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
@@ -107,25 +88,15 @@ def import_triples(
     Args:
         dataset: name of the question set; default the file's name.
         templates: a file of relation to question; None for EntityQuestions' own 24.
-        split: put all questions there, `most` of a relation; None for train, dev and test as the paper has them.
-        least: facts of a relation, below which it is left out. least_answers: different answers.
-        most: questions of a relation in dev and in test (in train eight times as many).
-        gold: keep the passages that report a fact as its question's gold.
-        seed: of drawing. A larger `most` only adds to what a smaller one draws.
 
     Raises:
-        BadInput: the first error, with file and line; or no relation has enough facts.
-        Refused: values that make no sense, or questions of that set are there already. Missing: there are no passages.
+        BadInput: the first error, with file and line; or no relation has enough facts; or a wrong setting.
+        Refused: questions of that set are there already. Missing: there are no passages.
     """
     began, path = time.monotonic(), Path(path)
     dataset = check_name(dataset or path.name.split(".")[0], "question set")
-    sampling = QuestionSampling(split, least, least_answers, most, gold, seed)
-    sampling.check()
-    wordings, report, corpus = (
-        TEMPLATES if templates is None else read_templates(templates),
-        ThrottledProgress(progress),
-        study.corpus,
-    )
+    wordings = TEMPLATES if templates is None else read_templates(templates)
+    report, corpus = ThrottledProgress(progress), study.corpus
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         source = ByteSource(path)
         facts, unknown = _facts(source, wordings, rejected, report)
@@ -144,16 +115,10 @@ def import_triples(
             notes.append(f"without a question in the templates: {_counts(unknown)}")
         if not questions:
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
-        settings_json = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
-        record = ImportRecord(
-            "questions",
-            path.name,
-            source.sha256 or "",
-            path.stat().st_size,
-            len(questions),
-            rejected.count,
-            settings_json,
-        )
+        asked = {name: getattr(sampling, name) for name in ("split", "least", "most", "seed")}
+        kept = json.dumps({"dataset": dataset, **asked})
+        size, count = path.stat().st_size, len(questions)
+        record = ImportRecord("questions", path.name, source.sha256 or "", size, count, rejected.count, kept)
         report.now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
     return ImportResult(len(questions), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
@@ -262,7 +227,7 @@ def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) ->
     """Facts by split, drawn apart from one another."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
-        number = maximum * (MAX_TRAINING // MAX_QUESTIONS) if split == "train" else maximum
+        number = TRAINING * maximum if split == "train" else maximum
         return {split: [by_subject[subject] for subject in nested_sample(list(by_subject), number, seed)]}
     tenth = round(len(facts) * SHARE)
     test = nested_sample(list(by_subject), tenth, seed)
@@ -270,7 +235,7 @@ def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) ->
     dev = nested_sample(rest, tenth, seed)
     train = [subject for subject in rest if subject not in set(dev)]
     chosen = {
-        "train": nested_sample(train, maximum * (MAX_TRAINING // MAX_QUESTIONS), seed),
+        "train": nested_sample(train, TRAINING * maximum, seed),
         "dev": nested_sample(dev, maximum, seed),
         "test": nested_sample(test, maximum, seed),
     }

@@ -104,9 +104,13 @@ def _listed(study: Study, run: str | None, depth: int) -> Iterator[tuple[str, li
 
 
 def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: int | None = None) -> LLMPlan:
-    """Return what judging would take. Nothing is sent."""
+    """Return what judging a run, or without one the settled pairs, would take. Nothing is sent."""
+    return plan_pairs(study, name, pairs_to_judge(study, name, run, depth, limit))
+
+
+def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPlan:
+    """Return what judging some (question id, passage id) pairs would take. Nothing is sent."""
     judge = LLMJudge.load(study, name)
-    ids = pairs_to_judge(study, name, run, depth, limit)
     store = AnswerStore(study)
     stored, absent, characters = 0, 0, 0
     for block in _blocks(ids):

@@ -56,9 +56,8 @@ class ChromaCollection(VectorStore):
 class ChromaEngine(VectorStoreEngine):
     name, title = "chroma", "Chroma"
     help = "the folder of a persistent client of Chroma; any --text-field reads its documents"
-
-    def store(self, where: Path, settings: EngineSettings) -> ChromaCollection:
-        return ChromaCollection(where, settings)
+    store = ChromaCollection
+    uses = VectorStoreEngine.uses[:-1]  # a collection has one vector for each passage
 
 
 ENGINES.register(ChromaEngine())

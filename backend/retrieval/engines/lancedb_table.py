@@ -55,10 +55,7 @@ class LanceTable(VectorStore):
 class LanceEngine(VectorStoreEngine):
     name, title = "lancedb", "LanceDB"
     help = "the folder of a LanceDB database"
-    uses = (*VectorStoreEngine.uses, "vector_field")
-
-    def store(self, where: Path, settings: EngineSettings) -> LanceTable:
-        return LanceTable(where, settings)
+    store = LanceTable
 
 
 ENGINES.register(LanceEngine())

@@ -66,10 +66,7 @@ class QdrantCollection(VectorStore):
 class QdrantEngine(VectorStoreEngine):
     name, title = "qdrant", "Qdrant"
     help = "the folder of Qdrant's local mode"
-    uses = (*VectorStoreEngine.uses, "vector_field")
-
-    def store(self, where: Path, settings: EngineSettings) -> QdrantCollection:
-        return QdrantCollection(where, settings)
+    store = QdrantCollection
 
 
 ENGINES.register(QdrantEngine())

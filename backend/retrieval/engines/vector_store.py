@@ -59,13 +59,15 @@ class VectorStore(ABC):
 
 
 class VectorStoreEngine(Engine):
-    """An engine whose WHERE is a folder of a store. A subclass opens one collection of it."""
+    """An engine whose WHERE is a folder of a store.
 
-    uses: ClassVar[tuple[str, ...]] = ("encoder", "collection", "id_field", "title_field", "text_field")
+    Attributes:
+        store: The `VectorStore` that opens one collection, given the folder and the settings. It raises Missing: none of
+            this name; Refused: it cannot be searched.
+    """
 
-    @abstractmethod
-    def store(self, where: Path, settings: EngineSettings) -> VectorStore:
-        """Open a collection. Raises Missing: none of this name; Refused: it cannot be searched."""
+    store: ClassVar[Any]
+    uses: ClassVar[tuple[str, ...]] = ("encoder", "collection", "id_field", "title_field", "text_field", "vector_field")
 
     def opened(self, where: str, settings: EngineSettings) -> VectorStore:
         if not Path(where).is_dir():

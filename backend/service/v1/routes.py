@@ -230,11 +230,11 @@ def _add_comparisons(router: APIRouter, shared: Version1) -> None:
         slice: SliceOf = "",
     ) -> dict[str, Any]:
         """Compare two runs, as `blindspot compare --json` does."""
-        from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+        from blindspot.backend.evaluation.settings import ComparisonOptions
 
         caller.require(study, "see results")
         _refuse_labels(study, caller, relevance)
-        options = ComparisonOptions(k, by, relevance, slice=slice, measure=measure)
+        options = ComparisonOptions(k=k, by=by, relevance=relevance, slice=slice, measure=measure)
         with shared.computing():
             return reading.compare(study, caller, a, b, options)
 

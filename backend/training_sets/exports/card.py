@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
-from blindspot.backend.training_sets.certificates import Certificate, sensitivity, stated_certificate
+from blindspot.backend.training_sets.certificates import Certificate, proof, stated_certificate
 from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -106,13 +106,7 @@ def _certificate_line(certificate: Certificate | None) -> str:
         return "none; nobody certified how many false negatives this set has at most"
     if certificate.withdrawn:
         return f"withdrawn, because {'; '.join(certificate.withdrawn)}"
-    confidence = f"{100 * certificate.confidence:g}% confidence each"
-    return (
-        f"at most {100 * certificate.upper:.2f}% of the negatives are false ({100 * certificate.upper_after:.2f}% once the found ones are "
-        f"taken out), and at least {100 * certificate.right_at_least:.1f}% of the positives are right ({confidence}; "
-        f"n = {certificate.judged:,} drawn negatives and {certificate.positives_judged:,} positives judged, label event "
-        f"{certificate.label_event:,}); by what these annotators call positive. {sensitivity(certificate)}"
-    )
+    return f"{' '.join(proof(certificate))} By what these annotators call positive, up to label event {certificate.label_event:,}."
 
 
 def _agreement(agreement: Agreement) -> str:

@@ -1,0 +1,58 @@
+"""A language model judges the drawn pairs: where the texts go, what it takes, the button, and the rate by its labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.components import jobs
+from blindspot.app.components.consent import consent_form
+from blindspot.app.components.marks import notice
+from blindspot.app.components.training.language_models import plan_words
+from blindspot.app.markup import show, tag
+from blindspot.backend.checking.card import rate_words
+from blindspot.backend.checking.check import Check
+from blindspot.backend.checking.jobs import judge_drawn
+from blindspot.backend.checking.judging import pairs_left
+from blindspot.backend.checking.sample import read_sample
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
+from blindspot.backend.judges.llm.judging import plan_pairs
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+
+
+def model_panel(opened: Study, found: Check) -> None:
+    """Show the panel to who may ask language models, if the study has one and pairs are drawn."""
+    judges, drawn = list(llm_judges(opened)), read_sample(found.checked)
+    if not judges or drawn is None or not who.may(opened.labels_path, "train"):
+        return
+    with st.container(key="model"):
+        show(tag("h2", "A language model's opinion"))
+        name = judges[0] if len(judges) == 1 else st.selectbox("Language model", judges, key="check-model")
+        try:
+            left = pairs_left(found.checked, drawn, name)
+            if left:
+                _ask(opened, name, left)
+            rate = replace(found, judge=name).rate()
+        except BlindspotError as error:
+            show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
+            return
+        if rate is not None and rate.judged:
+            show(tag("p", rate_words(rate)))
+            words = "The interval is for what this model would say of the whole file, not for what people would. The file back takes people's labels."
+            show(tag("p", words, cls="convention"))
+
+
+def _ask(opened: Study, name: str, left: list[tuple[str, str]]) -> None:
+    """Show what asking takes, the consent if it is lacking, and the button."""
+    needed = plan_pairs(opened, name, left)
+    show(plan_words(needed))
+    lacking = "allow it first" if needed.how_to_allow else ""
+    if lacking:
+        consent_form(opened, LLMJudge.load(opened, name).about["endpoint"])
+    words = f"Let {name} judge {counted(len(left), 'pair')}"
+    jobs.start_button(opened, request(judge_drawn, name), key="judge-model", words=words, lacking=lacking)

@@ -1,0 +1,57 @@
+"""What a check of gold and a certificate ask, declared once: for the commands, the pages and the batches."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.evaluation.settings import HEADLINE_K, RelevantBy, Rule
+from blindspot.backend.text.default_rule import DEFAULT_RULE
+
+Population = Literal["misses", "hits", "training"]
+POSITIVES = 30
+
+
+@settings_class
+class GoldCheck:
+    """What is checked. of: the run, or the training set ("" for all training questions). Two checks that are equal have
+    the same claims and the same draws.
+    """
+
+    population: Population = Field(
+        default="misses",
+        description="Gold of the questions that the run misses, relevant hits of those it finds, or gold that trains",
+        json_schema_extra={"option": "--of"},
+    )
+    of: str = ""
+    k: int = Field(default=HEADLINE_K, description="Cut-off of a miss or a find", ge=1)
+    relevance: RelevantBy = "answers"
+    rule: Rule = DEFAULT_RULE
+    judge: str = Field(
+        default="",
+        description="Judge whose scores steer the draws; default the one with most scores",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    seed: int = Field(default=0, description="Seed of the random draw", ge=0)
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """What the share is about, whoever drew the claims."""
+        return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
+
+
+@settings_class
+class CertificateSettings:
+    """What a new certificate certifies, and how its pairs are drawn."""
+
+    confidence: float = Field(default=0.95, description="Confidence of each bound", ge=0.5, lt=1)
+    judge: str | None = Field(
+        default=None,
+        description="Judge whose scores choose the pairs and save labels; new certificates only",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    labels: int | None = Field(
+        default=None, description="Negatives to judge; default as many as the plan finds enough", ge=1
+    )
+    positives: int = Field(default=POSITIVES, description="Positives to judge, for the share that is right", ge=0)
+    seed: int = Field(default=0, description="Seed of the random draw", ge=0)
