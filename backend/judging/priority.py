@@ -6,6 +6,7 @@ contains an answer only may match by chance.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class Calibration:
 
 def rank_group(rank: int) -> int:
     """Return the index of the group (see `RANK_STEPS`) that a rank belongs to."""
-    return sum(rank > step for step in RANK_STEPS)
+    return bisect_left(RANK_STEPS, rank)
 
 
 def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ from blindspot.backend.judging.audits import RANK_GROUPS
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.judging.priority import rank_group
 from blindspot.backend.training_sets.check_settings import CertificateSettings
-from blindspot.backend.training_sets.training_set import PAIRS, Pair, TrainingSet
+from blindspot.backend.training_sets.training_set import PAIRS, Pair, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -162,8 +163,10 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
     if drawn < len(found.open):
         _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
     named = [_stratum(pair) for pair in found.open]
-    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in set(named)]
-    place = np.array([strata.index(name) for name in named], np.int64)
+    present = set(named)
+    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in present]
+    places = {name: number for number, name in enumerate(strata)}
+    place = np.array([places[name] for name in named], np.int64)
     counts = np.zeros((len(strata), len(cells.counts)), np.int64)
     if found.open:
         np.add.at(counts, (place, member), 1)
@@ -228,7 +231,7 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
     if count < 1:
         raise BadInput("draw at least one more pair")
     known = set(made.known_negatives)
-    pairs = [pair for pair in _pairs(training_set, "negative") if (pair.question, pair.passage) not in known]
+    pairs = [pair for pair in _by_role(training_set)["negative"] if pair[:2] not in known]
     total = min(len(pairs), len(made.draws) + count)
     if total == len(made.draws):
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
@@ -262,16 +265,25 @@ class _Population:
     labels: Mapping[PairId, str]
 
 
-def _pairs(training_set: TrainingSet, role: str) -> list[Pair]:
-    return [pair for _, pairs in training_set.groups() for pair in pairs if pair.role == role]
+def _by_role(training_set: TrainingSet) -> dict[Role, list[Pair]]:
+    """Return all pairs by role, those that are dropped left out."""
+    by_role: dict[Role, list[Pair]] = {"negative": [], "positive": []}
+    for _, pairs in training_set.groups():
+        for pair in pairs:
+            if pair.role != "dropped":
+                by_role[pair.role].append(pair)
+    return by_role
 
 
 def _population(study: Study, training_set: TrainingSet) -> _Population:
-    negatives, positives = _pairs(training_set, "negative"), _pairs(training_set, "positive")
+    by_role = _by_role(training_set)
+    negatives, positives = by_role["negative"], by_role["positive"]
     labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
 
     def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[PairId]]:
-        unjudged = [pair for pair in pairs if (pair.question, pair.passage) not in labels]
+        if not labels:
+            return list(pairs), []
+        unjudged = [pair for pair in pairs if pair[:2] not in labels]
         return unjudged, [pair[:2] for pair in pairs if pair[:2] in labels]
 
     free, known = split(negatives)
@@ -329,9 +341,14 @@ def _draw_pairs(
 
 
 def _stratum(pair: Pair) -> str:
-    if pair.mined and pair.rank is not None:
-        return RANK_GROUPS[rank_group(pair.rank)]
-    return NAMED if pair.source == "label" else DRAWN
+    return _stratum_of(pair.rank, pair.origin, pair.source)
+
+
+@cache
+def _stratum_of(rank: int | None, origin: Source | None, source: Source) -> str:
+    if rank is not None and is_mined(rank, origin):
+        return RANK_GROUPS[rank_group(rank)]
+    return NAMED if source == "label" else DRAWN
 
 
 def _queue(

@@ -225,7 +225,8 @@ def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[
             if wanted is not None and not _may_hold(file.metadata.row_group(number), wanted):
                 continue
             columns = file.read_row_group(number).to_pydict()
-            columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
+            if not RENAMED_REASONS.keys().isdisjoint(columns["reason"]):
+                columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
             rows = map(Pair._make, zip(*(columns[name] for name in Pair._fields), strict=True))
             for question, pairs in groupby(rows, attrgetter("question")):
                 if wanted is None or question in wanted:
