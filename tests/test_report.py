@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused_in_one_line(study):
     with pytest.raises(Missing, match="no runs to report on"):
         report(study)
     make_run(study, "bm25", {"q0": [0]})
-    for wrong in ({"grouping": "colour"}, {"relevance": "likes"}, {"ks": (0, 5)}, {"ks": ()}):
+    for wrong in ({"by": "colour"}, {"relevance": "likes"}, {"ks": (0, 5)}, {"ks": ()}):
         with pytest.raises(BadInput) as caught:
             report(study, **wrong)
         assert "\n" not in str(caught.value)

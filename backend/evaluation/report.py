@@ -155,7 +155,7 @@ NO_RELATIONS = (
 def report(
     study: Study,
     runs: Sequence[str] | None = None,
-    grouping: By | None = None,
+    by: By | None = None,
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     ks: Iterable[int] = KS,
@@ -165,16 +165,16 @@ def report(
 
     Args:
         runs: names; None for all.
-        grouping: adds groups by relation, bucket, split or saved slice.
+        by: adds groups by relation, bucket, split or saved slice.
         relevance: "answers" (by `rule`), "gold" or "labels"; gold instead of answers if no question has answers.
         ks: cut-offs.
         measures: names of registered measures to add to the figures.
 
-    Raises: Missing for an unknown run or rule, BadInput for an invalid `grouping`, relevance or k, Refused for an unknown
+    Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k, Refused for an unknown
         measure.
     """
-    if grouping is not None and grouping not in get_args(By):
-        raise BadInput(f"--by must be one of {', '.join(get_args(By))}, not {grouping!r}")
+    if by is not None and by not in get_args(By):
+        raise BadInput(f"--by must be one of {', '.join(get_args(By))}, not {by!r}")
     ks = tuple(sorted(set(ks)))
     chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:
@@ -189,13 +189,13 @@ def report(
         questions = [known[id] for id in run.question_ids]
         measured = relevant(study, run, relevance, rule, questions)
         gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
-        made = _run_report(study, run, measured, gold, grouping, ks)
-        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, grouping, ks)))
-    source = study.questions.frequency_source if grouping == "bucket" else None
+        made = _run_report(study, run, measured, gold, by, ks)
+        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, by, ks)))
+    source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
-    said = convention(kinds, rule, grouping, source, study.settings.unit)
+    said = convention(kinds, rule, by, source, study.settings.unit)
     said = " ".join([said, *(f"{each.title_at('k')}: {each.help}." for each in chosen if each is not SUCCESS)])
-    return Report(reports, grouping, ks, said, _differences(reports), tuple(each.name for each in chosen))
+    return Report(reports, by, ks, said, _differences(reports), tuple(each.name for each in chosen))
 
 
 def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency_source: str | None, unit: Unit) -> str:
