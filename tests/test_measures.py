@@ -142,7 +142,7 @@ def test_relevance_by_labels_equals_ir_measures_on_the_corrected_qrels(study, tm
 
 
 def test_measures_in_the_report(study):
-    made = report(study, ks=[1, 10], grouping="relation", measures=["ndcg", "r-precision", "mrr"])
+    made = report(study, ks=[1, 10], by="relation", measures=["ndcg", "r-precision", "mrr"])
     figures = made.runs[0].measures["ndcg"]
     values = relevant(study, study.run("one"), "gold")
     ndcg = MEASURES.get("ndcg").values_of(values, 10)
@@ -202,7 +202,7 @@ def test_measures_by_saved_slice(study):
     saved_slices.save(study, "first half", "relation:P19", by=None)
     made = compare_with(study, "one", "two", ComparisonOptions(by="slice", measure="map"))
     assert made.groups["first half"].n == made.as_dict()["groups"]["first half"]["n"] > 0
-    figures = report(study, ["one"], grouping="slice", measures=["map"], ks=[10]).runs[0].measures["map"]
+    figures = report(study, ["one"], by="slice", measures=["map"], ks=[10]).runs[0].measures["map"]
     assert figures.groups[0].at[10].value == pytest.approx(made.groups["first half"].a.value)
 
 
