@@ -139,6 +139,18 @@ def figure(
     return result
 
 
+def stacked(made: Any) -> Any:
+    """Return a copy of a figure with its two maps below each other, for narrow windows."""
+    from plotly.graph_objects import Figure
+
+    copy = Figure(made)
+    for axis, low, high in (("", 0.53, 1.0), ("2", 0.0, 0.47)):
+        copy.update_layout({f"xaxis{axis}": {"domain": [0, 1]}, f"yaxis{axis}": {"domain": [low, high]}})
+    for head, top in zip(copy.layout.annotations, (1.0, 0.47), strict=True):
+        head.update(x=0, y=top)
+    return copy
+
+
 def selectable(points: int, views: int) -> np.ndarray:
     """Return the rows to draw as points: all, or a fixed random sample of too many. (m,) int64, ascending."""
     room = SELECTABLE // views
@@ -254,7 +266,7 @@ def _lay_out(made: Any, map: Map, views: int) -> None:
     if views > 1 and map.manifest["together"] == "aligned":
         made.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
     for number, head in enumerate(made.layout.annotations):
-        head.update(x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14})
+        head.update(x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4)
     made.update_layout(
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",
