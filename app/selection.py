@@ -11,6 +11,7 @@ from blindspot.analysis import flips
 from blindspot.app import url
 from blindspot.app.study import Comparison
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slices import Facts
 
 PER_PAGE = 25
@@ -34,7 +35,7 @@ class Selection:
 
     a: str
     b: str
-    k: int = 5
+    k: int = HEADLINE_K
     relevance: str = "answers"
     rule: str = "dpr"
     cell: str = "all"
@@ -97,7 +98,7 @@ def read(a: str, b: str, depth: int, rule: str = "dpr", kind: str = "answers") -
     return Selection(
         a,
         b,
-        k=url.number("k", min(5, depth), 1, depth),
+        k=url.number("k", min(HEADLINE_K, depth), 1, depth),
         relevance=url.one_of("relevance", ("answers", "gold"), "answers"),
         rule=rule,
         cell=url.one_of("cell", CELLS, "all"),

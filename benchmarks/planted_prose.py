@@ -1,8 +1,7 @@
 """A second generator of planted misses: other sentence forms, real words and names, and filler in which sentences have
 subordinate clauses.
 
-Nothing in `blindspot why` was tuned on it. It shares no sentence, name or list with
-`benchmarks.planted_misses`, only the record of a planted miss.
+It shares no sentence, name or list with `benchmarks.planted_misses`, only the record of a planted miss.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from blindspot.app import study, url
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
-from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
+from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, demo_steps
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.people import Person
 
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
@@ -45,13 +46,15 @@ def _step(number: int, step: DemoStep, is_made: bool) -> Html:
 
 
 def _address(step: DemoStep) -> str:
-    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": K}
+    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": HEADLINE_K}
     if step.key == "blind-spot":
-        return url.href(url.RELATIONS, {"runs": f"{pair['a']},{pair['b']}", "k": K, "view": "frequency"})
+        return url.href(url.RELATIONS, {"runs": f"{pair['a']},{pair['b']}", "k": HEADLINE_K, "view": "frequency"})
     if step.key == "question":
         return url.href(url.QUESTION, {**pair, "cell": "only_a", "question": step.question, "why": 1})
     if step.key == "judge":
         return url.JUDGE
     if step.key == "training-set":
         return url.href(url.TRAINING, {"set": CLEAN, "before": NOISY})
-    return url.href(url.RELATIONS, {"runs": f"{TRAINED_CLEAN},{BEFORE},{TRAINED_NOISY}", "k": K, "view": "frequency"})
+    return url.href(
+        url.RELATIONS, {"runs": f"{TRAINED_CLEAN},{BEFORE},{TRAINED_NOISY}", "k": HEADLINE_K, "view": "frequency"}
+    )

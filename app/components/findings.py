@@ -22,9 +22,8 @@ from blindspot.backend.evaluation.findings import (
     spoken_names,
 )
 from blindspot.backend.evaluation.pairs import default_pair
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.upkeep.path import Next
-
-K = 5
 
 
 def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
@@ -39,7 +38,7 @@ def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, h
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
     rule = study.rule(opened, a, b)
     compared = study.comparison(opened, a, b, "answers", rule)
-    k = min(K, compared.depth) if len(compared) else 0
+    k = min(HEADLINE_K, compared.depth) if len(compared) else 0
     names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []
     if not found or a == b:

@@ -21,12 +21,11 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.counting import counted
-
-DEFAULT_K = 20
 
 
 def page() -> None:
@@ -87,13 +86,13 @@ def _make(study, taken: set[str]) -> None:
 
 def _k() -> int:
     options = ["1", "5", "10", "20", "50", "100"]
-    chosen = str(url.number("k", DEFAULT_K, 1, 1000))
+    chosen = str(url.number("k", HEADLINE_K, 1, 1000))
     return int(
         url.select(
             "k",
             "k",
             sorted({*options, chosen}, key=int),
-            str(DEFAULT_K),
+            str(HEADLINE_K),
             help="Number of top-ranked passages that count as hits and that can be sent to judging.",
         )
     )

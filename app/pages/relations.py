@@ -28,6 +28,7 @@ from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, freque
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.counting import counted, noun
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
@@ -59,7 +60,7 @@ def page() -> None:
                 format_func=kinds.__getitem__,
             )
     panel = study.panel(opened, names, relevance)
-    k = url.number("k", min(20, panel.depth), 1, panel.depth)
+    k = url.number("k", min(HEADLINE_K, panel.depth), 1, panel.depth)
     offered = offered_measures(panel.kind)
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")

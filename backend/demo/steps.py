@@ -16,6 +16,7 @@ from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
@@ -26,7 +27,6 @@ from blindspot.db.records import Question
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-K = 5
 KS = (1, 5, 20)  # ranks at which the two trained models are compared; Holm adjusts p for all of them
 NAMES = ("BM25", "dense retrieval")
 BEFORE, TRAINED_NOISY, TRAINED_CLEAN = RUNS["dense"], *(trial_run_name(MODELS[name], SPLIT) for name in (NOISY, CLEAN))
@@ -75,7 +75,7 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
         return DemoStep(
             "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
         )
-    all_findings = findings(comparison(RUNS["bm25"], BEFORE), K, NAMES)
+    all_findings = findings(comparison(RUNS["bm25"], BEFORE), HEADLINE_K, NAMES)
     falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
     sentence = falls[0] if falls else all_findings[0].sentence
     return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
@@ -88,13 +88,16 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
     question = telling_question(comparison(RUNS["bm25"], BEFORE))
     if question is None:
         return DemoStep(
-            "question", title, "waiting", f"Dense retrieval finds every answer that BM25 finds in its first {K}."
+            "question",
+            title,
+            "waiting",
+            f"Dense retrieval finds every answer that BM25 finds in its first {HEADLINE_K}.",
         )
     return DemoStep(
         "question",
         title,
         "ready",
-        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}."
+        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {HEADLINE_K}."
         + _reason(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
@@ -113,7 +116,7 @@ def telling_question(comparison: Comparison) -> Question | None:
     """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
     only A finds.
     """
-    only_a = found_by(comparison.first_a, 1) & ~found_by(comparison.first_b, K)
+    only_a = found_by(comparison.first_a, 1) & ~found_by(comparison.first_b, HEADLINE_K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(comparison, row)] or rows
     if not ranked:
@@ -181,13 +184,13 @@ def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
             "retriever", title, "waiting", "One model is trained on each set, and searches the same questions."
         )
     pair = comparison(TRAINED_NOISY, TRAINED_CLEAN)
-    noisy, clean = (100 * float(found_by(first, K).mean()) for first in (pair.first_a, pair.first_b))
-    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_a, K).mean())
+    noisy, clean = (100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_a, pair.first_b))
+    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_a, HEADLINE_K).mean())
     return DemoStep(
         "retriever",
         title,
         "ready",
-        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
+        f"Success@{HEADLINE_K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
         "clean set. " + cleaning_verdict(pair),
     )
 

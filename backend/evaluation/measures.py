@@ -15,6 +15,7 @@ import numpy as np
 
 from blindspot.analysis import accuracy
 from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class RankingMeasure:
     @property
     def default_k(self) -> int:
         """The cut-off that people expect: 5 for Success@k, 10 for the measures of ranked retrieval."""
-        return 5 if self.name == "success" else 10
+        return HEADLINE_K if self.name == "success" else 10
 
     def at(self, k: int | str) -> str:
         """Return the title at a cut-off: "nDCG@10"."""

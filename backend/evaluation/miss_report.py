@@ -14,7 +14,7 @@ from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.settings import Kind, MissOptions
+from blindspot.backend.evaluation.settings import HEADLINE_K, Kind, MissOptions
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
@@ -22,7 +22,6 @@ from blindspot.db.question_table import ids_of, take
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-K = 20
 COLUMNS = (
     "run", "k", "questions", "misses", "cause", "count", "measured", "share", "low", "high", "found", "found_measured",
     "difference", "difference_low", "difference_high", "examples",
@@ -180,7 +179,7 @@ def _chosen(study: Study, a: str, b: str, options: MissOptions) -> tuple[Compari
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(f"no question of {a} and {b} can be measured by {compared.a.kind}; choose other runs")
-    k = min(K, compared.depth) if options.k is None else check_k(options.k, compared)
+    k = min(HEADLINE_K, compared.depth) if options.k is None else check_k(options.k, compared)
     rows = np.flatnonzero(Facts(compared, k).mask(options.slice))
     if not len(rows):
         raise BadInput("no question of these runs is in that slice")

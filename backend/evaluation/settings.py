@@ -13,7 +13,8 @@ from blindspot.backend.text.default_rule import DEFAULT_RULE
 Kind = Literal["answers", "gold", "labels"]
 By = Literal["relation", "bucket", "slice"]
 MEASURES = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)"
-
+HEADLINE_K = 5
+"""The k of Success@k wherever no other is asked for: on every page, and in every command that counts misses."""
 
 RelevantBy = Annotated[
     Kind,
@@ -62,7 +63,7 @@ class ReportOptions:
 class MissOptions:
     """What to count causes by. The default k is less in runs that are less deep."""
 
-    k: int | None = Field(default=None, description="Cut-off of a miss; default 20", ge=1)
+    k: int | None = Field(default=None, description="Cut-off of a miss; default 5", ge=1)
     relevance: RelevantBy = "answers"
     rule: Rule = DEFAULT_RULE
     slice: str = Field(

@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 BEATEN = 0.75
-"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause."""
-STATED = 0.85
-"""Share of other sentences, of the passage and of placebos, that the answer's sentence must leave behind, so that the passage
-counts as stating what is asked."""
+"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause; and share
+of other sentences that the answer's sentence must leave behind, so that the passage counts as stating what is asked."""
 FEW = 3  # placebos of an edit that does not mend the miss
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
 WORTH_CONVERTING = 96  # edited passages
@@ -106,7 +104,7 @@ class TriedEdit:
         doubt where its sentence gets no further than sentences that state nothing of what is asked.
         """
         if self.name == DOUBT:
-            return self.beaten < STATED * len(self.placebos)
+            return self.beaten < BEATEN * len(self.placebos)
         return bool(self.placebos) and self.beaten >= BEATEN * len(self.placebos)
 
     def lifted(self, k: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.evaluation.settings import HEADLINE_K
 
 PLACEBOS = 9  # of a miss
 
@@ -11,7 +12,7 @@ PLACEBOS = 9  # of a miss
 class MissesToExplain:
     """Which misses of a run are explained, and beside how many placebos."""
 
-    k: int = Field(default=20, description="A miss has no gold passage in the top k", ge=1)
+    k: int = Field(default=HEADLINE_K, description="A miss has no gold passage in the top k", ge=1)
     where: str = Field(
         default="",
         description="Explain only these questions, as in 'relation:P19'",

@@ -7,7 +7,7 @@ from typing import Any
 from blindspot.backend.core.result_table import Column, ResultTable
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import BEATEN, STATED
+from blindspot.backend.interventions.explaining import BEATEN
 from blindspot.backend.text.counting import counted
 
 COLUMNS = (
@@ -51,7 +51,8 @@ def notes(result: dict[str, Any]) -> list[str]:
         else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
     )
     return [
-        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}.",
+        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
+        "`misses` and Compare count by answers, unless they are told to count by gold.",
         f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
         f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings there. "
         "Difference: gold minus placebo, paired by question. Intervals: 95%, by the study's unit of observation.",
@@ -67,6 +68,6 @@ def _named_note(result: dict[str, Any]) -> str:
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
         f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes; where no edit "
         "does it alone, both of two that do it together are named. Doubtful gold: without the answer, the sentence with the "
-        f"answer is closer to the question than fewer than {STATED:.0%} of the passage's other sentences and those of "
+        f"answer is closer to the question than fewer than {BEATEN:.0%} of the passage's other sentences and those of "
         "placebos, the subject named in each."
     )

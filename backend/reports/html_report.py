@@ -18,7 +18,6 @@ from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import findings, spoken_names
-from blindspot.backend.evaluation.miss_report import K as CAUSES_K
 from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.pairs import default_pair
@@ -28,6 +27,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
 from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.evaluation.slice_report import find_in_runs
 from blindspot.backend.reports.examples import example_parts
 from blindspot.backend.reports.interventions import intervention_parts, probe_parts
@@ -42,7 +42,6 @@ from blindspot.backend.text.counting import counted
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-K = 5  # of the conclusions and the examples
 CLOSING = (
     "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
     "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
@@ -84,7 +83,7 @@ def html_report(
     sets = _by_question_set(study, names)
     pairs = [_main_pair(study, members) for members in sets]
     compared = [None if pair is None else _comparison(study, *pair, relevance, rule) for pair in pairs]
-    k = min([K, *(each.depth for each in compared if each is not None)])
+    k = min([HEADLINE_K, *(each.depth for each in compared if each is not None)])
     labels = label_findings(study, names, relevance, rule)
     models = trained_models(study, k, relevance, rule)
     pairs_compared = [each for each in compared if each is not None]
@@ -183,7 +182,7 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
 
 def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
-    k = min(CAUSES_K, comparison.depth)
+    k = min(HEADLINE_K, comparison.depth)
     table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden)
     if not any(run.misses for run in table.runs):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from blindspot.backend.core.declared import Field, settings_class
-from blindspot.backend.evaluation.settings import RelevantBy, Rule
+from blindspot.backend.evaluation.settings import HEADLINE_K, RelevantBy, Rule
 from blindspot.backend.text.default_rule import DEFAULT_RULE
 
 Population = Literal["misses", "hits", "training"]
@@ -24,7 +24,7 @@ class GoldCheck:
         json_schema_extra={"option": "--of"},
     )
     of: str = ""
-    k: int = Field(default=20, description="Cut-off of a miss or a find", ge=1)
+    k: int = Field(default=HEADLINE_K, description="Cut-off of a miss or a find", ge=1)
     relevance: RelevantBy = "answers"
     rule: Rule = DEFAULT_RULE
     judge: str = Field(

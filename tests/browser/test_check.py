@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import cleaned_file, cleaned_paths
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
+from blindspot.db.people import People
 from tests.browser.servers import serving
+from tests.test_app_check import judge, rows
 from tests.training_files import mined as mine
 from tests.training_files import pairs, saved
 
@@ -65,6 +68,23 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
     assert (written.relabelled, written.judged) == (1, rate.judged)
     assert content == next(cleaned_paths(found.study, written)).read_bytes()
     assert len(content.splitlines()) == written.rows == len(pairs()) + 1, "a row with the new positive"
+
+
+def test_every_column_of_the_rules_is_seen_on_a_phone(tab, tmp_path):
+    (tmp_path / "mined.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+    found = check(tmp_path / "mined.jsonl", tmp_path / "study")
+    found.draw(150)
+    People(found.study.labels_path).add("Ann", "lead")
+    judge(found.study, 150)
+    tab.set_viewport_size({"width": 400, "height": 800})
+    with serving(found.study) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+        tab.get_by_role("button", name="I am Ann").click()
+        expect(tab.get_by_role("button", name="I am Ann")).not_to_be_visible(timeout=PATIENCE)
+        tab.goto(f"http://{server.ADDRESS}:{port}/check?step=rule")
+        table = tab.locator(".st-key-rules .scrolling").first
+        expect(table).to_contain_text("emptied", timeout=PATIENCE)
+        assert table.evaluate("box => box.scrollWidth - box.clientWidth") == 0
 
 
 def test_a_file_is_dropped_on_an_empty_study(mined, tab, tmp_path):

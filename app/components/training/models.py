@@ -20,6 +20,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import at
+from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
@@ -35,7 +36,8 @@ from blindspot.backend.training.training_log import read_log
 
 COMPARED_BY = {
     "average_rank": (
-        "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best."
+        "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best. "
+        "Each training set has its own pool: compare models of one set."
     ),
     "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
     "question; "
@@ -45,7 +47,6 @@ COMPARED_BY = {
 """The measures that compare checkpoints, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
-K = 20  # of the figure that says what a training changed
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
@@ -98,7 +99,7 @@ def _split(opened: Study) -> str:
 def _sentence(opened: Study, model: str, before: str | None, after: str | None, training_set: str) -> str:
     if before and after:
         compared = study.comparison(opened, before, after, "answers", study.rule(opened, before, after))
-        k = min(K, compared.depth)
+        k = min(HEADLINE_K, compared.depth)
         if len(compared) and k:
             found = at(compared, k)
             return (

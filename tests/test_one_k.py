@@ -1,0 +1,77 @@
+"""Pages and commands that state a figure about the same thing state the same one: one k, one population, one count."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from blindspot.app.cli import app
+from blindspot.backend.demo.making import RUNS
+from blindspot.backend.demo.steps import BEFORE
+from blindspot.backend.evaluation.settings import HEADLINE_K
+from blindspot.backend.interventions.table import notes
+from tests.app_pages import Page
+
+A, B = RUNS["bm25"], BEFORE
+
+
+def printed(study, *arguments):
+    result = CliRunner().invoke(app, [*arguments, "--study", str(study.folder)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def pages(small_demo):
+    pair = {"a": A, "b": B}
+    given = {
+        "home": pair,
+        "compare": pair,
+        "slices": pair,
+        "relations": {"runs": f"{A},{B}"},
+        "question": {**pair, "why": 1},
+    }
+    return {name: Page(small_demo.folder, name, **parameters).text for name, parameters in given.items()}
+
+
+@pytest.fixture(scope="module")
+def compared(small_demo):
+    return json.loads(printed(small_demo, "compare", A, B, "--json"))
+
+
+def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, compared):
+    assert f"Success@{HEADLINE_K}, %" in pages["home"]
+    assert f"A finds at {HEADLINE_K}" in pages["compare"]
+    assert f"A \u2212 B @{HEADLINE_K}" in pages["relations"]
+    assert f" at {HEADLINE_K}: " in pages["question"], "the causes of a miss"
+    assert compared["k"] == HEADLINE_K
+    assert json.loads(printed(small_demo, "misses", A, B, "--json"))["k"] == HEADLINE_K
+    assert json.loads(printed(small_demo, "compare", A, B, "--find-slices", "--json"))["k"] == HEADLINE_K
+    for command in ("why", "misses"):
+        said = " ".join(CliRunner().invoke(app, [command, "--help"]).output.split())
+        assert f"default {HEADLINE_K}" in said, said
+
+
+def test_the_difference_and_the_questions_are_the_same_on_all_pages(pages, compared):
+    at = compared["at"][str(HEADLINE_K)]
+    points, sign = f"{100 * abs(at['difference']):.1f}", "+" if at["difference"] > 0 else "-"
+    assert f"by {points} points" in pages["compare"] and f"by {points} points" in compared["conclusion"]
+    assert f"({sign}{points} points)" in pages["slices"], "the difference that slices explain"
+    whole = pages["relations"][pages["relations"].index("all questions") :]
+    assert f"{'A' if at['difference'] > 0 else 'B'} +{points}" in whole[:400]
+    questions = re.search(r"[\d,]+ questions about [\d,]+ facts", pages["compare"]).group()
+    assert questions in pages["home"] and questions in pages["slices"]
+
+
+def test_misses_are_those_of_compare_and_why_says_which_it_counts(small_demo, pages):
+    cells = {
+        name: int(re.search(rf"([\d,]+) [\d.]+% {name}", pages["compare"]).group(1).replace(",", ""))
+        for name in ("only A finds", "only B finds", "neither finds")
+    }
+    runs = {each["run"]: each for each in json.loads(printed(small_demo, "misses", A, B, "--json"))["runs"]}
+    assert runs[A]["misses"] == cells["only B finds"] + cells["neither finds"]
+    assert runs[B]["misses"] == cells["only A finds"] + cells["neither finds"]
+    assert notes({"run": B, "where": "", "found_by": None, "missed": 3, "explained": 3, "k": 5})[0].endswith(
+        "`misses` and Compare count by answers, unless they are told to count by gold."
+    )
