@@ -266,7 +266,9 @@ def _lay_out(made: Any, map: Map, views: int) -> None:
     if views > 1 and map.manifest["together"] == "aligned":
         made.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
     for number, head in enumerate(made.layout.annotations):
-        head.update(x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4)
+        head.update(
+            x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4
+        )
     made.update_layout(
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",
