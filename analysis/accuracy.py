@@ -56,9 +56,9 @@ def first_hit(relevant: np.ndarray) -> np.ndarray:
     return np.where(relevant.any(axis=1), relevant.argmax(axis=1) + 1, 0).astype(np.int32)
 
 
-def found_by(first: np.ndarray, k: int) -> np.ndarray:
+def found_by(first_ranks: np.ndarray, k: int) -> np.ndarray:
     """Return Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
-    ranks = np.asarray(first)
+    ranks = np.asarray(first_ranks)
     return np.asarray((ranks > 0) & (ranks <= _rank(k)))
 
 
@@ -126,34 +126,34 @@ def ndcg_at(grades: np.ndarray, ideal: np.ndarray, k: int) -> np.ndarray:
 
     Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
-    gain, best = (_discounted(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
+    gain, best = (_discounted_gain(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
     normalised: np.ndarray = np.divide(gain, best, out=np.zeros(len(gain)), where=best > 0)
     return normalised
 
 
-def _discounted(grades: np.ndarray) -> np.ndarray:
+def _discounted_gain(grades: np.ndarray) -> np.ndarray:
     discounts = np.log2(np.arange(2, grades.shape[1] + 2))
     gains: np.ndarray = (grades / discounts).sum(axis=1)
     return gains
 
 
-def proportion(values: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL) -> Estimate:
+def proportion(values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL) -> Estimate:
     """Return the share of True. values (q,) bool; units (q,) int, see `blindspot.analysis.intervals`."""
-    return mean(np.asarray(values, dtype=bool), units, level)
+    return mean(np.asarray(values, dtype=bool), units, confidence)
 
 
-def mean(values: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL) -> Estimate:
+def mean(values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL) -> Estimate:
     """Return the mean of values from 0 to 1, such as successes or reciprocal ranks; value None without values.
 
     Args:
         values: (q,) bool or float. units: (q,) int, the unit of observation of each question; None if each question is
             its own.
     """
-    return _estimate(values, units, None, False, level)
+    return _estimate(values, units, None, False, confidence)
 
 
 def macro_average(
-    values: np.ndarray, groups: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL
+    values: np.ndarray, groups: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL
 ) -> Estimate:
     """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
@@ -166,18 +166,18 @@ def macro_average(
 
     Returns: an Estimate with n_groups; value None without questions.
     """
-    return _estimate(values, units, groups, False, level)
+    return _estimate(values, units, groups, False, confidence)
 
 
 def mean_difference(
-    values: np.ndarray, units: np.ndarray | None = None, groups: np.ndarray | None = None, level: float = LEVEL
+    values: np.ndarray, units: np.ndarray | None = None, groups: np.ndarray | None = None, confidence: float = LEVEL
 ) -> Estimate:
     """Return the mean of paired differences from -1 to 1; with groups, the difference of the macro averages."""
-    return _estimate(values, units, groups, True, level)
+    return _estimate(values, units, groups, True, confidence)
 
 
 def _estimate(
-    values: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None, signed: bool, level: float
+    values: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None, signed: bool, confidence: float
 ) -> Estimate:
     values = np.asarray(values)
     if groups is not None and (values.shape != np.shape(groups) or values.ndim != 1):
@@ -187,7 +187,7 @@ def _estimate(
     n_groups = None if groups is None else len(np.unique(groups))
     if not len(values):
         return Estimate(None, 0, None, None, "none: no questions", n_groups, 0)
-    found = mean_interval(values, units, groups, signed, level)
+    found = mean_interval(values, units, groups, signed, confidence)
     return Estimate(found.mean, len(values), found.low, found.high, found.method, n_groups, found.units)
 
 

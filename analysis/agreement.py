@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import RESAMPLES, percentiles, resampled, summed
+from blindspot.analysis.by_question import RESAMPLES, bootstrap_sums, percentiles, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 
@@ -64,14 +64,14 @@ def alpha(
     import krippendorff
 
     value = float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
-    drawn = _alpha_of(resampled(summed(_coincidences(counts), units), resamples, seed))
+    drawn = _alpha_of(bootstrap_sums(sums_by_question(_coincidences(counts), units), resamples, seed))
     low, high = percentiles(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 
 
 def kappa(
-    a: np.ndarray,
-    b: np.ndarray,
+    labels_a: np.ndarray,
+    labels_b: np.ndarray,
     questions: np.ndarray,
     units: np.ndarray | None = None,
     resamples: int = RESAMPLES,
@@ -80,19 +80,28 @@ def kappa(
     """Return Cohen's kappa of two annotators, unweighted.
 
     Args:
-        a, b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
+        labels_a, labels_b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
         questions: (n,) the question of each. units: as in `alpha`.
     """
-    a, b, questions = np.asarray(a, np.int64), np.asarray(b, np.int64), np.asarray(questions)
+    labels_a, labels_b, questions = (
+        np.asarray(labels_a, np.int64),
+        np.asarray(labels_b, np.int64),
+        np.asarray(questions),
+    )
     units = questions if units is None else np.asarray(units)
     method = f"Cohen's kappa, unweighted; units of questions drawn again {resamples} times, seed {seed}"
-    about = (len(a), len(np.unique(questions)), float((a == b).mean()) if len(a) else None, method)
-    if len(np.unique(np.concatenate([a, b]))) < 2:
+    about = (
+        len(labels_a),
+        len(np.unique(questions)),
+        float((labels_a == labels_b).mean()) if len(labels_a) else None,
+        method,
+    )
+    if len(np.unique(np.concatenate([labels_a, labels_b]))) < 2:
         return Agreement(None, None, None, *about)
-    width = int(max(a.max(), b.max())) + 1
-    cells = np.eye(width * width)[a * width + b]
+    width = int(max(labels_a.max(), labels_b.max())) + 1
+    cells = np.eye(width * width)[labels_a * width + labels_b]
     value = float(_kappa_of(cells.sum(axis=0).reshape(1, width, width))[0])
-    drawn = _kappa_of(resampled(summed(cells, units), resamples, seed).reshape(-1, width, width))
+    drawn = _kappa_of(bootstrap_sums(sums_by_question(cells, units), resamples, seed).reshape(-1, width, width))
     low, high = percentiles(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import RESAMPLES, ratio_error, share_interval, summed
+from blindspot.analysis.by_question import RESAMPLES, ratio_error, share_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 WIDTH = 0.10
@@ -71,7 +71,7 @@ def rate(
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
-    level: float = LEVEL,
+    confidence: float = LEVEL,
     resamples: int = RESAMPLES,
     units: np.ndarray | None = None,
 ) -> Rate:
@@ -99,11 +99,11 @@ def rate(
     hits, weights, questions, units = hits[settled], weights[settled], questions[settled], units[settled]
     if not len(hits):
         return Rate(None, None, None, 0, 0, unsettled, lower, upper, target, None, method)
-    top, bottom = summed(np.stack([hits * weights, weights], axis=1), units).T
+    top, bottom = sums_by_question(np.stack([hits * weights, weights], axis=1), units).T
     value, n = float(top.sum() / bottom.sum()), len(top)
     n_questions = len(np.unique(questions))
     error = ratio_error(top, bottom, resamples) if n > 1 else 0.0
-    low, high = share_interval(value, error, n, level)
+    low, high = share_interval(value, error, n, confidence)
     return Rate(
         value,
         low,
@@ -114,7 +114,7 @@ def rate(
         lower,
         upper,
         target,
-        _questions_needed(value, error, (n_questions, n), target, level),
+        _questions_needed(value, error, (n_questions, n), target, confidence),
         method,
         n,
     )
@@ -150,7 +150,9 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
     return float(hits @ weights / weights.sum()) if len(hits) else None
 
 
-def _questions_needed(value: float, error: float, counts: tuple[int, int], target: float, level: float) -> int | None:
+def _questions_needed(
+    value: float, error: float, counts: tuple[int, int], target: float, confidence: float
+) -> int | None:
     """Return how many questions to add until the interval is narrow enough. The error falls with the root of the number of
     units.
 
@@ -162,7 +164,7 @@ def _questions_needed(value: float, error: float, counts: tuple[int, int], targe
         return None
 
     def narrow(count: int) -> bool:
-        low, high = share_interval(value, error * (units / count) ** 0.5, count, level)
+        low, high = share_interval(value, error * (units / count) ** 0.5, count, confidence)
         return low is not None and high is not None and high - low <= target
 
     enough = units

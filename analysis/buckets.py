@@ -90,17 +90,17 @@ def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, 
     result[frequency == 0] = count
     counted = frequency > 0
     if groups is None:
-        result[counted] = _cut(frequency[counted], count)
+        result[counted] = _cut_into_buckets(frequency[counted], count)
         return result
     _, member = np.unique(np.asarray(groups), return_inverse=True)
     order = np.argsort(member, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(member[order])) + 1):
         rows = rows[counted[rows]]
-        result[rows] = _cut(frequency[rows], count)
+        result[rows] = _cut_into_buckets(frequency[rows], count)
     return result
 
 
-def _cut(frequency: np.ndarray, count: int) -> np.ndarray:
+def _cut_into_buckets(frequency: np.ndarray, count: int) -> np.ndarray:
     """Cut sorted frequencies into buckets, (m,) positive int -> (m,) int8."""
     if not len(frequency):
         return np.zeros(0, np.int8)
@@ -128,12 +128,12 @@ class Point:
     max_frequency: int | None
 
     @property
-    def few(self) -> bool:
+    def has_few_questions(self) -> bool:
         return self.units < FEW
 
 
 def curves(
-    first: Mapping[str, np.ndarray],
+    first_ranks: Mapping[str, np.ndarray],
     buckets: np.ndarray,
     k: int,
     frequency: np.ndarray | None = None,
@@ -142,9 +142,9 @@ def curves(
     """Return Success@k of each run by bucket, as `value_curves` does any measure.
 
     Args:
-        first: by run, (q,) rank of the first relevant passage, 0 for none.
+        first_ranks: by run, (q,) rank of the first relevant passage, 0 for none.
     """
-    return value_curves({run: found_by(ranks, k) for run, ranks in first.items()}, buckets, frequency, units)
+    return value_curves({run: found_by(ranks, k) for run, ranks in first_ranks.items()}, buckets, frequency, units)
 
 
 def value_curves(

@@ -17,7 +17,7 @@ RESAMPLES = 2000
 _DRAWS_PER_BLOCK = 1 << 22
 
 
-def summed(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
+def sums_by_question(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
     """Return sums by question. values (n,) or (n, f), questions (n,) any sortable labels -> (q,) or (q, f) float64."""
     values = np.asarray(values, np.float64)
     names, member = np.unique(np.asarray(questions), return_inverse=True)
@@ -26,7 +26,7 @@ def summed(values: np.ndarray, questions: np.ndarray) -> np.ndarray:
     return sums
 
 
-def resampled(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+def bootstrap_sums(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Return the totals of bootstrap resamples of the questions. (q, f) float -> (resamples, f) float64."""
     rng = np.random.default_rng(seed)
     questions = len(sums)
@@ -39,32 +39,32 @@ def resampled(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> np
     )
 
 
-def percentiles(draws: np.ndarray, level: float = LEVEL) -> tuple[float | None, float | None]:
+def percentiles(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
     """Return the central interval of bootstrap values, without those that are NaN; (None, None) if all are NaN."""
     draws = draws[np.isfinite(draws)]
     if not len(draws):
         return None, None
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
-def ratio_error(top: np.ndarray, bottom: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Return the bootstrap standard error of sum(top) / sum(bottom) over resampled questions, times sqrt(q / (q - 1)).
 
     The factor corrects for the fact that a resample varies less than a sample (Efron and Tibshirani 1993, section 5.3).
 
     Args:
-        top, bottom: (q,) sums by question, q >= 2.
+        numerator, denominator: (q,) sums by question, q >= 2.
     """
-    top, bottom = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
-    drawn = resampled(np.stack([top, bottom], axis=1), resamples, seed)
+    numerator, denominator = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
+    drawn = bootstrap_sums(np.stack([numerator, denominator], axis=1), resamples, seed)
     # Every question has items, so no resample has a denominator of 0, even if few questions with small weights are
     # drawn.
-    return float(np.std(drawn[:, 0] / drawn[:, 1]) * math.sqrt(len(top) / (len(top) - 1)))
+    return float(np.std(drawn[:, 0] / drawn[:, 1]) * math.sqrt(len(numerator) / (len(numerator) - 1)))
 
 
 def share_interval(
-    share: float, error: float, questions: int, level: float = LEVEL
+    share: float, error: float, questions: int, confidence: float = LEVEL
 ) -> tuple[float | None, float | None]:
     """Return the interval of a share: Student's t with questions - 1 degrees of freedom on the log-odds scale.
 
@@ -82,9 +82,9 @@ def share_interval(
     if questions < 2:
         return None, None
     if error <= 1e-12 or not 0 < share < 1:
-        return wilson(share * questions, questions, level)
+        return wilson(share * questions, questions, confidence)
     centre = math.log(share / (1 - share))
-    reach = float(t.ppf((1 + level) / 2, questions - 1)) * error / (share * (1 - share))
+    reach = float(t.ppf((1 + confidence) / 2, questions - 1)) * error / (share * (1 - share))
     return _from_log_odds(centre - reach), _from_log_odds(centre + reach)
 
 

@@ -75,12 +75,12 @@ class Bets:
         factors = 1 + self.stakes[:, :, :n] * (against - self.estimates[:, :, :n])
         logs = np.cumsum(np.log(np.maximum(factors, 1e-300)), axis=2)
         begun = np.log([share for share, _ in BETTORS])[:, None, None]
-        together: np.ndarray = np.logaddexp.reduce(logs + begun, axis=0).max(axis=1, initial=0.0)
-        return together
+        combined: np.ndarray = np.logaddexp.reduce(logs + begun, axis=0).max(axis=1, initial=0.0)
+        return combined
 
-    def upper(self, n: int | None = None, level: float = LEVEL) -> np.ndarray:
+    def upper(self, n: int | None = None, confidence: float = LEVEL) -> np.ndarray:
         """Return the upper bound of each study on the share of hits in the whole set after n draws, (r,) float64."""
-        needed = math.log(1 / (1 - level))
+        needed = math.log(1 / (1 - confidence))
         low, high = np.zeros(self.stakes.shape[1]), np.ones(self.stakes.shape[1])
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -93,7 +93,9 @@ class Bets:
         return self.hits[:, n - 1] if n else np.zeros(len(self.hits))
 
 
-def bets(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL) -> Bets:
+def bet_against_hits(
+    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float = LEVEL
+) -> Bets:
     """Bet against too many hits after each draw, for several studies at once.
 
     A stake is the one that would hedge a digital option which pays 1 / (1 - level) at the horizon. It rises when the
@@ -111,7 +113,9 @@ def bets(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horiz
     size = cells.size
     coefficients = np.array(COEFFICIENTS if np.ptp(cells.chances) > 0 else COEFFICIENTS[:1])
     largest = ((1 - coefficients[:, None] * cells.chances) / cells.weights).max(axis=1)  # of (1 - c chance) / weight
-    bettors = [_Bettor(cells, coefficients, studies, target, horizon * times, share, level) for share, times in BETTORS]
+    bettors = [
+        _Bettor(cells, coefficients, studies, target, horizon * times, share, confidence) for share, times in BETTORS
+    ]
     known, rest = np.zeros(studies), np.full(studies, float(cells.counts @ cells.chances))
     weight = np.full(studies, float(cells.counts @ cells.weights))
     stakes, estimates = np.empty((len(bettors), studies, n)), np.empty((len(bettors), studies, n))
@@ -119,7 +123,7 @@ def bets(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horiz
         chance, own = cells.chances[draws[:, step]], cells.weights[draws[:, step]]
         base = (known[:, None] + rest[:, None] * coefficients) / size
         most = base + largest * weight[:, None] / size  # no estimate of this draw is above it
-        stake = [bettor.stake(step, most) for bettor in bettors]
+        stake = [bettor.next_stakes(step, most) for bettor in bettors]
         estimate = base + (hits[:, step, None] - chance[:, None] * coefficients) * (weight / own)[:, None] / size
         known = known + hits[:, step]
         rest, weight = rest - chance, weight - own
@@ -140,10 +144,10 @@ class _Bettor:
         target: float,
         horizon: int,
         share: float,
-        level: float,
+        confidence: float,
     ):
         self.target, self.horizon, self.size = target, horizon, cells.size
-        self.tail = math.log((1 - level) * share)  # log of 1 / the wealth that rejects
+        self.tail = math.log((1 - confidence) * share)  # log of 1 / the wealth that rejects
         mean, variance = planned_moments(cells, coefficients)
         self.sums = np.repeat(PLAN_WEIGHT * mean[None], studies, axis=0)  # (r, coefficients)
         self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], studies, axis=0)
@@ -153,7 +157,7 @@ class _Bettor:
         self.rows = np.arange(studies)
         self.choice = np.zeros(studies, np.int64)
 
-    def stake(self, step: int, maximum: np.ndarray) -> np.ndarray:
+    def next_stakes(self, step: int, maximum: np.ndarray) -> np.ndarray:
         """Return (r,) the stakes of the next draw. maximum: (r, coefficients) the largest estimates that it can give."""
         while self.horizon <= step:
             self.horizon *= 2
@@ -165,32 +169,32 @@ class _Bettor:
         )
         return result
 
-    def learn(self, stake: np.ndarray, estimate: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Take in a draw and return (r,) the estimate that was bet on. estimate: (r, coefficients). known: (r,)."""
+    def learn(self, stakes: np.ndarray, estimate: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+        """Take in a draw and return (r,) the estimate that was bet on. estimate: (r, coefficients). labelled: (r,)."""
         chosen: np.ndarray = estimate[self.rows, self.choice]
         self.sums += estimate
         self.squares += estimate**2
         self.count += 1
-        factor = 1 + stake * (self.against - chosen)
+        factor = 1 + stakes * (self.against - chosen)
         self.wealth += np.log(factor)
-        self.slope += stake / factor
-        now = share_before(known, self.target, self.size)
+        self.slope += stakes / factor
+        now = share_before(labelled, self.target, self.size)
         self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
         self.against = now
         return chosen
 
 
-def hedge(wealth: np.ndarray, tail: np.ndarray | float, spread: np.ndarray) -> np.ndarray:
+def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: np.ndarray) -> np.ndarray:
     """Return the stake that hedges a digital option which pays 1 / (1 - level) at the horizon.
 
     Args:
-        wealth: log of the bettor's wealth, begun at 0. tail: log of 1 / the wealth that rejects. spread: standard
+        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation: standard
         deviation of the sum of the estimates from now to the horizon.
     """
     from scipy.special import log_ndtr, ndtri_exp
 
-    z = ndtri_exp(np.minimum(wealth + tail, math.log(0.9)))
-    result: np.ndarray = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / spread
+    z = ndtri_exp(np.minimum(wealth + tail_probability, math.log(0.9)))
+    result: np.ndarray = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / deviation
     return result
 
 
@@ -208,31 +212,31 @@ def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray,
     return first, np.maximum(second - first**2, 0.0)
 
 
-def share_before(found: np.ndarray | float, target: float, population: int) -> np.ndarray:
+def share_before(found_hits: np.ndarray | float, target: float, population: int) -> np.ndarray:
     """Return the share of hits in the whole set that leaves `target` once the found hits are taken out."""
-    return np.asarray((target * (population - found) + found) / population)
+    return np.asarray((target * (population - found_hits) + found_hits) / population)
 
 
-def share_after(share: float, found: int, population: int) -> float:
+def share_after(share: float, found_hits: int, population: int) -> float:
     """Return the share of hits once the found ones are taken out of a set with this share, at most 1."""
-    left = population - found
-    return min(1.0, max(0.0, share * population - found) / left) if left else 0.0
+    left = population - found_hits
+    return min(1.0, max(0.0, share * population - found_hits) / left) if left else 0.0
 
 
-def times_to(bets: Bets, target: float, level: float = LEVEL, look: int = LOOK) -> np.ndarray:
+def times_to(bets: Bets, target: float, confidence: float = LEVEL, check_interval: int = LOOK) -> np.ndarray:
     """Return the draws after which the set of each study meets the target once its found hits are taken out, (r,).
 
-    It looks every `look` draws; inf for never.
+    It looks every `check_interval` draws; inf for never.
     """
     studies, n = bets.stakes.shape[1:]
     times = np.full(studies, np.inf)
-    for seen in [*range(look, n, look), n]:
+    for seen in [*range(check_interval, n, check_interval), n]:
         waiting = np.flatnonzero(np.isinf(times))
         if not len(waiting):
             break
         part = Bets(bets.stakes[:, waiting], bets.estimates[:, waiting], bets.hits[waiting], bets.population)
         wealth = part.log_wealth(share_before(part.hits_among(seen), target, bets.population), seen)
-        times[waiting[wealth >= math.log(1 / (1 - level))]] = seen
+        times[waiting[wealth >= math.log(1 / (1 - confidence))]] = seen
     return times
 
 
@@ -264,22 +268,22 @@ def horizon_of(draws: int) -> int:
     return max(1, math.ceil(ROOM * draws))
 
 
-def plan(cells: Cells, target: float, seed: int = 0, level: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
+def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
     """Choose the weights and the number of draws. A normal approximation guesses the number; a simulation corrects it.
 
     Args:
         cells: With the chances that are known; see `pilot_chances`.
         target: Share of hits to certify.
     """
-    planned, capped = expected(cells, target)
+    planned, capped = expected_estimates(cells, target)
     risk = np.sqrt(planned.chances)
     design = replace(planned, weights=UNIFORM + (1 - UNIFORM) * risk / (planned.counts @ risk / planned.size))
-    guess = _guess(design, target)
+    guess = _guess_draws(design, target)
     longest, times = min(longest, cells.size), np.full(SIMULATED, np.inf)
     draws = longest
     for factor in (0.6, 0.75, 0.9, 1.1, 1.35, 1.7, 2.2, 3.0, 4.0):
         draws = min(longest, math.ceil(guess * factor / LOOK) * LOOK)
-        times = simulated_times(design, target, draws, seed, level)
+        times = simulated_times(design, target, draws, seed, confidence)
         if (times <= draws).mean() >= POWER or draws == longest:
             break
     median = float(np.quantile(times, 0.5, method="higher"))
@@ -293,7 +297,7 @@ def plan(cells: Cells, target: float, seed: int = 0, level: float = LEVEL, longe
     )
 
 
-def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
+def expected_estimates(cells: Cells, target: float) -> tuple[Cells, bool]:
     """Return the cells with the chances that the plan expects, and whether they had to be scaled down.
 
     Some hits are where no chance is high. The plan expects at least half the target: with fewer it would end too soon if
@@ -306,7 +310,7 @@ def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
     return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
 
 
-def _guess(cells: Cells, target: float) -> float:
+def _guess_draws(cells: Cells, target: float) -> float:
     """Return roughly how many draws meet the target: by the estimates' variance, and by their range."""
     coefficients = np.array(COEFFICIENTS)
     mean, variance = planned_moments(cells, coefficients)
@@ -317,25 +321,25 @@ def _guess(cells: Cells, target: float) -> float:
     return max(2.65**2 * float(variance[best]) / gap**2, 3.0 * reach / target)  # 96.5% and 80% of the normal curve
 
 
-def simulated_times(cells: Cells, target: float, draws: int, seed: int, level: float = LEVEL) -> np.ndarray:
+def simulated_times(cells: Cells, target: float, draws: int, seed: int, confidence: float = LEVEL) -> np.ndarray:
     """Return (SIMULATED,) float64: draws after which each simulated study meets the target, inf if it does not."""
     rng = np.random.default_rng(seed)
     drawn = simulated_draws(cells, draws, SIMULATED, rng)
     hits = rng.random(drawn.shape) < cells.chances[drawn]
-    return times_to(bets(hits, drawn, cells, target, horizon_of(draws), level), target, level)
+    return times_to(bet_against_hits(hits, drawn, cells, target, horizon_of(draws), confidence), target, confidence)
 
 
-def fewest_draws(cells: Cells, target: float, level: float = LEVEL, seed: int = 0) -> int:
+def fewest_draws(cells: Cells, target: float, confidence: float = LEVEL, seed: int = 0) -> int:
     """Return roughly the fewest draws that can meet the target: with no hit at all and every stake as large as may be."""
-    n = min(cells.size, math.ceil(10 * math.log(1 / (1 - level)) / target))
+    n = min(cells.size, math.ceil(10 * math.log(1 / (1 - confidence)) / target))
     drawn = simulated_draws(cells, n, 8, np.random.default_rng(seed))
-    made = bets(np.zeros(drawn.shape), drawn, cells, target, 1, level)
-    times = times_to(made, target, level, look=1)
+    made = bet_against_hits(np.zeros(drawn.shape), drawn, cells, target, 1, confidence)
+    times = times_to(made, target, confidence, check_interval=1)
     return int(min(times.min(), cells.size))
 
 
 def further_draws(
-    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL
+    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float = LEVEL
 ) -> int | None:
     """Return how many more draws meet the target in `POWER` of simulated continuations; None if none of those tried do.
 
@@ -356,8 +360,8 @@ def further_draws(
         outcomes = np.concatenate(
             [np.repeat(hits[None], SIMULATED, axis=0), rng.random(after.shape) < chances[after]], axis=1
         )
-        made = bets(outcomes, np.concatenate([before, after], axis=1), cells, target, horizon, level)
-        times = np.maximum(times_to(made, target, level), len(hits)) - len(hits)
+        made = bet_against_hits(outcomes, np.concatenate([before, after], axis=1), cells, target, horizon, confidence)
+        times = np.maximum(times_to(made, target, confidence), len(hits)) - len(hits)
         found = float(np.quantile(times, POWER, method="higher"))
         if not math.isinf(found):
             return max(1, int(found))

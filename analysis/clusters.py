@@ -57,7 +57,7 @@ def by_size(labels: np.ndarray) -> np.ndarray:
     return renumbered
 
 
-def words(text: str) -> set[str]:
+def distinct_words(text: str) -> set[str]:
     """Return the distinct words of a text: letters only, at least three, case-folded."""
     return set(_WORD.findall(text.casefold()))
 
@@ -72,7 +72,7 @@ def telling_words(
     passages.
 
     Args:
-        texts: the words of each passage (see `words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
+        texts: the words of each passage (see `distinct_words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
         prior: weight of the prior, as a share of all words.
 
     Returns: up to `top` words of each cluster, all more frequent in the cluster than elsewhere.
@@ -92,26 +92,28 @@ def telling_words(
     return words_by_cluster
 
 
-def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+def log_odds_z(inside_counts: np.ndarray, outside_counts: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Return Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text over its standard
     deviation.
 
     Args: (w,) counts of each word in the two bodies of text, and the prior's counts. Returns: (w,) float64.
     """
-    n_in, n_out, n_prior = inside.sum(), outside.sum(), alpha.sum()
+    n_in, n_out, n_prior = inside_counts.sum(), outside_counts.sum(), alpha.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
-        odds_in = np.log((inside + alpha) / (n_in + n_prior - inside - alpha))
-        odds_out = np.log((outside + alpha) / (n_out + n_prior - outside - alpha))
-        z: np.ndarray = (odds_in - odds_out) / np.sqrt(1 / (inside + alpha) + 1 / (outside + alpha))
+        odds_in = np.log((inside_counts + alpha) / (n_in + n_prior - inside_counts - alpha))
+        odds_out = np.log((outside_counts + alpha) / (n_out + n_prior - outside_counts - alpha))
+        z: np.ndarray = (odds_in - odds_out) / np.sqrt(1 / (inside_counts + alpha) + 1 / (outside_counts + alpha))
     return z
 
 
 def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:
     """Return how many passages of each cluster contain each word, and the words."""
-    places: dict[str, int] = {}
+    row_of_word: dict[str, int] = {}
     members: dict[int, list[int]] = {}
     for text, label in zip(texts, np.asarray(labels).tolist(), strict=True):
-        members.setdefault(label, []).extend(places.setdefault(word, len(places)) for word in sorted(set(text)))
+        members.setdefault(label, []).extend(
+            row_of_word.setdefault(word, len(row_of_word)) for word in sorted(set(text))
+        )
     return {
-        label: np.bincount(documents, minlength=len(places)).astype(float) for label, documents in members.items()
-    }, list(places)
+        label: np.bincount(documents, minlength=len(row_of_word)).astype(float) for label, documents in members.items()
+    }, list(row_of_word)

@@ -11,7 +11,7 @@ from blindspot.analysis.intervals import LEVEL, blended_variance, compact, inter
 
 
 def crossed_mean(
-    values: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL, signed: bool = False
+    values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL, signed: bool = False
 ) -> Estimate:
     """Return the mean of (s, q) values of s trainings on q questions, with an interval over both.
 
@@ -44,13 +44,13 @@ def crossed_mean(
     largest = max(2 * plus - mean - mean * mean, 0.0) if bounded else 0.0
     squares = 0.0
     if n_units > 1:
-        squares = t_quantile(n_units - 1, level) ** 2 * blended_variance(of_unit, share, largest)
+        squares = t_quantile(n_units - 1, confidence) ** 2 * blended_variance(of_unit, share, largest)
     elif bounded:
-        squares = t_quantile(1, level) ** 2 * largest
+        squares = t_quantile(1, confidence) ** 2 * largest
     if seeds > 1:
-        squares += t_quantile(seeds - 1, level) ** 2 * float(of_seed.var(ddof=1)) / seeds
+        squares += t_quantile(seeds - 1, confidence) ** 2 * float(of_seed.var(ddof=1)) / seeds
     if bounded:
-        low, high = interval_from_variance(mean, plus, squares, 1 / float(share @ share), signed, level)
+        low, high = interval_from_variance(mean, plus, squares, 1 / float(share @ share), signed, confidence)
     elif squares > 1e-18:
         low, high = mean - math.sqrt(squares), mean + math.sqrt(squares)
     else:

@@ -64,13 +64,14 @@ def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int,
     every = patterns(len(verdicts))
     inside = [(ranks >= first) & (ranks <= last) for first, last in spans]
     counts = np.array(
-        [[int((within & same(verdicts, pattern)).sum()) for pattern in every] for within in inside], np.int64
+        [[int((within & pairs_with_pattern(verdicts, pattern)).sum()) for pattern in every] for within in inside],
+        np.int64,
     )
     silent = np.array([int((within & (verdicts == SILENT).any(0)).sum()) for within in inside], np.int64)
     return Disagreements(tuple(spans), every, counts.reshape(len(inside), len(every)), silent)
 
 
-def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
+def pairs_with_pattern(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
     """Return the pairs on which the judges gave exactly this pattern. (n,) bool."""
     matches: np.ndarray = (verdicts == np.array(pattern)[:, None]).all(0)
     return matches
@@ -79,5 +80,5 @@ def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
 def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
     """Return the positions of a cell's pairs by rank, equal ranks in input order. (m,) int64."""
     first, last = span
-    places = np.flatnonzero((ranks >= first) & (ranks <= last) & same(verdicts, pattern))
+    places = np.flatnonzero((ranks >= first) & (ranks <= last) & pairs_with_pattern(verdicts, pattern))
     return places[np.argsort(ranks[places], kind="stable")]

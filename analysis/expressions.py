@@ -54,10 +54,14 @@ class Condition:
     position: int = 1
 
     def __str__(self) -> str:
-        head = self.name if self.argument is None else f"{self.name}({_written(self.argument)})"
+        head = self.name if self.argument is None else f"{self.name}({_quoted_value(self.argument)})"
         if self.operator is None:
             return head
-        return f"{head}:{_written(str(self.value))}" if self.operator == ":" else f"{head}{self.operator}{self.value:g}"
+        return (
+            f"{head}:{_quoted_value(str(self.value))}"
+            if self.operator == ":"
+            else f"{head}{self.operator}{self.value:g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray
     return rows
 
 
-def _written(value: str) -> str:
+def _quoted_value(value: str) -> str:
     if value.casefold() not in _WORDS and (match := _TOKEN.fullmatch(value)) and match["word"] == value:
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -159,7 +163,7 @@ class _Reader:
     def keyword(self, word: str) -> bool:
         return self.next.kind == "word" and self.next.text.casefold() == word
 
-    def take(self) -> _Token:
+    def next_token(self) -> _Token:
         token = self.next
         self.at += 1
         return token
@@ -174,7 +178,7 @@ class _Reader:
     def _chain(self, word: str, node: type, part: Callable[[], Expression]) -> Expression:
         parts = [part()]
         while self.keyword(word):
-            self.take()
+            self.next_token()
             parts.append(part())
         return parts[0] if len(parts) == 1 else node(tuple(parts))
 
@@ -182,31 +186,31 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise NotAnExpression(f"more than {MAX_DEPTH} levels of parentheses", self.next.position)
         if self.keyword("not"):
-            self.take()
+            self.next_token()
             return Not(self.factor(depth + 1))
         if self.sign("("):
-            self.take()
+            self.next_token()
             inner = self.expression(depth + 1)
             self._closed()
             return inner
         return self.condition()
 
     def condition(self) -> Condition:
-        token = self.take()
+        token = self.next_token()
         if token.kind != "word" or token.text.casefold() in _WORDS or not _NAME.fullmatch(token.text):
             message = f"not {token.text!r}" if token.text else "but the expression ends here"
             raise NotAnExpression(f"expected a condition such as relation:P19, {message}", token.position)
         name, argument = token.text.casefold(), None
         if self.sign("("):
-            self.take()
+            self.next_token()
             argument = self._text("a name")
             self._closed()
         if self.sign(":"):
-            self.take()
+            self.next_token()
             return Condition(name, argument, ":", self._text("a value"), token.position)
         if not self.sign(*OPERATORS):
             return Condition(name, argument, position=token.position)
-        operator = self.take().text
+        operator = self.next_token().text
         if operator == "=" and not _NUMBER.fullmatch(self.next.text):
             return Condition(name, argument, ":", self._text("a value"), token.position)
         return Condition(name, argument, operator, self._number(operator), token.position)
@@ -214,15 +218,15 @@ class _Reader:
     def _closed(self) -> None:
         if not self.sign(")"):
             raise NotAnExpression("expected ')'", self.next.position)
-        self.take()
+        self.next_token()
 
     def _text(self, what: str) -> str:
         if self.next.kind not in ("word", "quoted"):
             raise NotAnExpression(f"expected {what}", self.next.position)
-        return self.take().text
+        return self.next_token().text
 
     def _number(self, operator: str) -> float:
-        token = self.take()
+        token = self.next_token()
         try:
             number = float(token.text) if token.kind == "word" and _NUMBER.fullmatch(token.text) else None
         except ValueError:

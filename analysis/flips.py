@@ -29,17 +29,17 @@ class FlipTable:
         return self.both + self.only_a + self.only_b + self.neither
 
 
-def cells(first_a: np.ndarray, first_b: np.ndarray, k: int) -> np.ndarray:
+def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
     """Return (q,) int8 cells: 0 both, 1 only a, 2 only b, 3 neither.
 
     Args:
-        first_a, first_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
+        first_ranks_a, first_ranks_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
             question in both.
     """
-    first_a, first_b = np.asarray(first_a), np.asarray(first_b)
-    if first_a.shape != first_b.shape:
-        raise ValueError(f"two runs over different questions: {first_a.shape} and {first_b.shape}")
-    missed_a, missed_b = ~found_by(first_a, k), ~found_by(first_b, k)
+    first_ranks_a, first_ranks_b = np.asarray(first_ranks_a), np.asarray(first_ranks_b)
+    if first_ranks_a.shape != first_ranks_b.shape:
+        raise ValueError(f"two runs over different questions: {first_ranks_a.shape} and {first_ranks_b.shape}")
+    missed_a, missed_b = ~found_by(first_ranks_a, k), ~found_by(first_ranks_b, k)
     codes: np.ndarray = (2 * missed_a + missed_b).astype(np.int8)
     return codes
 
@@ -48,16 +48,16 @@ def count(codes: np.ndarray) -> FlipTable:
     return FlipTable(*np.bincount(codes, minlength=4).tolist())
 
 
-def flip_table(first_a: np.ndarray, first_b: np.ndarray, k: int) -> FlipTable:
-    return count(cells(first_a, first_b, k))
+def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
+    return count(cells(first_ranks_a, first_ranks_b, k))
 
 
 def flip_table_by(
-    first_a: np.ndarray, first_b: np.ndarray, k: int, groups: Sequence[str | None]
+    first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
 ) -> dict[str, FlipTable]:
     """Return a flip table for each group, in the order of first occurrence, without the questions whose group is
     None."""
-    codes = cells(first_a, first_b, k)
+    codes = cells(first_ranks_a, first_ranks_b, k)
     if len(groups) != len(codes):
         raise ValueError(f"{len(groups)} groups for {len(codes)} questions")
     members: dict[str, list[int]] = {}

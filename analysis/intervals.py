@@ -26,7 +26,7 @@ _HALVINGS = 40
 _TINY = 1e-12
 
 
-def wilson(successes: float, n: float, level: float = LEVEL) -> tuple[float | None, float | None]:
+def wilson(successes: float, n: float, confidence: float = LEVEL) -> tuple[float | None, float | None]:
     """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
 
     statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of
@@ -37,7 +37,7 @@ def wilson(successes: float, n: float, level: float = LEVEL) -> tuple[float | No
         raise ValueError(f"{successes} successes of {n} trials are impossible")
     if n == 0:
         return None, None
-    z2 = _normal_quantile(level) ** 2
+    z2 = _normal_quantile(confidence) ** 2
     p = successes / n
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
@@ -45,27 +45,27 @@ def wilson(successes: float, n: float, level: float = LEVEL) -> tuple[float | No
     return 0.0 if successes == 0 else low, 1.0 if successes == n else high
 
 
-def tango(plus: float, minus: float, n: float, level: float = LEVEL) -> tuple[float, float]:
-    """Return Tango's score interval (1998) for the mean of n paired differences in {-1, 0, 1}, of which `plus` are 1 and
-    `minus` are -1.
+def tango(positive_count: float, negative_count: float, n: float, confidence: float = LEVEL) -> tuple[float, float]:
+    """Return Tango's score interval (1998) for the mean of n paired differences in {-1, 0, 1}, of which `positive_count` are 1 and
+    `negative_count` are -1.
     """
-    if plus < 0 or minus < 0 or plus + minus > n * (1 + 1e-9) or n <= 0:
-        raise ValueError(f"{plus} and {minus} differences of {n} pairs are impossible")
-    z, estimate = _normal_quantile(level), (plus - minus) / n
+    if positive_count < 0 or negative_count < 0 or positive_count + negative_count > n * (1 + 1e-9) or n <= 0:
+        raise ValueError(f"{positive_count} and {negative_count} differences of {n} pairs are impossible")
+    z, estimate = _normal_quantile(confidence), (positive_count - negative_count) / n
 
     def score(delta: float) -> float:
         """Return the score statistic of a mean of `delta`, with the maximum likelihood estimate of the discordance."""
-        linear = (2 * n - plus + minus) * delta - plus - minus
-        root = math.sqrt(max(linear * linear + 8 * n * minus * delta * (1 - delta), 0.0))
+        linear = (2 * n - positive_count + negative_count) * delta - positive_count - negative_count
+        root = math.sqrt(max(linear * linear + 8 * n * negative_count * delta * (1 - delta), 0.0))
         only_minus = (root - linear) / (4 * n)
         variance = n * (2 * only_minus + delta * (1 - delta))
-        return (plus - minus - n * delta) / math.sqrt(max(variance, 1e-300))
+        return (positive_count - negative_count - n * delta) / math.sqrt(max(variance, 1e-300))
 
-    def end(outside: float, wanted: float) -> float:
+    def end(outside: float, target: float) -> float:
         inside = estimate
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2
-            if abs(score(middle)) < wanted:
+            if abs(score(middle)) < target:
                 inside = middle
             else:
                 outside = middle
@@ -93,7 +93,7 @@ def mean_interval(
     units: np.ndarray | None = None,
     groups: np.ndarray | None = None,
     signed: bool = False,
-    level: float = LEVEL,
+    confidence: float = LEVEL,
 ) -> Interval:
     """Return the mean of values with its interval; with groups, the mean over groups of each group's mean.
 
@@ -122,10 +122,10 @@ def mean_interval(
         n: float = len(values)
     else:
         n, name = (
-            _effective(values, units, member, weights, largest, level),
+            _effective(values, units, member, weights, largest, confidence),
             f"{name} with the effective n of {n_units} units",
         )
-    low, high = _score_interval(mean, plus, n, signed, level)
+    low, high = _score_interval(mean, plus, n, signed, confidence)
     return Interval(mean, low, high, n_units, name)
 
 
@@ -139,18 +139,18 @@ def compact(units: np.ndarray) -> np.ndarray:
 
 
 def interval_from_variance(
-    mean: float, plus: float, squares: float, maximum: float, signed: bool = False, level: float = LEVEL
+    mean: float, positive_count: float, squares: float, maximum: float, signed: bool = False, confidence: float = LEVEL
 ) -> tuple[float, float]:
     """Return the score interval of a mean whose variance is known.
 
     Args:
-        plus: the mean of the values above 0, with 0 for the others; the mean itself for values from 0 to 1.
+        positive_count: the mean of the values above 0, with 0 for the others; the mean itself for values from 0 to 1.
         squares: the variance times the square of the quantile that belongs to it. maximum: the effective number of
             observations if nothing varies.
     """
-    largest = max(2 * plus - mean - mean * mean, 0.0)
-    n = largest * _normal_quantile(level) ** 2 / squares if min(largest, squares) > _TINY**2 else maximum
-    return _score_interval(mean, plus, n, signed, level)
+    largest = max(2 * positive_count - mean - mean * mean, 0.0)
+    n = largest * _normal_quantile(confidence) ** 2 / squares if min(largest, squares) > _TINY**2 else maximum
+    return _score_interval(mean, positive_count, n, signed, confidence)
 
 
 def blended_variance(means: np.ndarray, share: np.ndarray, largest: float) -> float:
@@ -163,10 +163,12 @@ def blended_variance(means: np.ndarray, share: np.ndarray, largest: float) -> fl
     return float(_variances(means, share, one_group, largest)[0])
 
 
-def _score_interval(mean: float, plus: float, n: float, signed: bool, level: float) -> tuple[float, float]:
+def _score_interval(
+    mean: float, positive_count: float, n: float, signed: bool, confidence: float
+) -> tuple[float, float]:
     if signed:
-        return tango(plus * n, max(plus - mean, 0.0) * n, n, level)
-    low, high = wilson(min(max(mean, 0.0), 1.0) * n, n, level)
+        return tango(positive_count * n, max(positive_count - mean, 0.0) * n, n, confidence)
+    low, high = wilson(min(max(mean, 0.0), 1.0) * n, n, confidence)
     assert low is not None and high is not None, "there are values"
     return low, high
 
@@ -187,7 +189,7 @@ def _mean(values: np.ndarray, member: np.ndarray) -> float:
 
 
 def _effective(
-    values: np.ndarray, units: np.ndarray, member: np.ndarray, weights: np.ndarray, largest: float, level: float
+    values: np.ndarray, units: np.ndarray, member: np.ndarray, weights: np.ndarray, largest: float, confidence: float
 ) -> float:
     """Return the effective number of questions. largest: the variance of one question that would have the mean."""
     by_unit = np.bincount(units, weights)
@@ -208,8 +210,8 @@ def _effective(
     variance = float(variances.sum())
     deviations = share * (means - _group_means(means, share, cell_group))
     total = variance * _across_groups(deviations, cell_unit)
-    quantile = t_quantile(variance**2 / float((variances**2 / freedom).sum()), level)
-    return largest / total * (_normal_quantile(level) / quantile) ** 2
+    quantile = t_quantile(variance**2 / float((variances**2 / freedom).sum()), confidence)
+    return largest / total * (_normal_quantile(confidence) / quantile) ** 2
 
 
 def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest: float) -> np.ndarray:
@@ -219,7 +221,7 @@ def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest:
     # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
     alone = leverage > 1 - 1e-9
     squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
-    others = _differing(means, group)
+    others = _differing_questions(means, group)
     highest = largest * np.bincount(group, share**2)
     variances: np.ndarray = (others * np.bincount(group, squares) + PRIOR_UNITS * highest) / (others + PRIOR_UNITS)
     # Without a largest variance there is nothing to move towards.
@@ -240,7 +242,7 @@ def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
     return max(1.0, float(over_units @ over_units) / within) if within > _TINY**2 else 1.0
 
 
-def _differing(means: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _differing_questions(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return how many cells of each group differ from the most frequent mean of the group, (g,) int64."""
     if not group.any():
         return np.array([differing(means)])
@@ -249,8 +251,8 @@ def _differing(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     starts = np.flatnonzero(np.diff(group[order], prepend=-1) | (np.diff(rounded[order], prepend=np.nan) != 0))
     most = np.zeros(int(group.max()) + 1, np.int64)
     np.maximum.at(most, group[order][starts], np.diff(starts, append=len(order)))
-    others: np.ndarray = np.bincount(group) - most
-    return others
+    other_count: np.ndarray = np.bincount(group) - most
+    return other_count
 
 
 def differing(values: np.ndarray) -> int:
@@ -258,13 +260,13 @@ def differing(values: np.ndarray) -> int:
     return len(values) - int(np.unique(np.round(values, 9), return_counts=True)[1].max())
 
 
-def t_quantile(freedom: float, level: float = LEVEL) -> float:
+def t_quantile(freedom: float, confidence: float = LEVEL) -> float:
     """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom.
 
     Newton's method from the normal quantile, which lies below: the share inside is concave, so the steps never overshoot.
     SciPy's function is as exact, but its import takes longer than a report; a test compares the two.
     """
-    freedom, quantile = max(freedom, 1.0), _normal_quantile(level)
+    freedom, quantile = max(freedom, 1.0), _normal_quantile(confidence)
     if not freedom < 1e12:
         return quantile if freedom > 0 else math.nan
     half = freedom / 2
@@ -277,7 +279,7 @@ def t_quantile(freedom: float, level: float = LEVEL) -> float:
             inside = 2 * front * _beta_fraction(tail, 0.5, half)
         else:
             inside = 1 - front * _beta_fraction(freedom / (freedom + squares), half, 0.5) / half
-        step = (level - inside) / slope
+        step = (confidence - inside) / slope
         quantile += step
         if step < 1e-14 * quantile:
             return quantile
@@ -306,7 +308,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     return value
 
 
-def _normal_quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level {level} is not between 0 and 1")
-    return NormalDist().inv_cdf((1 + level) / 2)
+def _normal_quantile(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"level {confidence} is not between 0 and 1")
+    return NormalDist().inv_cdf((1 + confidence) / 2)

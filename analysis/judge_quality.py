@@ -156,9 +156,9 @@ def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
         auc,
         low,
         high,
-        [_at(judged, threshold) for threshold in THRESHOLDS],
+        [_figures_at(judged, threshold) for threshold in THRESHOLDS],
         _calibration(judged),
-        {name: _trust(judged, group) for name, group in groups.items()},
+        {name: _group_trust(judged, group) for name, group in groups.items()},
     )
 
 
@@ -183,7 +183,7 @@ def verdict(low: float | None, high: float | None, questions: int, bound: float,
     return "yes" if high <= bound else "no" if low > bound else "inconclusive"
 
 
-def _at(judged: Judged, threshold: float) -> ThresholdFigures:
+def _figures_at(judged: Judged, threshold: float) -> ThresholdFigures:
     above = judged.scores >= threshold
     return ThresholdFigures(
         threshold,
@@ -193,14 +193,14 @@ def _at(judged: Judged, threshold: float) -> ThresholdFigures:
     )
 
 
-def _rate(judged: Judged, hits: np.ndarray, among: np.ndarray) -> Rate:
+def _rate(judged: Judged, hits: np.ndarray, population: np.ndarray) -> Rate:
     return rate(
-        hits[among],
-        np.ones(int(among.sum()), bool),
-        judged.probabilities[among],
-        judged.questions[among],
+        hits[population],
+        np.ones(int(population.sum()), bool),
+        judged.probabilities[population],
+        judged.questions[population],
         resamples=RESAMPLES,
-        units=judged.clusters[among],
+        units=judged.clusters[population],
     )
 
 
@@ -216,7 +216,7 @@ def _calibration(judged: Judged) -> list[Bin]:
     return bins
 
 
-def _trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
+def _group_trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
     names = np.array([group or "" for group in groups], dtype=str)
     above, found = judged.scores >= CUT, []
     for name in sorted(set(names.tolist()) - {""}):

@@ -86,7 +86,7 @@ def bounds(
     return right & known, right | (~known & np.asarray(present, bool))
 
 
-def figures(
+def judged_figures(
     relevant: np.ndarray,
     gold: np.ndarray,
     labels: np.ndarray,

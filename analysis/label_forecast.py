@@ -83,13 +83,13 @@ def half_width_forecast(hits: np.ndarray, more: int, units: np.ndarray | None = 
     return Forecast(widths[0], min(widths), max(widths))
 
 
-def count_forecast(found: int, judged: int, more: int) -> Forecast:
-    """Return how many of the next `more` are expected to be found, given `found` of `judged` at random: beta-binomial.
+def count_forecast(hits: int, judged: int, further: int) -> Forecast:
+    """Return how many of the next `further` are expected to be found, given `hits` of `judged` at random: beta-binomial.
 
     The ends are quantiles of the predictive distribution (Gelman et al., Bayesian Data Analysis, section 2.4).
     """
     from scipy.stats import betabinom
 
-    a, b = found + PRIOR_PAIRS, judged - found + PRIOR_PAIRS
-    low, high = (float(betabinom.ppf(q, more, a, b)) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Forecast(more * a / (a + b), low, high)
+    a, b = hits + PRIOR_PAIRS, judged - hits + PRIOR_PAIRS
+    low, high = (float(betabinom.ppf(q, further, a, b)) for q in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Forecast(further * a / (a + b), low, high)

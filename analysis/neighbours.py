@@ -33,42 +33,46 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def nearest(
+def nearest_rows(
     queries: np.ndarray,
     vectors: np.ndarray,
     k: int,
     similarity: Similarity = "cosine",
-    without: np.ndarray | None = None,
+    excluded_rows: np.ndarray | None = None,
 ) -> Neighbours:
     """Return the k nearest rows of `vectors` to each query. Candidates are found in float32 and ordered in float64.
 
     Args:
         queries: (q, d) float. vectors: (n, d) float16 or float32, maybe a memory map; read once, in blocks.
-        without: (q,) int, a row to exclude for query i (the query itself); -1 for none.
+        excluded_rows: (q,) int, a row to exclude for query i (the query itself); -1 for none.
 
     Raises: ValueError if there are fewer than k rows.
     """
-    query_vectors, queries = np.asarray(queries), _prepared(queries, similarity)
-    remaining = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
+    query_vectors, queries = np.asarray(queries), _prepare_vectors(queries, similarity)
+    remaining = len(vectors) - (
+        0 if excluded_rows is None or not len(excluded_rows) else int(np.max(np.asarray(excluded_rows) >= 0))
+    )
     if not 1 <= k <= remaining:
         raise ValueError(f"k is {k}; it must be from 1 to {remaining}, the number of other rows")
     wide = min(k + _SPARE, remaining)
     rows = np.empty((len(queries), 0), np.int64)
     similarities = np.empty((len(queries), 0), np.float32)
     for start in range(0, len(vectors), _ROWS):
-        values = _similarities(queries, _prepared(vectors[start : start + _ROWS], similarity), similarity)
+        values = _similarities(queries, _prepare_vectors(vectors[start : start + _ROWS], similarity), similarity)
         block_rows = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
-        if without is not None:
-            values[block_rows == np.asarray(without)[:, None]] = -np.inf
+        if excluded_rows is not None:
+            values[block_rows == np.asarray(excluded_rows)[:, None]] = -np.inf
         rows, similarities = np.concatenate([rows, block_rows], axis=1), np.concatenate([similarities, values], axis=1)
         order = _order(similarities, rows, wide)
         rows, similarities = np.take_along_axis(rows, order, 1), np.take_along_axis(similarities, order, 1)
-    exact = np.stack([_exact(query, np.asarray(vectors[row]), similarity) for query, row in zip(query_vectors, rows)])
+    exact = np.stack(
+        [_exact_distances(query, np.asarray(vectors[row]), similarity) for query, row in zip(query_vectors, rows)]
+    )
     order = _order(exact, rows, k)
     return Neighbours(np.take_along_axis(rows, order, 1), np.take_along_axis(exact, order, 1).astype(np.float32))
 
 
-def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+def _exact_distances(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     """Return exact similarities, (d,) and (m, d) -> (m,) float64."""
     query, vectors = query.astype(np.float64), vectors.astype(np.float64)
     values: np.ndarray
@@ -91,7 +95,7 @@ def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similari
     return -distances
 
 
-def _prepared(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+def _prepare_vectors(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     if similarity not in SIMILARITIES:
         raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
     return unit(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)

@@ -101,15 +101,15 @@ def shown_completely(pool: int, displayed: int, needed: int) -> float:
     return comb(displayed, needed) / comb(pool, needed)
 
 
-def expected_success(scores: np.ndarray, counted: np.ndarray) -> np.ndarray:
+def expected_success(scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return (q,) the chance that at least one hit is right: 1 - product of (1 - score), as if hits were independent.
 
     The dependence between a question's hits makes this a biased prediction, which the labels correct like any other bias.
 
     Args:
-        scores: (q, k) probabilities. counted: (q, k) bool; other hits (gold, padding) do not count.
+        scores: (q, k) probabilities. counts: (q, k) bool; other hits (gold, padding) do not count.
     """
-    expected: np.ndarray = 1 - np.prod(np.where(counted, 1 - np.asarray(scores, np.float64), 1.0), axis=1)
+    expected: np.ndarray = 1 - np.prod(np.where(counts, 1 - np.asarray(scores, np.float64), 1.0), axis=1)
     return expected
 
 
@@ -122,7 +122,7 @@ def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessSh
     def bound(hits: np.ndarray) -> float | None:
         return rate(hits[good], np.ones(int(good.sum()), bool), weights, ids).value
 
-    return _scaled(found.value, found.low, found.high, sample, counts, bound)
+    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound)
 
 
 def powered_success(
@@ -146,10 +146,10 @@ def powered_success(
 
     found = powered_rate(estimate(sample.lowest, sample.settled), population)
     judged = (len(population), found.weight, counts.success(found.predicted))
-    return _scaled(found.value, found.low, found.high, sample, counts, bound, judged)
+    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound, judged)
 
 
-def _scaled(
+def _scaled_scores(
     value: float | None,
     low: float | None,
     high: float | None,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import share_interval, summed
+from blindspot.analysis.by_question import share_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 FEW = 10
@@ -88,7 +88,7 @@ class ScoredSample(DrawnQuestions):
     questions: np.ndarray
     units: np.ndarray | None = None
 
-    def some(self, rows: np.ndarray) -> ScoredSample:
+    def subset(self, rows: np.ndarray) -> ScoredSample:
         """Return the pairs of some rows, (n,) bool."""
         return ScoredSample(
             self.hits[rows],
@@ -100,7 +100,7 @@ class ScoredSample(DrawnQuestions):
         )
 
 
-def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LEVEL) -> PoweredRate:
+def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float = LEVEL) -> PoweredRate:
     """Estimate the share of hits among the settled pairs of a population that a judge scored completely.
 
     Pairs of the sample without a settled label still count for what the scores of the sample say of the population's.
@@ -120,7 +120,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LE
     weights, predicted, labelled = 1 / probabilities, float(np.mean(population)), int(settled.sum())
     columns = [sample.hits * settled * weights, settled * weights, sample.scores * weights, weights]
     top, bottom, right, drawn = (
-        summed(np.stack(columns, axis=1), sample.clusters).T if len(weights) else np.zeros((4, 0))
+        sums_by_question(np.stack(columns, axis=1), sample.clusters).T if len(weights) else np.zeros((4, 0))
     )
     n, n_settled = len(top), int((bottom > 0).sum())
     questions = len(np.unique(np.asarray(sample.questions)[settled]))
@@ -136,7 +136,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LE
     left = labels - tuned * judged
     left = left * n / (n - 1)  # a question's own part of the rate makes its residual smaller, as in the jackknife
     error = float(np.sqrt(n / (n - 1) * ((left - left.mean()) ** 2).sum()))
-    low, high = share_interval(value, error, n_settled - 1, level)
+    low, high = share_interval(value, error, n_settled - 1, confidence)
     return PoweredRate(
         value, low, high, questions, labelled, len(population), float(tuned.mean()), predicted, units=n_settled
     )
@@ -153,7 +153,7 @@ def powered_rates_by(
     names = np.array([group if group is not None else "" for group in groups], dtype=str)
     everything = np.array([group if group is not None else "" for group in population_groups], dtype=str)
     return {
-        name: powered_rate(sample.some(names == name), population[everything == name])
+        name: powered_rate(sample.subset(names == name), population[everything == name])
         for name in np.unique(names).tolist()
         if name and (everything == name).any()
     }
@@ -163,12 +163,12 @@ def _tuned_without_each(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
     """Return (q,) the lambda with the smallest variance of all questions but each one, from 0 to MOST_LAMBDA."""
     n = len(labels)
 
-    def without(values: np.ndarray) -> np.ndarray:
-        rest: np.ndarray = (values.sum() - values) / (n - 1)
-        return rest
+    def mean_without(values: np.ndarray) -> np.ndarray:
+        mean_of_others: np.ndarray = (values.sum() - values) / (n - 1)
+        return mean_of_others
 
-    covariance = without(labels * judged) - without(labels) * without(judged)
-    variance = without(judged**2) - without(judged) ** 2
+    covariance = mean_without(labels * judged) - mean_without(labels) * mean_without(judged)
+    variance = mean_without(judged**2) - mean_without(judged) ** 2
     tuned = np.divide(covariance, variance, out=np.zeros(n), where=variance > 1e-18)
     clipped: np.ndarray = np.clip(tuned, 0.0, MOST_LAMBDA)
     return clipped

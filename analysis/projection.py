@@ -152,7 +152,7 @@ def quality(
     strangers, shared = np.empty(len(measured)), np.empty(len(measured))
     for start in range(0, len(measured), _BLOCK):
         block = measured[start : start + _BLOCK]
-        far, seen = _squared(original, block), _squared(coordinates, block)
+        far, seen = _squared_distances(original, block), _squared_distances(coordinates, block)
         on_map = np.argpartition(seen, k - 1, axis=1)[:, :k]
         to = np.take_along_axis(far, on_map, 1)
         ranks = np.stack([1 + (far < to[:, j : j + 1]).sum(axis=1) for j in range(k)], axis=1)
@@ -163,7 +163,7 @@ def quality(
     return ProjectionQuality(k, n, len(measured), mean(trust), mean(shared), k / (n - 1))
 
 
-def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _squared_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return squared distances of some rows to all rows; the distance of a row to itself is infinite. (n, d), (b,) ->
     (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)
@@ -172,7 +172,7 @@ def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return distances
 
 
-def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:
+def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count: int = 50) -> tuple[Components, float]:
     """Put two encoders' vectors of the same items into one space: rotate the second onto the first, and return
     principal components of both.
 
@@ -180,9 +180,11 @@ def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Compo
     first; and the residual after the rotation: the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual is 0 for a
     pure rotation, and 1 if a point is as far from its counterpart as from the mean.
     """
-    turned = np.asarray(second, np.float32) @ rotation_onto(second, first).astype(np.float32)
-    residual = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
-    return principal_components(np.concatenate([first, turned]), count), residual
+    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_ranks).astype(np.float32)
+    residual = float(
+        np.linalg.norm(first_ranks - turned) / max(float(np.linalg.norm(first_ranks - first_ranks.mean(axis=0))), 1e-12)
+    )
+    return principal_components(np.concatenate([first_ranks, turned]), count), residual
 
 
 def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:

@@ -72,7 +72,7 @@ class RateSequence:
         return result
 
 
-def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
+def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence: float = LEVEL) -> RateSequence:
     """Return the interval after each draw, for several studies at once.
 
     Args:
@@ -82,11 +82,11 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, level: floa
     """
     hits = np.asarray(hits, np.float64)
     studies, n = hits.shape
-    states, bettors = _Cells(cells, studies), _Bettors(studies, level)
+    states, bettors = _Cells(cells, studies), _Bettors(studies, confidence)
     low, high, estimate = (np.empty((studies, n)) for _ in range(3))
     for step in range(n):
         outlook = states.plan()
-        bettors.stake(step, outlook)
+        bettors.set_stakes(step, outlook)
         bettors.learn(states.learn(hits[:, step], draws[:, step]))
         low[:, step], high[:, step] = bettors.interval()
         # Known hits, and drawn pairs that are none, leave only so much room.
@@ -159,9 +159,9 @@ class _Bettors:
     Only the pieces that are not rejected yet are computed, those of all studies in one row.
     """
 
-    def __init__(self, studies: int, level: float):
+    def __init__(self, studies: int, confidence: float):
         pieces = len(GRID) - 1
-        self.needed = -math.log(1 - level)
+        self.needed = -math.log(1 - confidence)
         self.is_open = np.ones((studies, pieces), bool)
         self.study, self.piece = np.divmod(np.arange(studies * pieces), pieces)
         self.horizons = [horizon for _, horizon in HORIZONS]
@@ -171,7 +171,7 @@ class _Bettors:
         self.wealth = np.zeros_like(self.begun)
         self.stakes = np.zeros_like(self.begun)
 
-    def stake(self, step: int, outlook: _Outlook) -> None:
+    def set_stakes(self, step: int, outlook: _Outlook) -> None:
         """Choose the stakes of the next draw: as in `blindspot.analysis.certificates`, hedges of a digital option."""
         low, high = GRID[self.piece], GRID[self.piece + 1]
         estimated = np.clip(outlook.mean, 1e-4, 0.999)[self.study]

@@ -75,19 +75,22 @@ class GroupRow:
 
 
 def group_table(
-    first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int], units: np.ndarray | None = None
+    first_ranks: Mapping[str, np.ndarray],
+    groups: Sequence[str | None],
+    ks: Sequence[int],
+    units: np.ndarray | None = None,
 ) -> list[GroupRow]:
     """Return Success@k per group and run.
 
     Args:
-        first: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
+        first_ranks: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
             question in every run.
         groups: (q,) labels; None leaves a question out. units: as in `value_table`.
         ks: the cut-offs. The caller leaves out those deeper than a run.
 
     Returns: a row per group, in the order of first occurrence.
     """
-    values = {run: {k: found_by(np.asarray(ranks), k) for k in ks} for run, ranks in first.items()}
+    values = {run: {k: found_by(np.asarray(ranks), k) for k in ks} for run, ranks in first_ranks.items()}
     return value_table(values, groups, units)
 
 

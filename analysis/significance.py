@@ -75,19 +75,21 @@ def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) ->
 
 
 def difference(
-    a: np.ndarray,
-    b: np.ndarray,
+    values_a: np.ndarray,
+    values_b: np.ndarray,
     groups: np.ndarray | None = None,
     units: np.ndarray | None = None,
-    level: float = LEVEL,
+    confidence: float = LEVEL,
 ) -> Estimate:
     """Return the mean of a - b over the same questions with its interval (Tango 1998, by unit).
 
     Args:
-        a, b: (q,) values of two runs from 0 to 1, such as success. units: (q,) int.
+        values_a, values_b: (q,) values of two runs from 0 to 1, such as success. units: (q,) int.
         groups: (q,) relations. If given, the difference is that of the macro averages.
     """
-    return mean_difference(np.asarray(a, np.float64) - np.asarray(b, np.float64), units, groups, level)
+    return mean_difference(
+        np.asarray(values_a, np.float64) - np.asarray(values_b, np.float64), units, groups, confidence
+    )
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -118,19 +120,28 @@ def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return np.asarray(false_discovery_control(p_values, method="by"))
 
 
-def independent_difference(a: Estimate, b: Estimate) -> Estimate:
+def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estimate:
     """Return the difference of two shares over different questions, with Newcombe's interval (1998, method 10).
 
     Args:
-        a, b: as `proportion` returns them, each over at least one question.
+        estimate_a, estimate_b: as `proportion` returns them, each over at least one question.
     """
-    if None in (a.value, a.low, a.high, b.value, b.low, b.high):
-        return Estimate(None, a.n + b.n, None, None, "Newcombe", units=a.n_units + b.n_units)
-    value_a, low_a, high_a = (cast(float, each) for each in (a.value, a.low, a.high))
-    value_b, low_b, high_b = (cast(float, each) for each in (b.value, b.low, b.high))
+    if None in (estimate_a.value, estimate_a.low, estimate_a.high, estimate_b.value, estimate_b.low, estimate_b.high):
+        return Estimate(
+            None, estimate_a.n + estimate_b.n, None, None, "Newcombe", units=estimate_a.n_units + estimate_b.n_units
+        )
+    value_a, low_a, high_a = (cast(float, each) for each in (estimate_a.value, estimate_a.low, estimate_a.high))
+    value_b, low_b, high_b = (cast(float, each) for each in (estimate_b.value, estimate_b.low, estimate_b.high))
     value = value_a - value_b
     below, above = math.hypot(value_a - low_a, high_b - value_b), math.hypot(high_a - value_a, value_b - low_b)
-    return Estimate(value, a.n + b.n, value - below, value + above, "Newcombe", units=a.n_units + b.n_units)
+    return Estimate(
+        value,
+        estimate_a.n + estimate_b.n,
+        value - below,
+        value + above,
+        "Newcombe",
+        units=estimate_a.n_units + estimate_b.n_units,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +187,11 @@ class Difference:
 
 
 def compare(
-    a: np.ndarray,
-    b: np.ndarray,
+    values_a: np.ndarray,
+    values_b: np.ndarray,
     groups: np.ndarray | None = None,
     units: np.ndarray | None = None,
-    level: float = LEVEL,
+    confidence: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
@@ -188,17 +199,17 @@ def compare(
     run is better.
 
     Args:
-        a, b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
+        values_a, values_b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
         groups: (q,) relations. If given, the difference is that of the macro averages.
         units: (q,) int, the unit of observation of each question; None if each question is its own.
     """
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape:
-        raise ValueError(f"two runs over different questions: {a.shape} and {b.shape}")
-    binary = a.dtype == np.bool_ and b.dtype == np.bool_
-    values = a.astype(np.int8) - b if binary else a.astype(np.float64) - b
+    values_a, values_b = np.asarray(values_a), np.asarray(values_b)
+    if values_a.shape != values_b.shape:
+        raise ValueError(f"two runs over different questions: {values_a.shape} and {values_b.shape}")
+    binary = values_a.dtype == np.bool_ and values_b.dtype == np.bool_
+    values = values_a.astype(np.int8) - values_b if binary else values_a.astype(np.float64) - values_b
     only_a, only_b = int((values > 0).sum()), int((values < 0).sum())
-    estimate = difference(a, b, groups, units, level)
+    estimate = difference(values_a, values_b, groups, units, confidence)
     if groups is None:
         p = sign_flip(values, units, resamples, seed)
     else:
@@ -207,11 +218,11 @@ def compare(
 
 
 def family(
-    a: np.ndarray,
-    b: np.ndarray,
+    values_a: np.ndarray,
+    values_b: np.ndarray,
     members: Mapping[str, np.ndarray],
     units: np.ndarray | None = None,
-    level: float = LEVEL,
+    confidence: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
@@ -219,13 +230,16 @@ def family(
     groups.
 
     Args:
-        a, b, units: as in `compare`.
+        values_a, values_b, units: as in `compare`.
         members: (m,) rows of each group, or (q,) bool.
     """
-    a, b = np.asarray(a), np.asarray(b)
-    units = np.arange(len(a)) if units is None else units
+    values_a, values_b = np.asarray(values_a), np.asarray(values_b)
+    units = np.arange(len(values_a)) if units is None else units
     return adjusted_together(
-        {name: compare(a[rows], b[rows], None, units[rows], level, resamples, seed) for name, rows in members.items()}
+        {
+            name: compare(values_a[rows], values_b[rows], None, units[rows], confidence, resamples, seed)
+            for name, rows in members.items()
+        }
     )
 
 

@@ -81,7 +81,7 @@ def find(
     predicates: np.ndarray,
     families: Sequence[str] | None = None,
     limit: int = 20,
-    level: float = 0.05,
+    confidence: float = 0.05,
     correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
     units: np.ndarray | None = None,
@@ -113,9 +113,9 @@ def find(
     mean = float(differences.mean()) if n_questions else 0.0
     tests = slice_tests(differences, predicates, families, correction, min_questions, units)
     explained = tests.n / max(n_questions, 1) * (tests.inside - tests.outside)
-    listed = np.flatnonzero(tests.listed(level))
+    listed = np.flatnonzero(tests.reported_slices(confidence))
     findings: list[Finding] = []
-    for i in _distinct(listed[np.argsort(-np.abs(explained[listed]), kind="stable")], predicates, tests):
+    for i in _distinct_slices(listed[np.argsort(-np.abs(explained[listed]), kind="stable")], predicates, tests):
         a, b = int(tests.first[i]), int(tests.second[i])
         figures = (float(each[i]) for each in (tests.inside, tests.outside, explained, tests.p, tests.p_adjusted))
         findings.append(Finding((a,) if a == b else (a, b), int(tests.n[i]), *figures))
@@ -142,9 +142,9 @@ class SliceTests:
     p: np.ndarray
     p_adjusted: np.ndarray
 
-    def listed(self, level: float = 0.05) -> np.ndarray:
+    def reported_slices(self, confidence: float = 0.05) -> np.ndarray:
         """Return (m,) bool: the slices that are reported at this level."""
-        listed: np.ndarray = (self.p_adjusted <= level) & self.beyond_parts
+        listed: np.ndarray = (self.p_adjusted <= confidence) & self.beyond_parts
         return listed
 
 
@@ -162,15 +162,15 @@ def slice_tests(
     units = np.arange(n_questions) if units is None else compact(units)
     parts = 1 / np.bincount(units)[units] if n_questions else np.zeros(0)
     counts, won, lost = (_pair_counts(predicates, weight) for weight in (None, wins, losses))
-    enough = _enough(_pair_sums(predicates, parts), float(parts.sum()), min_questions)
-    first, second = _testable(enough & (counts > 0) & (counts < n_questions), families)
+    enough = _pairs_large_enough(_pair_sums(predicates, parts), float(parts.sum()), min_questions)
+    first, second = _slices_to_test(enough & (counts > 0) & (counts < n_questions), families)
     n, plus, minus = (each[first, second] for each in (counts, won, lost))
     inside, outside = (plus - minus) / n, (differences.sum() - plus + minus) / (n_questions - n)
     beyond_parts = _beyond_parts(inside, first, second, counts, won - lost, differences.mean() if n_questions else 0.0)
     if not len(n):
         nothing = np.zeros(0)
         return SliceTests(first, second, n, inside, outside, beyond_parts, nothing, nothing)
-    flipping = _flipping(differences, predicates, (first, second), units, n)
+    flipping = _flip_signs(differences, predicates, (first, second), units, n)
     totals = n_questions, int(wins.sum()), int(losses.sum())
     p = p_values(n, plus, minus, *totals, flipping.design)
     if correction == "westfall-young":
@@ -185,8 +185,8 @@ def slice_tests(
 
 def statistics(
     n: np.ndarray,
-    plus: np.ndarray,
-    minus: np.ndarray,
+    positive_counts: np.ndarray,
+    negative_counts: np.ndarray,
     n_all: int | np.ndarray,
     plus_all: int | np.ndarray,
     minus_all: int | np.ndarray,
@@ -194,16 +194,16 @@ def statistics(
     """Return the score statistic of each slice, corrected for skewness; standard normal under the null hypothesis.
 
     Args:
-        n, plus, minus: questions of a slice, and how many of them only run A and only run B answers.
+        n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
         n_all, plus_all, minus_all: the same counts over all questions. All arguments broadcast.
     """
-    return _transformed(*_score(n, plus, minus, n_all, plus_all, minus_all))
+    return _transformed_score(*_score(n, positive_counts, negative_counts, n_all, plus_all, minus_all))
 
 
 def p_values(
     n: np.ndarray,
-    plus: np.ndarray,
-    minus: np.ndarray,
+    positive_counts: np.ndarray,
+    negative_counts: np.ndarray,
     n_all: int,
     plus_all: int,
     minus_all: int,
@@ -215,24 +215,26 @@ def p_values(
     """
     from scipy.special import ndtr
 
-    difference, error, skewness = _score(n, plus, minus, n_all, plus_all, minus_all)
+    difference, error, skewness = _score(n, positive_counts, negative_counts, n_all, plus_all, minus_all)
     error = error * np.sqrt(design)
     # The sum over the smaller side moves in steps of one.
     away = np.maximum(np.abs(difference) - 0.5 / np.minimum(n, n_all - n), 0)
-    upper = ndtr(-_transformed(away, error, skewness))
-    lower = ndtr(_transformed(-away, error, skewness))
+    upper = ndtr(-_transformed_score(away, error, skewness))
+    lower = ndtr(_transformed_score(-away, error, skewness))
     return np.where(away > 0, np.minimum(upper + lower, 1.0), 1.0)
 
 
-def null_rate(n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
+def null_rate(
+    n: np.ndarray, positive_counts: np.ndarray, negative_counts: np.ndarray, delta: float | np.ndarray
+) -> np.ndarray:
     """Return the maximum likelihood estimate of the share of non-zero differences if their mean is `delta` (Tango
     1998).
 
-    n values in {-1, 0, 1}, `plus` ones and `minus` minus ones. The estimate solves a quadratic equation and is at least
+    n values in {-1, 0, 1}, `positive_counts` ones and `negative_counts` minus ones. The estimate solves a quadratic equation and is at least
     |delta|.
     """
-    linear = plus + minus + (plus - minus) * delta
-    constant = ((n - plus - minus) * delta - (plus - minus)) * delta
+    linear = positive_counts + negative_counts + (positive_counts - negative_counts) * delta
+    constant = ((n - positive_counts - negative_counts) * delta - (positive_counts - negative_counts)) * delta
     root: np.ndarray = (linear + np.sqrt(np.maximum(linear * linear + 4 * n * constant, 0))) / (2 * n)
     rate: np.ndarray = np.clip(root, np.abs(delta), 1)
     return rate
@@ -240,33 +242,35 @@ def null_rate(n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float |
 
 def _score(
     n: np.ndarray,
-    plus: np.ndarray,
-    minus: np.ndarray,
+    positive_counts: np.ndarray,
+    negative_counts: np.ndarray,
     n_all: int | np.ndarray,
     plus_all: int | np.ndarray,
     minus_all: int | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (difference of the means, its standard error and its skewness under the null hypothesis)."""
     delta = (plus_all - minus_all) / n_all
-    mean_inside, variance_inside, third_inside = _moments(n, plus, minus, delta)
-    mean_outside, variance_outside, third_outside = _moments(n_all - n, plus_all - plus, minus_all - minus, delta)
+    mean_inside, variance_inside, third_inside = _null_moments(n, positive_counts, negative_counts, delta)
+    mean_outside, variance_outside, third_outside = _null_moments(
+        n_all - n, plus_all - positive_counts, minus_all - negative_counts, delta
+    )
     error: np.ndarray = np.sqrt(np.maximum(variance_inside + variance_outside, 0))
     third = third_inside - third_outside
     skewness: np.ndarray = np.divide(third, error**3, out=np.zeros_like(error), where=error > 1e-9)
     return mean_inside - mean_outside, error, skewness
 
 
-def _moments(
-    n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray
+def _null_moments(
+    n: np.ndarray, positive_counts: np.ndarray, negative_counts: np.ndarray, delta: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean of n differences, and the variance and third central moment of that mean under the null
     hypothesis."""
-    rate = null_rate(n, plus, minus, delta)
+    rate = null_rate(n, positive_counts, negative_counts, delta)
     third: np.ndarray = delta * (1 - 3 * rate + 2 * delta * delta) / (n * n)
-    return (plus - minus) / n, (rate - delta * delta) / n, third
+    return (positive_counts - negative_counts) / n, (rate - delta * delta) / n, third
 
 
-def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """Return normal scores of a difference with this error and skewness (Wilson and Hilferty's cube root of a gamma
     variable)."""
     z = np.divide(difference, error, out=np.zeros_like(error), where=error > 1e-9)
@@ -296,7 +300,7 @@ class Flipping:
     design: np.ndarray
 
 
-def _flipping(
+def _flip_signs(
     differences: np.ndarray,
     predicates: np.ndarray,
     slices: tuple[np.ndarray, np.ndarray],
@@ -378,34 +382,41 @@ def _pair_sums(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     return sums
 
 
-def _enough(sums: np.ndarray, total: float, minimum: int) -> np.ndarray:
+def _pairs_large_enough(sums: np.ndarray, total: float, minimum: int) -> np.ndarray:
     """Return (p, p) bool: which pairs of predicates have enough units inside and outside."""
     enough: np.ndarray = (sums >= minimum - 1e-9) & (total - sums >= minimum - 1e-9)
     return enough
 
 
-def _testable(enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def _slices_to_test(large_enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the two predicates of each slice to test; the same predicate twice for a single one."""
-    testable = np.triu(enough)
+    testable = np.triu(large_enough)
     if families is not None:
         same_family = np.asarray(families)[:, None] == np.asarray(families)[None, :]
-        testable &= ~same_family | np.eye(len(enough), dtype=bool)
+        testable &= ~same_family | np.eye(len(large_enough), dtype=bool)
     first, second = np.nonzero(testable)
     return first, second
 
 
 def _beyond_parts(
-    inside: np.ndarray, first: np.ndarray, second: np.ndarray, counts: np.ndarray, sums: np.ndarray, mean: float
+    inside_counts: np.ndarray,
+    first_ranks: np.ndarray,
+    second_predicates: np.ndarray,
+    counts: np.ndarray,
+    sums: np.ndarray,
+    mean: float,
 ) -> np.ndarray:
     """Return which slices are single, or farther from the mean of all questions than each of their two predicates
     alone."""
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
-    beyond: np.ndarray = (first == second) | (np.abs(inside - mean) > np.maximum(alone[first], alone[second]) + 1e-12)
+    beyond: np.ndarray = (first_ranks == second_predicates) | (
+        np.abs(inside_counts - mean) > np.maximum(alone[first_ranks], alone[second_predicates]) + 1e-12
+    )
     return beyond
 
 
-def _distinct(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
+def _distinct_slices(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
     """Yield the slices in order, without slices that have nearly the same questions as an earlier one."""
     masks: list[np.ndarray] = []
     for i in order.tolist():

@@ -67,23 +67,23 @@ class SpreadGroup:
     own: Sequence[Sequence[int]]
 
 
-def spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup) -> Spread:
+def group_spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup) -> Spread:
     """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily
     normalised.
     """
-    pseudo, near, margins = measured(passages, questions, group)
+    pseudo, near, margins = measured_questions(passages, questions, group)
     return _spread(group, pseudo, near, margins)
 
 
-def change(
-    before: tuple[np.ndarray, np.ndarray | None],
-    after: tuple[np.ndarray, np.ndarray | None],
+def spread_change(
+    vectors_before: tuple[np.ndarray, np.ndarray | None],
+    vectors_after: tuple[np.ndarray, np.ndarray | None],
     group: SpreadGroup,
 ) -> SpreadChange:
-    """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions
+    """Return the spread of a group under two encoders. vectors_before, vectors_after: (passages, questions) as in `group_spread`; dimensions
     may differ.
     """
-    first, second = measured(*before, group), measured(*after, group)
+    first, second = measured_questions(*vectors_before, group), measured_questions(*vectors_after, group)
     margins = None if first[2] is None or second[2] is None else _t_interval(second[2] - first[2])
     return SpreadChange(
         _spread(group, *first),
@@ -104,7 +104,7 @@ def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: n
     )
 
 
-def measured(
+def measured_questions(
     passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError
@@ -136,7 +136,7 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
     return pseudo
 
 
-def _t_interval(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
+def _t_interval(pseudo: np.ndarray, confidence: float = 0.95) -> Estimate:
     """Return the mean of the values, or of jackknife pseudo-values (Tukey 1958), with Student's t interval; no interval
     below three values, and none for values without differences.
     """
@@ -145,7 +145,7 @@ def _t_interval(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
         return Estimate(value, n, None, None, "too few to say")
     from scipy.stats import t
 
-    half = float(t.ppf((1 + level) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
+    half = float(t.ppf((1 + confidence) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
     return Estimate(value, n, value - half, value + half, "t")
 
 
@@ -158,11 +158,11 @@ def _nearest_other(vectors: np.ndarray) -> np.ndarray:
     return found
 
 
-def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequence[int]]) -> np.ndarray | None:
+def _margins(questions: np.ndarray, positives: np.ndarray, own_positives: Sequence[Sequence[int]]) -> np.ndarray | None:
     """Return (q,) float64 margins; None if all questions share all positives, so that there are no others."""
     margins = []
     for start in range(0, len(questions), _BLOCK):
-        for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own[start : start + _BLOCK]):
+        for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own_positives[start : start + _BLOCK]):
             mine = list(places)
             if not mine or len(mine) == len(row):
                 continue

@@ -97,5 +97,5 @@ def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator
         keys.append(np.cumsum(gaps, axis=1))  # the smallest keys of the cell, in order (Renyi 1953)
         labels.append(np.full(shown, cell))
     order = np.argsort(np.concatenate(keys, axis=1), axis=1)[:, :n]
-    drawn: np.ndarray = np.concatenate(labels)[order]
-    return drawn
+    drawn_labels: np.ndarray = np.concatenate(labels)[order]
+    return drawn_labels

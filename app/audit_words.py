@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.audit import Rate
 from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.backend.core.result_table import ResultTable, rich_tables
-from blindspot.backend.judges.powered_audit import PoweredAudit
+from blindspot.backend.judges.powered_audit import JudgeAssistedAudit
 from blindspot.backend.judges.powered_success import RunSuccess
 from blindspot.backend.judging.audits import Audit
 from blindspot.backend.training_sets.training_set import cleaned_for
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-def powered_words(audit: PoweredAudit) -> str:
+def powered_words(audit: JudgeAssistedAudit) -> str:
     """A judge's rate of false negatives in words, or why there is none."""
     if audit.overall is None:
         return f"{audit.judge}: {audit.reason}." if audit.reason else f"{audit.judge}: no rate."
@@ -42,7 +42,7 @@ def success_lines(study: Study, success: RunSuccess) -> Iterator[str]:
         )
 
 
-def print_audit(audit: Audit, powered: Sequence[PoweredAudit]) -> None:
+def print_audit(audit: Audit, powered: Sequence[JudgeAssistedAudit]) -> None:
     """Print the rates of false negatives: of labels alone, then with each judge's scores."""
     from blindspot.app.console import Terminal
 

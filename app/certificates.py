@@ -23,11 +23,11 @@ def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
             f"To certify at most {percent(plan.at_most)} false negatives at {percent(plan.confidence)} confidence, people "
             f"judge {counted(len(plan.draws), 'negative')} and {counted(len(plan.positive_draws), 'positive')}."
         )
-        yield _steering(plan)
-        yield _expectation(plan)
+        yield _judge_sentence(plan)
+        yield _expectation_sentence(plan)
 
 
-def _steering(plan: CertificatePlan) -> str:
+def _judge_sentence(plan: CertificatePlan) -> str:
     if plan.judge is None:
         return "No judge: every pair is drawn with the same probability. A judge's scores can save labels."
     learned = (
@@ -38,7 +38,7 @@ def _steering(plan: CertificatePlan) -> str:
     return f"Judge {plan.judge} chooses which pairs are drawn more often; {learned}. The bound holds if it is wrong."
 
 
-def _expectation(plan: CertificatePlan) -> str:
+def _expectation_sentence(plan: CertificatePlan) -> str:
     if plan.capped:
         return (
             "The plan's chances promise more false negatives than the target allows: if they are right, no number of labels "
@@ -56,7 +56,7 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
     """Say what the labels prove."""
     yield (
         f"Training set {certificate.training_set}: {certificate.judged:,} of {counted(certificate.drawn, 'drawn negative')} judged"
-        f"{f', {certificate.left:,} left' if certificate.left else ''}; {counted(certificate.false, 'false negative')} found"
+        f"{f', {certificate.unlabelled_draws:,} left' if certificate.unlabelled_draws else ''}; {counted(certificate.false, 'false negative')} found"
         f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
     yield verdict(certificate)
@@ -68,7 +68,7 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
         )
     if more := more_line(certificate):
         yield more
-    if certificate.more and not certificate.left:
+    if certificate.more and not certificate.unlabelled_draws:
         yield f"Draw them: blindspot training-set certify {certificate.training_set} --more {certificate.more}"
 
 
@@ -86,7 +86,7 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
 def verdict(certificate: Certificate) -> str:
     """Whether the target holds, in one sentence."""
     target = f"at most {percent(certificate.at_most)} false negatives at {percent(certificate.confidence)} confidence"
-    if certificate.holds:
+    if certificate.meets_target:
         return f"Certified: {target}."
     if certificate.holds_after:
         return (
@@ -105,8 +105,8 @@ def more_line(certificate: Certificate) -> str:
             "By the labels so far, no number of further labels that was tried meets the target: clean the set, or certify "
             "a higher share."
         )
-    if certificate.left:
-        return f"Judge the {counted(certificate.left, 'drawn negative')} that are left, then certify again."
+    if certificate.unlabelled_draws:
+        return f"Judge the {counted(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
     return f"About {counted(certificate.more, 'more negative')} must be judged."
 
 

@@ -48,17 +48,17 @@ class Labelled:
 
 def check_of(study: Study) -> Check:
     """Return the check of a study that `is_check`. Raises BadInput if the file is gone."""
-    return _check(study, str(study.folder), _mark(study, "manifest.json"))
+    return _check(study, str(study.folder), _file_version(study, "manifest.json"))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _check(_study: Study, folder: str, mark: int | None) -> Check:
+def _check(_study: Study, folder: str, cache_version: int | None) -> Check:
     return open_check(_study)
 
 
-def labelled(study: Study) -> Labelled:
+def proven_labels(study: Study) -> Labelled:
     """Return what people's labels prove. Computed once after each label."""
-    return _labelled(study, *_key(study))
+    return _proven_labels(study, *_key(study))
 
 
 def rules(study: Study) -> RuleCurve:
@@ -67,11 +67,16 @@ def rules(study: Study) -> RuleCurve:
 
 
 def _key(study: Study) -> tuple[object, ...]:
-    return str(study.folder), _mark(study, "manifest.json"), _mark(study, PLAN), desk(study).labels.last_event
+    return (
+        str(study.folder),
+        _file_version(study, "manifest.json"),
+        _file_version(study, PLAN),
+        desk(study).labels.last_event,
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _labelled(_study: Study, *key: object) -> Labelled:
+def _proven_labels(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
     return Labelled(found.rate(), *found.trace())
 
@@ -86,7 +91,7 @@ def sees_rate(study: Study, labelled: Labelled) -> bool:
     return not labelled.judged or who.may(study.labels_path, "see others' labels")
 
 
-def _mark(study: Study, name: str) -> int | None:
+def _file_version(study: Study, name: str) -> int | None:
     try:
         return (study.folder / CHECK / name).stat().st_mtime_ns
     except OSError:

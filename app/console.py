@@ -22,8 +22,8 @@ class Terminal(Console):
         return stream.raw if isinstance(stream, CleanStream) else stream
 
     @file.setter
-    def file(self, new: IO[str]) -> None:
-        _CONSOLE_FILE.fset(self, new)
+    def file(self, new_stream: IO[str]) -> None:
+        _CONSOLE_FILE.fset(self, new_stream)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

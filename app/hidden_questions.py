@@ -20,15 +20,15 @@ from blindspot.backend.text.counting import counted
 REASON = "you have still to judge them"
 
 
-def hidden(study: Study) -> frozenset[str]:
+def hidden_ids(study: Study) -> frozenset[str]:
     """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
-    person = who.who(study.labels_path)
+    person = who.signed_in_person(study.labels_path)
     return desk(study).queue.hidden(person.name) if person else frozenset()
 
 
 def any_hidden(study: Study, questions: Iterable[str]) -> bool:
     """Return whether one of these questions is hidden."""
-    return not hidden(study).isdisjoint(questions)
+    return not hidden_ids(study).isdisjoint(questions)
 
 
 def may_use_labels(study: Study) -> bool:
@@ -36,7 +36,7 @@ def may_use_labels(study: Study) -> bool:
 
     Who judges blind must not learn what others say. An annotator with open questions therefore sees causes without them.
     """
-    return not hidden(study) or who.may(study.labels_path, "see others' labels")
+    return not hidden_ids(study) or who.may(study.labels_path, "see others' labels")
 
 
 def digest(questions: Iterable[str]) -> str:
@@ -47,7 +47,7 @@ def digest(questions: Iterable[str]) -> str:
 
 def refuse_live(study: Study, question: str) -> None:
     """Raise Refused for a typed question that would show the signed-in person the ranks of a hidden question."""
-    live_refusal.refuse_live(study, question, hidden(study), who.may(study.labels_path, "see others' labels"))
+    live_refusal.refuse_live(study, question, hidden_ids(study), who.may(study.labels_path, "see others' labels"))
 
 
 def notice_of_hidden(questions: int) -> Html:

@@ -27,9 +27,9 @@ def print_judges(judge_table: JudgeTable) -> None:
         cut, agreed = figures.at_cut, figures.kappa
         bounded = (figures.auc, figures.auc_low, figures.auc_high), (agreed.value, agreed.low, agreed.high)
         rates = (rate_text(rate) for rate in (cut.precision, cut.recall, cut.missed))
-        rows.append([*about, *(_bounded(*each) for each in bounded), *rates])
+        rows.append([*about, *(_value_with_interval(*each) for each in bounded), *rates])
     notes = [
-        f"Measured on {counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.about}. "
+        f"Measured on {counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.sample_words}. "
         "95% intervals over questions.",
         f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
         "label.",
@@ -38,16 +38,16 @@ def print_judges(judge_table: JudgeTable) -> None:
     print_rows(heads, rows, notes)
 
 
-def print_judge(figures: JudgeFigures) -> None:
+def print_judge(judge_figures: JudgeFigures) -> None:
     """Print the confusion, thresholds, calibration and trust of one judge."""
-    confusion = [[label, *counts] for label, counts in figures.confusion.items()]
+    confusion = [[label, *counts] for label, counts in judge_figures.confusion.items()]
     thresholds = [
         [f"{each.threshold:g}", *(rate_text(rate) for rate in (each.precision, each.recall, each.missed))]
-        for each in figures.thresholds
+        for each in judge_figures.thresholds
     ]
     calibration = [
         [f"{each.low:.1f}–{each.high:.1f}", f"{each.mean:.2f}", rate_text(each.positive), each.positive.passages]
-        for each in figures.calibration
+        for each in judge_figures.calibration
     ]
     trust = [
         [
@@ -57,11 +57,11 @@ def print_judge(figures: JudgeFigures) -> None:
             rate_text(group.missed),
             group.negatives,
         ]
-        for by, groups in figures.trust.items()
+        for by, groups in judge_figures.trust.items()
         for group in groups
     ]
     tables = (
-        ResultTable("", ["people say", *(f"score {grade}" for grade in figures.grades)], confusion),
+        ResultTable("", ["people say", *(f"score {grade}" for grade in judge_figures.grades)], confusion),
         ResultTable("", ["from score", "precision %", "recall %", "missed %"], thresholds),
         ResultTable("", ["scores", "mean score", "positive %", "pairs"], calibration),
         ResultTable("", ["group", "precision %", "positives", "missed %", "negatives"], trust),
@@ -81,7 +81,7 @@ def rate_text(rate: Rate) -> str:
     return f"{100 * rate.value:.1f}{interval} n={rate.passages:,}"
 
 
-def _bounded(value: float | None, low: float | None, high: float | None) -> str | None:
+def _value_with_interval(value: float | None, low: float | None, high: float | None) -> str | None:
     if value is None:
         return None
     return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"

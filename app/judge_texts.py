@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from blindspot.backend.judges.llm.judging import LLMPlan
 
 
-def quality_lines(about: dict[str, Any]) -> list[str]:
+def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
     """Return the judge's quality on out-of-fold training questions, as lines of text."""
-    drop, settings = about["drop"], about["settings"]
+    drop, settings = judge_manifest["drop"], judge_manifest["settings"]
     lines = [
-        f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
-        f"({about['positives']:,} positives, base rate {about['base_rate']:.1%}; {about['measured_on']})"
+        f"AUC {judge_manifest['auc']:.3f}, average precision {judge_manifest['average_precision']:.3f} "
+        f"({judge_manifest['positives']:,} positives, base rate {judge_manifest['base_rate']:.1%}; {judge_manifest['measured_on']})"
     ]
-    if unknown := about.get("unknown", 0):
+    if unknown := judge_manifest.get("unknown", 0):
         lines.append(
-            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are "
+            f"left out: {counted(unknown, 'pair')} ({unknown / judge_manifest['pairs']:.1%}) contain an answer or are "
             "disputed, and nobody settled them; they teach nothing and set no threshold for negatives"
         )
     if drop["value"] is None:
@@ -30,10 +30,10 @@ def quality_lines(about: dict[str, Any]) -> list[str]:
         )
     else:
         lines.append(
-            f"keep as negatives below {drop['value']:.3f}: up to {_worst(drop):.1%} of them could be false{_left_out(drop)}; "
+            f"keep as negatives below {drop['value']:.3f}: up to {_worst_group(drop):.1%} of them could be false{_left_out(drop)}; "
             f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
         )
-    with_answer = about.get("drop_with_answer") or {"value": None}
+    with_answer = judge_manifest.get("drop_with_answer") or {"value": None}
     if with_answer["value"] is None:
         lines.append("passages that contain an answer: kept as negatives only if people label them so")
     else:
@@ -43,7 +43,7 @@ def quality_lines(about: dict[str, Any]) -> list[str]:
             f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
         )
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
-        add = about[key]
+        add = judge_manifest[key]
         if add["value"] is None:
             lines.append(f"{which}: no threshold reaches a precision of positives of {settings['precision']:.0%}")
         else:
@@ -54,7 +54,7 @@ def quality_lines(about: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _worst(drop: dict[str, Any]) -> float:
+def _worst_group(drop: dict[str, Any]) -> float:
     """Return the upper bound of the share of false negatives, with every pair that the threshold left out as one."""
     left_out = drop.get("left_out", 0)
     return float((drop["high"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out))
@@ -67,28 +67,28 @@ def _left_out(drop: dict[str, Any]) -> str:
     return f", with {counted(left_out, 'pair')} that contain an answer and are not labelled (the policy does not keep them)"
 
 
-def asked_lines(found: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
+def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
     """Say which pairs a language model left without a score and why, from the result of `judge_with_llm`."""
     lines = []
-    if found["unknown"]:
+    if result["unknown"]:
         lines.append(
-            f"{counted(found['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
-            f"{found['unreadable']!r}. The same command asks again."
+            f"{counted(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
+            f"{result['unreadable']!r}. The same command asks again."
         )
-    if found["failed"]:
-        lines.append(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
-    if found["refused_options"]:
+    if result["failed"]:
+        lines.append(f"{counted(result['failed'], 'pair')} got no answer; the same command asks again.")
+    if result["refused_options"]:
         lines.append(
-            f"The endpoint refuses {' and '.join(found['refused_options'])}; it was asked without, or by the newer name."
+            f"The endpoint refuses {' and '.join(result['refused_options'])}; it was asked without, or by the newer name."
         )
-    if found["too_dear"]:
+    if result["too_dear"]:
         lines.append(
-            f"{counted(found['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
-            f"answers of this judge cost {found['spent']:,.4f} so far."
+            f"{counted(result['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
+            f"answers of this judge cost {result['spent']:,.4f} so far."
         )
-    if limit is not None and found["scored"] >= limit:
+    if limit is not None and result["scored"] >= limit:
         lines.append(
-            f"{counted(found['scored'], 'pair')} {noun(found['scored'], 'has', 'have')} a score of this judge; --limit "
+            f"{counted(result['scored'], 'pair')} {noun(result['scored'], 'has', 'have')} a score of this judge; --limit "
             "is for all calls together, raise it for more."
         )
     return lines
@@ -116,14 +116,14 @@ def cost_words(cost: float | None) -> str:
     return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
 
 
-def language_model_line(opened: Study, card: JudgeCard) -> str:
+def language_model_line(open_study: Study, card: JudgeCard) -> str:
     """Describe a language model: its kind, models, host, prompt, and how often injections succeed."""
     from blindspot.backend.judges.judge import kind_title
     from blindspot.backend.judges.llm.endpoint import destination
     from blindspot.backend.judges.llm.injections import injection_report
     from blindspot.backend.judges.llm.judge import LLMJudge
 
-    judge, tried = LLMJudge.load(opened, card.name), injection_report(opened, card.name)
+    judge, tried = LLMJudge.load(open_study, card.name), injection_report(open_study, card.name)
     words = [
         f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
         f"prompt {judge.prompt.name}",

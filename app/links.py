@@ -82,19 +82,19 @@ def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, Work]:
     people = People(labels_path)
     try:
         person = people.invited(secret)
-        return people.sign_in(secret), _work(labels_path, person) if person is not None else HOME
+        return people.sign_in(secret), _work_of(labels_path, person) if person is not None else HOME
     finally:
         people.close()
 
 
-def _work(labels_path: Path, person: Person) -> Work:
+def _work_of(labels_path: Path, person: Person) -> Work:
     """Return a person's work: the disputes that an adjudicator can settle now, else the queue; of a lead, Home."""
     if person.may("make batches"):
         return HOME
     if person.may("adjudicate"):
         labels, queue = Labels(labels_path), Queue(labels_path)
         try:
-            if labels.disputed(without=queue.hidden(person.name)):
+            if labels.disputed(excluded=queue.hidden(person.name)):
                 return "judge", [("adjudicate", "1")]
         finally:
             labels.close()

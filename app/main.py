@@ -57,7 +57,7 @@ def _main() -> None:
     style()
     try:
         opened = study.current()
-        name, person = opened.settings.name, who.who(opened.labels_path)
+        name, person = opened.settings.name, who.signed_in_person(opened.labels_path)
     except BlindspotError as error:
         behaviour()
         show(header(None, page.title), notice(str(error), kind="error"))
@@ -68,30 +68,37 @@ def _main() -> None:
         sign_in(opened.labels_path, "This study is open to its members only.")
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
-    show(header(name, page.title, person, _without(opened)))
+    show(header(name, page.title, person, _empty_pages(opened)))
     show(_path(opened, page.title, person))
     st.session_state[THROUGH_MAIN] = True
     page.run()
 
 
-def _without(opened: Study) -> list[str]:
+def _empty_pages(open_study: Study) -> list[str]:
     """Return the titles of the pages of which a study has nothing; an empty study may get everything but a check.
 
     Where that cannot be read, all pages are named: the page below says what is wrong with the study.
     """
     try:
-        without = [] if is_check(opened) or log_run(opened, study.parts(opened, "runs")) is not None else ["Check"]
-        has_facts = opened.questions.last < 0 or study.available_facts(opened) & {"relations", "frequencies"}
+        without = (
+            []
+            if is_check(open_study) or log_run(open_study, study.parts(open_study, "runs")) is not None
+            else ["Check"]
+        )
+        has_facts = open_study.questions.last_position < 0 or study.available_facts(open_study) & {
+            "relations",
+            "frequencies",
+        }
     except Exception:
         logging.getLogger(__name__).exception("the pages of a study failed")
         return []
     return without if has_facts else [*without, "Relations"]
 
 
-def _path(opened: Study, page: str, person: Person | None) -> Html:
+def _path(open_study: Study, page: str, person: Person | None) -> Html:
     """Return the path, or nothing where it fails: the page below says what is wrong with the study."""
     try:
-        return path(opened, page, person)
+        return path(open_study, page, person)
     except Exception:
         logging.getLogger(__name__).exception("the path failed")
         return Html("")

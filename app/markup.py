@@ -48,9 +48,9 @@ def tag(name: str, *children: object, **attributes: Any) -> Html:
     return Html(f"<{' '.join(opening)}>{join(*children)}</{name}>")
 
 
-def plain(words: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape Markdown, for button labels, which Streamlit reads as Markdown."""
-    return "".join(f"\\{letter}" if letter in _MARKDOWN else letter for letter in words)
+    return "".join(f"\\{letter}" if letter in _MARKDOWN else letter for letter in text)
 
 
 def div(*children: object, **attributes: Any) -> Html:
@@ -61,22 +61,25 @@ def span(*children: object, **attributes: Any) -> Html:
     return tag("span", *children, **attributes)
 
 
-def link(words: object, href: str, **attributes: Any) -> Html:
+def link(label: object, href: str, **attributes: Any) -> Html:
     """A link inside the app, which `behaviour.js` follows without reloading the page."""
-    return tag("a", words, href=href, data_go=True, **attributes)
+    return tag("a", label, href=href, data_go=True, **attributes)
 
 
-def heads(first: object, *rest: object) -> Html:
+def table_head(first_heading: object, *rest: object) -> Html:
     """The head of a table of figures; the first heading is on the left. A `th` stays as it is."""
-    return tag("thead", tag("tr", tag("th", first, scope="col", cls="left"), *(_cell("th", each) for each in rest)))
+    return tag(
+        "thead",
+        tag("tr", tag("th", first_heading, scope="col", cls="left"), *(_table_cell("th", each) for each in rest)),
+    )
 
 
 def row(*cells: object, head: object, **attributes: Any) -> Html:
     """A line of a table of figures: its name and its cells. A `td` stays as it is."""
-    return tag("tr", tag("th", head, scope="row"), *(_cell("td", each) for each in cells), **attributes)
+    return tag("tr", tag("th", head, scope="row"), *(_table_cell("td", each) for each in cells), **attributes)
 
 
-def _cell(name: str, content: object) -> Html:
+def _table_cell(name: str, content: object) -> Html:
     if isinstance(content, Html) and content.startswith(f"<{name}"):
         return content
     return tag(name, content, scope="col" if name == "th" else None)
@@ -86,9 +89,9 @@ def table(head: Html, lines: Iterable[Html], cls: str = "figures") -> Html:
     return tag("table", head, tag("tbody", *lines), cls=cls)
 
 
-def term(words: object, explanation: str) -> Html:
+def term(label: object, explanation: str) -> Html:
     """A technical term with an explanation that shows on hover or focus."""
-    return tag("abbr", words, title=explanation, tabindex="0")
+    return tag("abbr", label, title=explanation, tabindex="0")
 
 
 def show(*parts: object) -> None:

@@ -25,13 +25,13 @@ def one_run() -> Iterator[None]:
         _kept.reset(token)
 
 
-def once(key: Hashable, read: Callable[[], T]) -> T:
-    """Return the value of `read`, read once in a run of the script."""
+def once(key: Hashable, load: Callable[[], T]) -> T:
+    """Return the value of `load`, read once in a run of the script."""
     kept = _kept.get()
     if kept is None:
-        return read()
+        return load()
     if key not in kept:
-        kept[key] = read()
+        kept[key] = load()
     return cast(T, kept[key])
 
 

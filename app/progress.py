@@ -49,14 +49,14 @@ def _bar() -> Iterator[Progress]:
     with ProgressBar(*columns, console=Terminal(stderr=True), transient=True) as progress:
         task, at = None, ""
 
-        def watch(done: int, total: int | None, doing: str) -> None:
+        def watch(completed: int, total: int | None, activity: str) -> None:
             nonlocal task, at
-            if task is None or doing != at:
+            if task is None or activity != at:
                 if task is not None:
                     progress.remove_task(task)
-                task, at = progress.add_task(doing, total=total, rate=""), doing
+                task, at = progress.add_task(activity, total=total, rate=""), activity
             speed = progress.tasks[0].speed
-            progress.update(task, completed=done, total=total, rate=f"{speed:,.0f}/s" if speed else "")
+            progress.update(task, completed=completed, total=total, rate=f"{speed:,.0f}/s" if speed else "")
 
         yield watch
 
@@ -67,14 +67,14 @@ class _Lines:
     def __init__(self) -> None:
         self._doing, self._last_line, self._step_start, self._done_at_start = "", 0.0, 0.0, 0
 
-    def __call__(self, done: int, total: int | None, doing: str, /) -> None:
+    def __call__(self, completed: int, total: int | None, activity: str, /) -> None:
         now = time.monotonic()
-        if doing != self._doing:
-            self._doing, self._last_line, self._step_start, self._done_at_start = doing, now, now, done
-            print(f"{doing} ...", file=sys.stderr, flush=True)
+        if activity != self._doing:
+            self._doing, self._last_line, self._step_start, self._done_at_start = activity, now, now, completed
+            print(f"{activity} ...", file=sys.stderr, flush=True)
         elif now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            rate = (done - self._done_at_start) / (now - self._step_start)
-            remaining = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
+            rate = (completed - self._done_at_start) / (now - self._step_start)
+            remaining = f", {(total - completed) / rate:,.0f} s left" if total and rate > 0 else ""
             of = f" of {total:,}" if total else ""
-            print(f"{doing}: {done:,}{of} ({rate:,.0f}/s{remaining})", file=sys.stderr, flush=True)
+            print(f"{activity}: {completed:,}{of} ({rate:,.0f}/s{remaining})", file=sys.stderr, flush=True)

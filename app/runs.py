@@ -18,18 +18,20 @@ from blindspot.backend.text.answers import SEARCHES_TITLE
 from blindspot.backend.text.counting import counted, noun
 
 
-def offered_runs(opened: Study) -> dict[str, dict]:
+def offered_runs(open_study: Study) -> dict[str, dict]:
     """Return the runs that a person can pick: all but those of the learning curve, which count only where the address
     names them.
     """
     named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
-    return {name: each for name, each in study.runs(opened).items() if "learning_curve" not in each or name in named}
+    return {
+        name: each for name, each in study.runs(open_study).items() if "learning_curve" not in each or name in named
+    }
 
 
-def runs_like(runs: Mapping[str, dict], a: str, b: str) -> list[str]:
+def runs_like(runs: Mapping[str, dict], run_a: str, run_b: str) -> list[str]:
     """Return the runs over the questions of a run, without the two that are compared."""
-    questions = runs[a].get("question_set")
-    return [name for name in runs if name not in (a, b) and runs[name].get("question_set") == questions]
+    questions = runs[run_a].get("question_set")
+    return [name for name in runs if name not in (run_a, run_b) and runs[name].get("question_set") == questions]
 
 
 def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
@@ -85,13 +87,13 @@ def cost_label(manifest: Mapping) -> str:
     return ", ".join(said)
 
 
-def short_time(stamp: str | None) -> str:
+def short_time(iso_time: str | None) -> str:
     """Shorten an ISO time in UTC to "2026-11-20 19:38"."""
-    return (stamp or "")[:16].replace("T", " ")
+    return (iso_time or "")[:16].replace("T", " ")
 
 
-def over_training_questions(opened: Study, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def over_training_questions(open_study: Study, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the runs that searched training questions. A run without a split searched all questions."""
-    if not any(count["split"] == "train" for count in opened.questions.counts()):
+    if not any(count["split"] == "train" for count in open_study.questions.counts()):
         return []
     return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]

@@ -88,7 +88,7 @@ def offered_measures(kind: str) -> list[str]:
     return [measure.name for measure in MEASURES if kind != "answers" or not measure.needs_all]
 
 
-def read(a: str, b: str, depth: int, rule: str = "dpr", kind: str = "answers") -> Selection:
+def read_selection(run_a: str, run_b: str, depth: int, rule: str = "dpr", kind: str = "answers") -> Selection:
     """Read the selection from the address. Invalid values count as absent.
 
     Args:
@@ -96,8 +96,8 @@ def read(a: str, b: str, depth: int, rule: str = "dpr", kind: str = "answers") -
     """
     sorts = tuple(prefix + key for key in SORTS for prefix in ("", "-"))
     return Selection(
-        a,
-        b,
+        run_a,
+        run_b,
         k=url.number("k", min(HEADLINE_K, depth), 1, depth),
         relevance=url.one_of("relevance", ("answers", "gold"), "answers"),
         rule=rule,
@@ -129,7 +129,7 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
         mask &= Facts(comparison, selection.k).mask(selection.slice)
     if selection.text.strip():
         wanted = selection.text.casefold().split()
-        words, rows = comparison.words, np.flatnonzero(mask).tolist()
+        words, rows = comparison.searchable_text, np.flatnonzero(mask).tolist()
         for word in wanted:
             rows = [row for row in rows if word in words[row]]
         mask = np.zeros(len(comparison), dtype=bool)
@@ -141,7 +141,7 @@ def rows(comparison: Comparison, selection: Selection, subset: np.ndarray | None
     """Return the selected rows in the selected order, (m,) int64."""
     subset = filtered(comparison, selection) if subset is None else subset
     if selection.cell != "all":
-        codes = flips.cells(comparison.first_a, comparison.first_b, selection.k)
+        codes = flips.cells(comparison.first_ranks_a, comparison.first_ranks_b, selection.k)
         subset = subset & (codes == flips.CELLS.index(selection.cell))
     chosen = np.flatnonzero(subset)
     key, falling = selection.order
@@ -156,7 +156,7 @@ def rows(comparison: Comparison, selection: Selection, subset: np.ndarray | None
 
 def _sort_values(comparison: Comparison, key: str) -> np.ndarray | None:
     if key in ("a", "b"):
-        first = comparison.first_a if key == "a" else comparison.first_b
+        first = comparison.first_ranks_a if key == "a" else comparison.first_ranks_b
         return np.where(first > 0, first, np.nan)
     if key == "contrast":
         return np.abs(comparison.contrast)

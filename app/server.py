@@ -61,13 +61,13 @@ def serve(
     """
     from blindspot.backend.core.children import child
     from blindspot.backend.core.made_from import is_check, log_run
-    from blindspot.backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
+    from blindspot.backend.service.guard import EVERYWHERE, bind_socket, in_url, is_loopback
 
     local = is_loopback(address) and not hosts
     if not local and not without_sign_in:
         _refuse_open_door(study, hosts[0] if hosts else address)
     _refuse_taken_port(address, port)
-    listen(address, port).close()
+    bind_socket(address, port).close()
     for stop in (signal.SIGINT, signal.SIGTERM):  # either one ends the server with this process
         signal.signal(stop, signal.default_int_handler)
     try:

@@ -48,9 +48,9 @@ def host(port: int, address: str, names: list[str]) -> None:
     """Serve the app until this process is terminated. Raises Refused if the address cannot be used."""
     import uvicorn
 
-    from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, listen
+    from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, bind_socket
 
-    listening = listen(address, port)
+    listening = bind_socket(address, port)
     config = uvicorn.Config(
         application(port, address, names),
         http=PatientProtocol,

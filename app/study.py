@@ -46,13 +46,13 @@ SECONDS_TO_READ = 1.0
 def current() -> Study:
     """Return the study in $BLINDSPOT_STUDY, else the one in the current folder. Raises Missing."""
     folder = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve()
-    marks = tuple(_mark(folder / name) for name in (SETTINGS_FILE, "labels.db", "corpus.db"))
+    marks = tuple(_file_version(folder / name) for name in (SETTINGS_FILE, "labels.db", "corpus.db"))
     if marks[0] is None:
         Study.open(folder)  # raises Missing with advice
-    return _opened(str(folder), marks[1:])
+    return _open_study(str(folder), marks[1:])
 
 
-def _mark(path: Path) -> int | None:
+def _file_version(path: Path) -> int | None:
     """Return a mark that changes when the file is replaced, but not when it is written to."""
     try:
         return path.stat().st_ino
@@ -61,34 +61,34 @@ def _mark(path: Path) -> int | None:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _opened(folder: str, marks: tuple) -> Study:
+def _open_study(folder: str, marks: tuple) -> Study:
     opened = Study.open(folder)
     # The import takes 0.2 s, for which the first test would otherwise wait.
-    ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)
+    compute_ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)
     return opened
 
 
-def ahead(work: Callable[[], object], *key: object, wait: float = 0.0) -> None:
+def compute_ahead(computation: Callable[[], object], *key: object, wait: float = 0.0) -> None:
     """Compute in the background, once per key, a cached result that the next click is likely to need.
 
     Errors are ignored here; the page computes the result again on demand and reports them.
     """
-    _ahead(work, wait, *key)
+    _compute_ahead(computation, wait, *key)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _ahead(_work: Callable[[], object], _wait: float, *key: object) -> None:
-    def guarded() -> None:
+def _compute_ahead(_computation: Callable[[], object], _wait: float, *key: object) -> None:
+    def without_hidden() -> None:
         with suppress(Exception):
-            _work()
+            _computation()
 
-    timer = threading.Timer(_wait, guarded)
+    timer = threading.Timer(_wait, without_hidden)
     timer.daemon = True
     timer.start()
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _imports(folder: str, mark: int | None) -> Imports:
+def _imports(folder: str, cache_version: int | None) -> Imports:
     return Imports(Path(folder) / "labels.db")
 
 
@@ -98,9 +98,9 @@ def questions_key(study: Study) -> Key:
 
 
 def _questions_key(study: Study) -> Key:
-    mark = _mark(study.labels_path)
+    mark = _file_version(study.labels_path)
     unit = study.settings_path.stat().st_mtime_ns  # study.toml names the unit of observation
-    return str(study.folder), mark, unit, study.questions.last, _imports(str(study.folder), mark).last
+    return str(study.folder), mark, unit, study.questions.last_position, _imports(str(study.folder), mark).last_number
 
 
 def available_facts(study: Study) -> frozenset[str]:
@@ -134,12 +134,12 @@ def runs(study: Study) -> dict[str, dict]:
 
 def parts(study: Study, kind: str) -> dict[str, dict]:
     """Return `Study.parts`, read again when a part is added, replaced or deleted."""
-    return dict(_parts(study, str(study.folder), kind, _changed(study.folder / kind)))
+    return dict(_parts(study, str(study.folder), kind, _folder_version(study.folder / kind)))
 
 
 def models(study: Study) -> dict[str, dict]:
     """Return `models_of`, read again when a model is added, replaced or deleted."""
-    return dict(_models(study, str(study.folder), _changed(study.folder / "models")))
+    return dict(_models(study, str(study.folder), _folder_version(study.folder / "models")))
 
 
 def run(study: Study, name: str) -> Run:
@@ -148,12 +148,12 @@ def run(study: Study, name: str) -> Run:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _parts(_study: Study, folder: str, kind: str, changed: Key) -> dict[str, dict]:
+def _parts(_study: Study, folder: str, kind: str, cache_version: Key) -> dict[str, dict]:
     return dict(_study.parts(kind))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _models(_study: Study, folder: str, changed: Key) -> dict[str, dict]:
+def _models(_study: Study, folder: str, cache_version: Key) -> dict[str, dict]:
     return models_of(_study)
 
 
@@ -162,7 +162,7 @@ def shown_runs(study: Study) -> dict[str, dict]:
     return {name: manifest for name, manifest in runs(study).items() if "learning_curve" not in manifest}
 
 
-def _changed(folder: Path) -> Key:
+def _folder_version(folder: Path) -> Key:
     """Return a key that changes when an entry of the folder is added, replaced or deleted (each is a rename).
 
     Soon after a change, every call returns a new key, because time stamps are coarse and a second change could get the
@@ -176,9 +176,9 @@ def _changed(folder: Path) -> Key:
     return (stamp, now) if now - stamp < COARSE else (stamp,)
 
 
-def rule(study: Study, a: str, b: str) -> str:
+def rule_of_runs(study: Study, run_a: str, run_b: str) -> str:
     """Return the matching rule of both runs if they share one, else the default."""
-    return rule_of(study, (a, b))
+    return rule_of(study, (run_a, run_b))
 
 
 def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
@@ -191,20 +191,20 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
         raise Missing(f"no run {name!r}; runs of this study: {known}")
     questions, made = questions_key(study), manifest.get("made")
     whole = _measured(study, questions, name, made, relevance, rule)
-    hidden = hidden_questions.hidden(study)
+    hidden = hidden_questions.hidden_ids(study)
     if not hidden or (rows_of(whole.questions, sorted(hidden)) < 0).all():
         return whole
-    return _visible(whole, hidden, hidden_questions.digest(hidden), questions, name, made, relevance, rule)
+    return _without_hidden(whole, hidden, hidden_questions.digest(hidden), questions, name, made, relevance, rule)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _visible(_whole: Measured, _hidden: frozenset[str], *key: object) -> Measured:
-    return _whole.without(_hidden, hidden_questions.REASON)
+def _without_hidden(_measured: Measured, _hidden: frozenset[str], *key: object) -> Measured:
+    return _measured.without_questions(_hidden, hidden_questions.REASON)
 
 
 def _hidden_key(study: Study) -> str:
     """Return a key that distinguishes results with different hidden questions."""
-    return hidden_questions.digest(hidden_questions.hidden(study))
+    return hidden_questions.digest(hidden_questions.hidden_ids(study))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -225,18 +225,20 @@ def _questions_of_run(_study: Study, questions: Key, question_set: object, _run:
     return _study.questions.table(_study.run(_run.name).question_ids)
 
 
-def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: str = "dpr") -> Comparison:
+def comparison(study: Study, run_a: str, run_b: str, relevance: Kind = "answers", rule: str = "dpr") -> Comparison:
     """Compare two runs. Raises Missing for an unknown run."""
     known = runs(study)
-    left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
-    made = tuple(known[name].get("made") for name in (a, b))
+    left, right = measured(study, run_a, relevance, rule), measured(study, run_b, relevance, rule)
+    made = tuple(known[name].get("made") for name in (run_a, run_b))
     evidence = hidden_questions.may_use_labels(study)
-    return _comparison(left, right, evidence, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
+    return _comparison(
+        left, right, evidence, questions_key(study), run_a, run_b, made, relevance, rule, _hidden_key(study)
+    )
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _comparison(_a: Measured, _b: Measured, evidence: bool, *key: object) -> Comparison:
-    return replace(Comparison.of(_a, _b), evidence=evidence)
+def _comparison(_measured_a: Measured, _measured_b: Measured, with_evidence: bool, *key: object) -> Comparison:
+    return replace(Comparison.of_runs(_measured_a, _measured_b), with_evidence=with_evidence)
 
 
 def rule_of(study: Study, names: Sequence[str]) -> str:
@@ -256,7 +258,7 @@ def panel(study: Study, names: Sequence[str], relevance: Kind = "answers") -> Pa
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _panel(_runs: dict[str, Measured], *key: object) -> Panel:
-    return Panel.of(_runs)
+    return Panel.of_runs(_runs)
 
 
 def run_row(study: Study, name: str, question_id: str) -> Hits | None:
@@ -283,7 +285,7 @@ def _run(_study: Study, folder: str, name: str, made_at: str | None) -> Run:
     return _study.run(name)
 
 
-def live(study: Study, retriever: str, question: str, k: int) -> Hits:
+def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
     """Search with a retriever now. The hits are cached, so showing more of a list does not search again.
 
     Raises Refused for a question that is hidden from the signed-in person.
@@ -292,21 +294,21 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
     from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns
-    return _live(study, str(study.folder), index_state(study), settings, retriever, question, k)
+    return _live_hits(study, str(study.folder), index_state(study), settings, retriever, question, k)
 
 
-def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
+def explain_score(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
     """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
     hidden_questions.refuse_live(study, question)
     from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns
-    return _explained(study, str(study.folder), index_state(study), settings, retriever, question, row)
+    return _explain_score(study, str(study.folder), index_state(study), settings, retriever, question, row)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _explained(
-    _study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, row: int
+def _explain_score(
+    _study: Study, folder: str, fingerprint: Key, settings: int, retriever: str, question: str, row: int
 ) -> TermWeights | TokenMatches:
     from blindspot.backend.retrieval import live as retrieval
 
@@ -314,7 +316,9 @@ def _explained(
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
-def _live(_study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, k: int) -> Hits:
+def _live_hits(
+    _study: Study, folder: str, fingerprint: Key, settings: int, retriever: str, question: str, k: int
+) -> Hits:
     from blindspot.backend.retrieval import live as retrieval
 
     return retrieval.search(_study, retriever, [question], k)

@@ -31,12 +31,12 @@ def print_json(content: Any) -> None:
     print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
-def print_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
     """Print a table without a title, and a line for each note."""
-    console.print(ResultTable("", heads, rows, notes).as_rich())
+    console.print(ResultTable("", headings, rows, notes).as_rich())
 
 
-def print_status(summary: dict[str, Any], following: Step | None) -> None:
+def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
     """Print the contents of a study; the last line is the one next command."""
     passages = summary["passages"]
     console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
@@ -68,8 +68,8 @@ def print_status(summary: dict[str, Any], following: Step | None) -> None:
     for job in summary["jobs"]:
         if job["state"] in ("running", "failed"):
             console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
-    if following is not None:
-        console.print(f"\n{escape(following.why)} Next: {escape(following.command)}")
+    if next_step is not None:
+        console.print(f"\n{escape(next_step.why)} Next: {escape(next_step.command)}")
 
 
 def print_preview(columns: Mapping[str, list[str]]) -> None:
@@ -117,7 +117,7 @@ def print_results_import(result: ResultsImport, folder: str) -> None:
 
 def print_oracle(oracle: Oracle) -> None:
     """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
-    rows: list[list[object]] = [[each.run, each.estimate, each.best, each.alone] for each in oracle.choices]
+    rows: list[list[object]] = [[each.run, each.estimate, each.best, each.only_choice] for each in oracle.choices]
     rows.append(["oracle", oracle.estimate, oracle.n - oracle.none, ""])
     gain, low, high = (100 * (value or 0.0) for value in (oracle.gain.value, oracle.gain.low, oracle.gain.high))
     note = (
@@ -144,7 +144,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
     """Print the points of the learning curve, what they learned from, and what the last labels changed."""
-    from blindspot.backend.training.curve_points import SCOPES, worked
+    from blindspot.backend.training.curve_points import SCOPES, worked_batches
 
     if not points:
         print("No point yet. Add one: blindspot judge curve")
@@ -159,7 +159,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
         f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev "
         "questions measure and never train.",
-        *worked(last),
+        *worked_batches(last),
     ]
     heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]
     print_rows(heads, rows, notes)

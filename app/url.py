@@ -52,19 +52,19 @@ def href(page: str, parameters: Mapping[str, Any]) -> str:
     return f"{page}?{query}" if query else page
 
 
-def write(key: str, new: str | None, default: str = "", forget: Sequence[str] = ()) -> None:
+def write(key: str, new_value: str | None, default: str = "", forget: Sequence[str] = ()) -> None:
     """Change a parameter of the address, and remove the parameters that depend on it (`forget`), such as the page
     number.
     """
     for name in forget:
         st.query_params.pop(name, None)
-    if new in (None, "", default):
+    if new_value in (None, "", default):
         st.query_params.pop(key, None)
     else:
-        st.query_params[key] = new
+        st.query_params[key] = new_value
 
 
-def _follow(key: str, current: str, default: str, forget: Sequence[str]) -> dict[str, Any]:
+def _bind_parameter(key: str, current: str, default: str, forget: Sequence[str]) -> dict[str, Any]:
     """Return the widget arguments that show `current` and write changes to the address."""
     name = f"url-{key}"
     if st.session_state.get(name) != current:
@@ -83,11 +83,11 @@ def select(
 ) -> Option:
     """Show a select box for a query parameter, and return the chosen option."""
     current = one_of(key, options, default)
-    st.selectbox(label, options, format_func=format_func, **_follow(key, current, default, forget), **more)
+    st.selectbox(label, options, format_func=format_func, **_bind_parameter(key, current, default, forget), **more)
     return current
 
 
-def several(
+def multiselect(
     label: str, key: str, options: Sequence[Option], default: Sequence[Option] = (), **more: Any
 ) -> list[Option]:
     """Show a field for several values of a query parameter, separated by commas, and return the chosen ones."""
@@ -103,5 +103,5 @@ def several(
 def text_box(label: str, key: str, forget: Sequence[str] = (), **more: Any) -> str:
     """Show a text field for a query parameter, and return its text."""
     current = value(key)
-    st.text_input(label, **_follow(key, current, "", forget), **more)
+    st.text_input(label, **_bind_parameter(key, current, "", forget), **more)
     return current

@@ -48,16 +48,16 @@ def on_this_machine() -> bool:
     return mode() == "local" and os.environ.get(SIGN_IN) != "none"
 
 
-def who(labels_path: Path) -> Person | None:
+def signed_in_person(labels_path: Path) -> Person | None:
     """Return the person signed in to this session, from the store; None if nobody is signed in."""
-    return per_run.once(("who", labels_path), lambda: _who(labels_path))
+    return per_run.once(("who", labels_path), lambda: _signed_in_person(labels_path))
 
 
-def _who(labels_path: Path) -> Person | None:
+def _signed_in_person(labels_path: Path) -> Person | None:
     everybody = people(labels_path)
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
-        return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
+        return everybody.with_email(email) if isinstance(email, str) and email and _verified_email() else None
     if INVITATION in st.query_params:  # happens only without `blindspot.app.server_process`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
@@ -69,16 +69,18 @@ def _who(labels_path: Path) -> Person | None:
         cookie = st.context.cookies.get(cookie_name(labels_path))
         token = unquote(cookie) if isinstance(cookie, str) else ""
         if token.startswith(_SECRET):
-            _remember(labels_path, "")
-    return _named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
+            _store_token(labels_path, "")
+    return (
+        _person_named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
+    )
 
 
-def acting(labels_path: Path) -> str | None:
+def acting_name(labels_path: Path) -> str | None:
     """Return the name for the `by` of stores and jobs; None in the local app before sign-in.
 
     Raises Refused if others can reach the app and nobody is signed in, for example after a link was revoked.
     """
-    person = who(labels_path)
+    person = signed_in_person(labels_path)
     if person is None and mode() != "local":
         raise Refused(SIGNED_OUT)
     return person.name if person else None
@@ -88,19 +90,19 @@ def may(labels_path: Path, action: str) -> bool:
     """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide refused
     actions.
     """
-    return allowed(who(labels_path), action)
+    return may_sign_in(signed_in_person(labels_path), action)
 
 
-def allowed(person: Person | None, action: str) -> bool:
+def may_sign_in(person: Person | None, action: str) -> bool:
     """Return whether a person, None for nobody signed in, has the right to an action; see `may`."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
     return person.may(action)
 
 
-def gone(labels_path: Path) -> bool:
+def sign_in_has_ended(labels_path: Path) -> bool:
     """Return whether a required sign-in has ended. A fragment then reruns its page."""
-    return mode() != "local" and who(labels_path) is None
+    return mode() != "local" and signed_in_person(labels_path) is None
 
 
 def wrong_link() -> bool:
@@ -108,7 +110,7 @@ def wrong_link() -> bool:
     return bool(st.session_state.get(_WRONG)) or st.query_params.get("link") == INVALID
 
 
-def say(labels_path: Path, name: str) -> None:
+def sign_in_by_name(labels_path: Path, name: str) -> None:
     """Sign in by name (local app). A new person is added; the first person of a study is its lead. Raises BadInput."""
     if mode() != "local":
         raise Refused(SIGNED_OUT)
@@ -118,7 +120,7 @@ def say(labels_path: Path, name: str) -> None:
         raise Refused(f"{name} is a machine; sign in with another name")
     if name not in known:
         everybody.add(name, first_role(labels_path))
-    _remember(labels_path, _NAME + name)
+    _store_token(labels_path, _NAME + name)
 
 
 def first_role(labels_path: Path) -> Role:
@@ -140,7 +142,7 @@ def forget(labels_path: Path) -> None:
         return
     if session := _session(labels_path):
         people(labels_path).sign_out(session)
-    _remember(labels_path, "")
+    _store_token(labels_path, "")
 
 
 def people(labels_path: Path) -> People:
@@ -158,14 +160,14 @@ def _session(labels_path: Path) -> str:
     return token if isinstance(token, str) else ""
 
 
-def _remember(labels_path: Path, token: str) -> None:
+def _store_token(labels_path: Path, token: str) -> None:
     per_run.forget()
     st.session_state[_TOKEN] = token
     st.session_state[_COOKIE] = (cookie_name(labels_path), quote(token, safe=""))
     st.session_state.pop(_WRONG, None)
 
 
-def _named(people: People, name: str) -> Person | None:
+def _person_named(people: People, name: str) -> Person | None:
     try:
         return people.get(name)
     except BlindspotError:
@@ -180,7 +182,7 @@ def _oidc() -> bool:
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton
 
 
-def _verified() -> bool:
+def _verified_email() -> bool:
     """Return whether the provider verified the email address; an address without that claim is accepted."""
     return st.user.to_dict().get("email_verified") is not False
 

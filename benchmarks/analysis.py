@@ -84,7 +84,7 @@ def _keep(held: Held, key: str, work: Callable[[], object]) -> Callable[[], None
 
 
 def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
-    from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
+    from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure
 
     records = study.questions.some(study.run(next(iter(RUNS))).question_ids)
 
@@ -96,15 +96,15 @@ def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
         for by in ("relation", "bucket"):
             by_group(compared, 5, compared.groups(by))
             labels = (compared.relations if by == "relation" else compared.buckets).tolist()
-            flips.flip_table_by(compared.first_a, compared.first_b, 5, labels)
+            flips.flip_table_by(compared.first_ranks_a, compared.first_ranks_b, 5, labels)
 
     def pair() -> object:
-        return Comparison.of(*list(held["runs"].values())[:2])
+        return Comparison.of_runs(*list(held["runs"].values())[:2])
 
     yield "first relevant rank of 3 runs", _keep(held, "runs", measured), False
     yield "two runs side by side", _keep(held, "comparison", pair), False
     ks = (1, 5, 20, 100)
-    yield "difference, interval and p at 1, 5, 20, 100", lambda: [at(held["comparison"], k) for k in ks], False
+    yield "difference, interval and p at 1, 5, 20, 100", lambda: [figures_at(held["comparison"], k) for k in ks], False
     yield "the same, averaged over relations", lambda: [macro_at(held["comparison"], k) for k in ks], False
     yield "by relation and by bucket: success, difference, p (Holm), flips", both_groups, False
 
@@ -125,7 +125,7 @@ def _of_three_runs(held: Held) -> Iterator[Analysis]:
     def table() -> object:
         return relation_table(held["panel"], 20)
 
-    yield "three runs on one panel", _keep(held, "panel", lambda: Panel.of(held["runs"])), False
+    yield "three runs on one panel", _keep(held, "panel", lambda: Panel.of_runs(held["runs"])), False
     yield "success@1, 5, 20, 100 by relation, 3 runs, macro and micro", _keep(held, "table", table), False
     yield "curves along 8 buckets, all relations and each", curves, False
     yield "both plots", plots, False

@@ -68,10 +68,10 @@ def main() -> None:
 
 def searched(folder: Path, passages: int, seed: int) -> Study:
     """The demo's study with its BM25 and dense runs."""
-    from blindspot.backend.demo.making import RUNS, begin, missing
+    from blindspot.backend.demo.making import RUNS, make_first_parts, missing_parts
 
-    study = begin(folder / f"seed-{seed}", passages, seed)
-    for part in missing(study):
+    study = make_first_parts(folder / f"seed-{seed}", passages, seed)
+    for part in missing_parts(study):
         if RUNS["dense"] not in study.runs() and part.title in ("encode the passages", f"retrieve dense over {SPLIT}"):
             part.make(study, None)
     return study
@@ -80,11 +80,11 @@ def searched(folder: Path, passages: int, seed: int) -> Study:
 def found_in(study: Study) -> Found:
     from blindspot.backend.demo.making import RUNS
 
-    compared = Comparison.of(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
+    compared = Comparison.of_runs(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
     groups = [frequency_group(question.frequency or 0) for question in compared.questions]
     return Found(
-        bm25=found_by(compared.first_a, K),
-        dense=found_by(compared.first_b, K),
+        bm25=found_by(compared.first_ranks_a, K),
+        dense=found_by(compared.first_ranks_b, K),
         group=np.array(["10+" if group in ("10-29", "30-99", "100+") else group for group in groups]),
         second=np.array([question.dataset == SECOND_DATASET for question in compared.questions]),
         units=compared.units,
@@ -92,11 +92,11 @@ def found_in(study: Study) -> Found:
 
 
 def table(found: Found) -> list[str]:
-    lines = [found.units.words(), f"{'mentions':>10} {'questions':>9} {'facts':>6} {'BM25':>6} {'dense':>6}"]
+    lines = [found.units.count_words(), f"{'mentions':>10} {'questions':>9} {'facts':>6} {'BM25':>6} {'dense':>6}"]
     for group in GROUPS:
         rows = found.group == group
         shares = (f"{100 * found.bm25[rows].mean():>6.1f}", f"{100 * found.dense[rows].mean():>6.1f}")
-        lines.append(f"{group:>10} {rows.sum():>9} {found.units.take(rows).count:>6} {' '.join(shares)}")
+        lines.append(f"{group:>10} {rows.sum():>9} {found.units.units_of_rows(rows).count:>6} {' '.join(shares)}")
     for name, hits in (("BM25", found.bm25), ("dense", found.dense)):
         frequent, rare = (_share(hits, found, group) for group in (GROUPS[-1], GROUPS[0]))
         lines.append(f"{name}: {_points(independent_difference(frequent, rare))} fewer at 1 mention than at 10 or more")
@@ -132,8 +132,8 @@ def cleaning(study: Study, seeds: Sequence[int]) -> Iterator[str]:
         first = {
             name: np.array([_first(study, name, seed, splits) for seed in seeds], np.int32) for name in (NOISY, CLEAN)
         }
-        yield f"{' and '.join(splits)}: {units.words()}; training seeds {', '.join(map(str, seeds))}"
-        start = np.concatenate([each.first for each in before])
+        yield f"{' and '.join(splits)}: {units.count_words()}; training seeds {', '.join(map(str, seeds))}"
+        start = np.concatenate([each.first_ranks for each in before])
         for k in KS:
             noisy, clean = (found_by(first[name], k).astype(float) for name in (NOISY, CLEAN))
             yield f"Success@{k}: before {100 * found_by(start, k).mean():.1f}, {_compared(noisy, clean, units)}"
@@ -165,17 +165,17 @@ def _before(study: Study, split: str) -> str:
 
 def _first(study: Study, name: str, seed: int, splits: Sequence[str]) -> np.ndarray:
     """Return the first ranks of the model that a training seed makes of a training set; seed 0 is the demo's."""
-    from blindspot.backend.demo.making import MODELS, TRAINING, missing, trained_parts
+    from blindspot.backend.demo.making import MODELS, TRAINING, missing_parts, trained_parts
     from blindspot.backend.training.dual_encoder import try_model
 
     model = MODELS[name] if seed == 0 else f"{MODELS[name]}-{seed}"
     for part in trained_parts(name, model, "minilm", TRAINING | {"seed": seed}):
         if not part.exists(study):
-            for needed in missing(study):  # the training sets of a new demo
+            for needed in missing_parts(study):  # the training sets of a new demo
                 if "training set" in needed.title or needed.title in ("make a batch", "simulate annotators"):
                     needed.make(study, None)
             part.make(study, None)
-    return np.concatenate([measure(study, try_model(study, model, split)).first for split in splits])
+    return np.concatenate([measure(study, try_model(study, model, split)).first_ranks for split in splits])
 
 
 if __name__ == "__main__":

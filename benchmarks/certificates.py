@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.machine import machine
 from benchmarks.simple_samples import sample_size_alone
 from blindspot.analysis.audit import rate
-from blindspot.analysis.certificates import bets, pilot_chances, plan, times_to
+from blindspot.analysis.certificates import bet_against_hits, pilot_chances, plan, times_to
 from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
 from blindspot.analysis.weighted_draws import cells_of, draw_order
 from blindspot.backend.core.study import Study
@@ -159,7 +159,7 @@ def certify(pairs: TruePairs, chances: np.ndarray, target: float, studies: int) 
     n = min(len(member), LONGEST, max(3 * made.draws, 100))
     weights = made.cells.weights[member]
     orders = np.array([draw_order(weights, seed, n)[0] for seed in range(studies)])
-    tried = bets(pairs.false[orders], member[orders], made.cells, target, made.horizon)
+    tried = bet_against_hits(pairs.false[orders], member[orders], made.cells, target, made.horizon)
     times = times_to(tried, target)
     covered = float((tried.upper() >= pairs.false.mean()).mean())
     half, most = (float(np.quantile(times, share, method="higher")) for share in (0.5, 0.8))

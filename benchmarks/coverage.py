@@ -286,15 +286,15 @@ def swapped_lines(folder: Path, studies: int) -> Iterator[str]:
     from blindspot.backend.evaluation.slices import Facts
 
     study = Study.open(folder)
-    compared = Comparison.of(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
+    compared = Comparison.of_runs(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
     facts = Facts(compared, 5)
     named = candidates(facts)
     predicates = np.array([facts.mask(expression) for _, expression in named])
     families = [family for family, _ in named]
-    yield f"{compared.units.words()}, {len(named)} conditions, {studies:,} studies"
+    yield f"{compared.units.count_words()}, {len(named)} conditions, {studies:,} studies"
     for by, units in (("fact", compared.units.codes), ("question", np.arange(len(compared)))):
         for k in (1, 5, 20):
-            differences = found_by(compared.first_a, k).astype(float) - found_by(compared.first_b, k)
+            differences = found_by(compared.first_ranks_a, k).astype(float) - found_by(compared.first_ranks_b, k)
             made = swapped(differences, compared.units.codes, units, (predicates, families), studies)
             tests, found, covered = (f"{100 * each / studies:.1f}%" for each in made)
             bound = 100 * upper_bound(made[1], studies)

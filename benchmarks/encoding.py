@@ -103,7 +103,7 @@ def measure(
 
     def blocks(by: PassageEncoder) -> np.ndarray:
         made = np.empty((len(passages), encoder.dimension), np.float16)
-        by.over(
+        by.encode_blocks(
             range(0, len(passages), BLOCK),
             lambda start: passages[start : start + BLOCK],
             lambda start, vectors: made.__setitem__(slice(start, start + len(vectors)), vectors),

@@ -32,7 +32,7 @@ from blindspot.backend.judges.feature_model import (
     fit_model,
     report,
 )
-from blindspot.backend.judges.features import FEATURES, Family, WordWeights, columns, words
+from blindspot.backend.judges.features import FEATURES, Family, WordWeights, columns, lower_case_words
 from blindspot.backend.judges.lists import Lists, lists_of
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.retrieval.dense import Dense
@@ -68,7 +68,7 @@ class Bench:
         self.study = Study.open(folder)
         self.train, self.dev = self.study.run("bm25-train"), self.study.run("bm25-dev")
         self.questions = self.study.questions.some(self.dev.question_ids)
-        self.weights, self.dense = WordWeights.of(self.study), Dense(self.study, "minilm")
+        self.weights, self.dense = WordWeights.of_study(self.study), Dense(self.study, "minilm")
         self.answers = np.asarray(self.dev.answers("dpr"))
         self._features: dict[int, np.ndarray] = {}
 
@@ -404,8 +404,10 @@ def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     counts = []
     for question, rows in zip(bench.questions, bench.dev_rows(), strict=True):
         titles = {p.title.lower() for p in bench.study.corpus.passages([row for row in rows.tolist() if row >= 0])}
-        name = words(question.subject or "")
-        counts.append(sum(set(name) <= set(words(title)) and words(title) != name for title in titles))
+        name = lower_case_words(question.subject or "")
+        counts.append(
+            sum(set(name) <= set(lower_case_words(title)) and lower_case_words(title) != name for title in titles)
+        )
     others = np.array(counts)
     head(
         "Other articles whose title holds the subject's name, among the first 20",

@@ -64,7 +64,7 @@ def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
         for name in ("labels.db", "labels.db-wal", "labels.db-shm"):
             (folder / "study" / name).unlink(missing_ok=True)
         shutil.rmtree(folder / "study" / "runs", ignore_errors=True)
-        migrate(folder / "study" / "labels.db", new=True)
+        migrate(folder / "study" / "labels.db", is_new=True)
     for step in STEPS[kind]:
         command = [sys.executable, "-m", "benchmarks.large", "--child", step, str(folder), str(rows)]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

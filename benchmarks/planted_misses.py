@@ -251,7 +251,8 @@ class PlantedStudy:
         speaker = Speaker(entity, self._random.random)
         forms = self._shuffled(FILLERS[entity.group])[:count]
         return [
-            speaker.say(form, first if not place else (PRONOUN, SHORT)[place % 2]) for place, form in enumerate(forms)
+            speaker.sentence(form, first if not place else (PRONOUN, SHORT)[place % 2])
+            for place, form in enumerate(forms)
         ]
 
     def _answer(self, relation: str) -> str:

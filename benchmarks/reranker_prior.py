@@ -19,7 +19,7 @@ import numpy as np
 from blindspot.backend.core.study import Study
 from blindspot.backend.data import encyclopedia
 from blindspot.backend.judges.feature_cache import word_weights
-from blindspot.backend.judges.feature_model import DEEP_SHARE, FULL_RANKS, PRECISION, PRIOR, RANK, newton
+from blindspot.backend.judges.feature_model import DEEP_SHARE, FULL_RANKS, PRECISION, PRIOR, RANK, newton_steps
 from blindspot.backend.judges.features import FEATURES, NAMES, feature_matrix
 
 SEEDS = tuple(range(1, 11))
@@ -95,7 +95,7 @@ def learned(arrays: list[dict[str, np.ndarray]], dense: bool) -> tuple[np.ndarra
     start = np.zeros(len(columns) + 1)
     precision = np.append(np.full(len(columns), PRECISION), 1e-3)
     with_one = np.column_stack([x, np.ones(len(x))])
-    return columns, newton(with_one, truth[kept].astype(np.float64), weights, start, precision)[:-1]
+    return columns, newton_steps(with_one, truth[kept].astype(np.float64), weights, start, precision)[:-1]
 
 
 def standardised(features: np.ndarray) -> np.ndarray:

@@ -71,9 +71,11 @@ def data(count: int) -> list[Any]:
 
 def model(layers: int) -> Any:
     from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.training.initial_model import Shape, start_model
+    from blindspot.backend.training.initial_model import Shape, load_initial_model
 
-    return start_model(EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128))
+    return load_initial_model(
+        EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128)
+    )
 
 
 def library_arguments(folder: Path, batch: int, steps: int) -> Any:

@@ -218,9 +218,7 @@ def map_page_seconds(study: Path) -> float:
     with chromium() as tab, server_of(study) as address:
         tab.goto(address)
         tab.wait_for_selector(".runs .figure")
-        return until(
-            tab, lambda: tab.goto(f"{address}map"), ".js-plotly-plot .scatterlayer, .js-plotly-plot .gl-container"
-        )
+        return until(tab, lambda: tab.goto(f"{address}map"), ".js-plotly-plot .main-svg")
 
 
 @_once

@@ -58,7 +58,7 @@ def check(path: str | Path) -> Soundness:
         with closing(connect(path, read_only=True)) as connection:
             return _check(connection, path)
     except DatabaseUnavailable as error:
-        if not error.damaged:
+        if not error.damaged_file_error:
             raise
         return Soundness((f"{path}: is damaged ({error.__cause__ or error})",))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -173,13 +173,13 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
         return _copy_in(source, path)
     safety_copy = back_up(path)
     with closing(connect(path)) as new, _partial(path) as staged, readable_sqlite_errors(path):
-        _stage(source, staged, rights_of(new))
+        _stage_file(source, staged, rights_of(new))
         with closing(connect(staged, read_only=True)) as old:
             old.backup(new)  # one transaction: other processes see the old contents or the new
     return safety_copy
 
 
-def _stage(source: Path, staged: Path, rights: Rights) -> None:
+def _stage_file(source: Path, staged: Path, rights: Rights) -> None:
     """Write a copy of a backup in which people have these rights and no others."""
     with closing(connect(source, read_only=True)) as connection:
         backup(connection, staged)
@@ -277,7 +277,7 @@ def _count_newer(path: Path, source: Path) -> int:
             connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
             return sum(_count_absent(connection, table, same) for table, same in _SAME_EVENT.items())
     except DatabaseUnavailable as error:
-        if not error.damaged:
+        if not error.damaged_file_error:
             raise
         return 0
     except (sqlite3.DatabaseError, UnicodeDecodeError):
@@ -291,12 +291,12 @@ _SAME_EVENT = {
 """The tables of people's events, and when a row of two files is the same event."""
 
 
-def _count_absent(connection: sqlite3.Connection, table: str, same: str) -> int:
+def _count_absent(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
     if not _has_table(connection, "main", table):
         return 0
     if not _has_table(connection, "kept", table):
         return _integer(connection, f"SELECT count(*) FROM {table}")
-    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {same})"
+    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {key_columns})"
     return _integer(connection, sql)
 
 
@@ -314,7 +314,7 @@ def _copy_in(source: Path, path: Path) -> Path | None:
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
     damaged_copy = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
     with _partial(path) as partial:
-        _stage(source, partial, {})
+        _stage_file(source, partial, {})
         former = [end for end in ("", *_SIDE_FILES) if os.path.exists(f"{path}{end}")]
         try:
             if former:

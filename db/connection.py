@@ -52,7 +52,7 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
         super().__init__(f"{path}: {advice_for(error) or error}")
 
     @property
-    def damaged(self) -> bool:
+    def damaged_file_error(self) -> bool:
         """Whether the file itself is at fault, so that a restore would help."""
         return is_damage(self)
 
@@ -225,17 +225,17 @@ def _open(path: Path, options: str, read_only: bool) -> _Connection:
 
 @contextmanager
 def writing(
-    connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], None] | None = None
+    connection: sqlite3.Connection, begin_transaction: Callable[[sqlite3.Connection], None] | None = None
 ) -> Iterator[sqlite3.Connection]:
     """Run one immediate transaction: commit at the end, roll back if anything (Ctrl-C too) is raised inside.
 
     A deferred transaction that becomes a writer fails at once with "database is locked" if another writer came between.
-    An immediate one waits for its turn, either as SQLite waits or as `begin` does.
+    An immediate one waits for its turn, either as SQLite waits or as `begin_transaction` does.
     """
-    if begin is None:
+    if begin_transaction is None:
         connection.execute("BEGIN IMMEDIATE")
     else:
-        begin(connection)
+        begin_transaction(connection)
     try:
         yield connection
         connection.execute("COMMIT")
@@ -259,15 +259,15 @@ class PerThread:
     def connection(self) -> sqlite3.Connection:
         """The connection of this thread. After a fork the child opens its own: a SQLite connection must not cross a
         fork."""
-        opened: _Connection | None = getattr(self._local, "connection", None)
-        if opened is None or self._local.process != os.getpid() or opened.is_stale:
-            opened = self._local.connection = connect(self.path, self._read_only, self._immutable)
+        current: _Connection | None = getattr(self._local, "connection", None)
+        if current is None or self._local.process != os.getpid() or current.is_stale:
+            current = self._local.connection = connect(self.path, self._read_only, self._immutable)
             self._local.process = os.getpid()
             with self._lock:
                 # Dropping the connection of a finished thread closes it.
                 self._opened = {thread: opened for thread, opened in self._opened.items() if thread.is_alive()}
-                self._opened[threading.current_thread()] = opened
-        return opened
+                self._opened[threading.current_thread()] = current
+        return current
 
     def reconnect(self) -> None:
         """Open a new connection at the next use. It may have rights that the connection of this thread lacks."""
@@ -291,7 +291,7 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
     longer it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
     """
     try:
-        with writing(store.connection, _begin) as connection:
+        with writing(store.connection, _begin_immediate) as connection:
             yield connection
     except sqlite3.DatabaseError as error:
         advice = advice_for(error)
@@ -304,7 +304,7 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-def _begin(connection: sqlite3.Connection) -> None:
+def _begin_immediate(connection: sqlite3.Connection) -> None:
     """Begin an immediate transaction. While another writer is at work, ask again after a short random pause."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     connection.execute("PRAGMA busy_timeout=0")

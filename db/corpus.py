@@ -41,9 +41,9 @@ class CorpusSource:
 class DuplicateId(BlindspotError):
     """An id occurs twice in a collection, in the passage rows `first` and `second`."""
 
-    def __init__(self, id: str, first: int, second: int):
-        self.id, self.first, self.second = id, first, second
-        super().__init__(f"passage id {id!r} occurs twice, in rows {first + 1} and {second + 1}")
+    def __init__(self, id: str, first_row: int, second_row: int):
+        self.id, self.first, self.second = id, first_row, second_row
+        super().__init__(f"passage id {id!r} occurs twice, in rows {first_row + 1} and {second_row + 1}")
 
 
 class Corpus(PerThread):
@@ -67,7 +67,7 @@ class Corpus(PerThread):
             self.digest = meta["digest"]
             self.source = CorpusSource(meta["source_name"], meta["source_sha256"])
         except (sqlite3.DatabaseError, KeyError, ValueError) as error:
-            if isinstance(error, DatabaseUnavailable) and not error.damaged:
+            if isinstance(error, DatabaseUnavailable) and not error.damaged_file_error:
                 raise
             raise Missing(f"{self.path} is not a passage collection; import one into a new study") from error
 
@@ -87,33 +87,33 @@ class Corpus(PerThread):
         rows = [int(ordinal) for ordinal in ordinals]
         by_ordinal: dict[int, Passage] = {}
         for block in _blocks(list(dict.fromkeys(rows))):
-            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_marks(block)})"
+            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_placeholders(block)})"
             by_ordinal.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
         try:
             return [by_ordinal[ordinal] for ordinal in rows]
         except KeyError as error:
             raise Missing(f"there is no passage number {error.args[0]}; the collection holds {len(self)}") from None
 
-    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
-        """Yield the passages of rows `start` to `stop` (exclusive), in order."""
-        for rows in self.blocks(start, stop):
+    def scan(self, start: int = 0, end: int | None = None) -> Iterator[Passage]:
+        """Yield the passages of rows `start` to `end` (exclusive), in order."""
+        for rows in self.blocks(start, end):
             yield from (Passage(*row) for row in rows)
 
-    def blocks(self, start: int = 0, stop: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
+    def blocks(self, start: int = 0, end: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
         """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all
         passages."""
-        stop = len(self) if stop is None else min(stop, len(self))
+        end = len(self) if end is None else min(end, len(self))
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
-        for low in range(max(start, 0), stop, size):
-            yield self.connection.execute(sql, (low, min(low + size, stop))).fetchall()
+        for low in range(max(start, 0), end, size):
+            yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
 
-    def find(self, words: Sequence[str], limit: int, rows: int) -> list[int]:
+    def find(self, search_words: Sequence[str], limit: int, rows: int) -> list[int]:
         """Return the first rows, at most `limit`, whose title and text together contain every word, in any case.
 
         Args:
             rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
         """
-        condition, values = containing("(title || ' ' || text)", words)
+        condition, values = containing("(title || ' ' || text)", search_words)
         found = self.connection.execute(
             f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
             (rows, *values, limit),
@@ -125,7 +125,7 @@ class Corpus(PerThread):
         by_ordinal: dict[int, str] = {}
         rows = [int(ordinal) for ordinal in ordinals]
         for block in _blocks(list(dict.fromkeys(rows))):
-            sql = f"SELECT ordinal, id FROM passage WHERE ordinal IN ({_marks(block)})"
+            sql = f"SELECT ordinal, id FROM passage WHERE ordinal IN ({_placeholders(block)})"
             by_ordinal.update(self.connection.execute(sql, block))
         if unknown := [row for row in rows if row not in by_ordinal]:
             raise Missing(f"there is no passage number {unknown[0]}; the collection holds {len(self)}")
@@ -135,7 +135,7 @@ class Corpus(PerThread):
         """Return the row of each id. Ids that the collection does not hold are left out."""
         by_id: dict[str, int] = {}
         for block in _blocks(list(dict.fromkeys(ids))):
-            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_marks(block)})"
+            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_placeholders(block)})"
             by_id.update(self.connection.execute(sql, block))
         return by_id
 
@@ -192,7 +192,7 @@ class CorpusWriter:
         """Append a block of (id, title, text). `contents` is `pack(rows)`, if the caller has it already."""
         if not rows:
             return
-        self._digest.update(pack(rows) if contents is None else contents)
+        self._digest.update(pack_text(rows) if contents is None else contents)
         first = self.count
         if first == 0:
             # SQLite numbers each row after the highest one, so only the first row needs its number, 0.
@@ -283,7 +283,7 @@ def _lock(path: Path) -> int:
     return handle
 
 
-def pack(rows: Sequence[Row]) -> bytes:
+def pack_text(rows: Sequence[Row]) -> bytes:
     """Return the bytes that the digest hashes: each field, followed by NUL, which no field may hold.
 
     Raises:
@@ -301,5 +301,5 @@ def _blocks(values: list[_Value]) -> Iterator[list[_Value]]:
         yield values[start : start + _BLOCK]
 
 
-def _marks(values: Sequence[object]) -> str:
+def _placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

@@ -35,11 +35,11 @@ class Descriptions(PerThread):
         rows = self.connection.execute("SELECT name, text, tags FROM description WHERE kind = ? ORDER BY name", (kind,))
         return {name: Description(text, tuple(json.loads(keywords))) for name, text, keywords in rows}
 
-    def get(self, kind: str, name: str) -> Description:
+    def description_of(self, kind: str, name: str) -> Description:
         """Return the description of a part; an empty one if nobody described it."""
         return self.of_kind(kind).get(name, Description())
 
-    def write(self, kind: str, name: str, text: str, keywords: Iterable[str], by: str | None = None) -> None:
+    def write(self, kind: str, name: str, text: str, keywords: Iterable[str], actor: str | None = None) -> None:
         """Replace the description of a part; an empty text without keywords removes it.
 
         Raises:
@@ -48,31 +48,31 @@ class Descriptions(PerThread):
         text, keywords = text.strip(), sorted({keyword.strip() for keyword in keywords} - {""})
         _check(text, keywords)
         with saving(self) as connection:
-            require(connection, by, "manage parts")
+            require(connection, actor, "manage parts")
             forget(connection, kind, name)
             if text or keywords:
                 connection.execute(
                     "INSERT INTO description (kind, name, text, tags, changed_by, changed) VALUES (?, ?, ?, ?, ?, ?)",
-                    (kind, name, text, json.dumps(keywords, ensure_ascii=False), by, time.time()),
+                    (kind, name, text, json.dumps(keywords, ensure_ascii=False), actor, time.time()),
                 )
 
-    def rename(self, kind: str, old: str, new: str, by: str | None = None) -> None:
+    def rename(self, kind: str, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Move a description to the new name of its part."""
         with saving(self) as connection:
-            require(connection, by, "manage parts")
-            move(connection, kind, old, new)
+            require(connection, actor, "manage parts")
+            move(connection, kind, old_name, new_name)
 
-    def remove(self, kind: str, name: str, by: str | None = None) -> None:
+    def remove(self, kind: str, name: str, actor: str | None = None) -> None:
         """Remove the description of a part that is deleted."""
         with saving(self) as connection:
-            require(connection, by, "manage parts")
+            require(connection, actor, "manage parts")
             forget(connection, kind, name)
 
 
-def move(connection: sqlite3.Connection, kind: str, old: str, new: str) -> None:
+def move(connection: sqlite3.Connection, kind: str, old_name: str, new_name: str) -> None:
     """Move a description inside the caller's transaction. A description left under the new name is replaced."""
-    forget(connection, kind, new)
-    connection.execute("UPDATE description SET name = ? WHERE kind = ? AND name = ?", (new, kind, old))
+    forget(connection, kind, new_name)
+    connection.execute("UPDATE description SET name = ? WHERE kind = ? AND name = ?", (new_name, kind, old_name))
 
 
 def forget(connection: sqlite3.Connection, kind: str, name: str) -> None:

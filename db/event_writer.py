@@ -255,8 +255,8 @@ def _label_rows(
     ]
 
 
-def _choice_row(template: EventRow, choice: Choice, shown: _CandidateOrigin | None) -> EventRow:
-    found = shown or _CandidateOrigin(
+def _choice_row(template: EventRow, choice: Choice, origin: _CandidateOrigin | None) -> EventRow:
+    found = origin or _CandidateOrigin(
         choice.run, choice.rank, choice.score, None
     )  # a batch knows where its candidates were found
     return replace(

@@ -158,9 +158,9 @@ SELECT = f"SELECT {', '.join(COLUMNS)} FROM label_event"
 INSERT = f"INSERT INTO label_event ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
-def rows_where(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[EventRow]:
+def rows_where(connection: sqlite3.Connection, condition: str, values: tuple[Any, ...]) -> list[EventRow]:
     """Return the rows of `label_event` that match a WHERE clause."""
-    return [EventRow(*row) for row in connection.execute(f"{SELECT} {where}", values)]
+    return [EventRow(*row) for row in connection.execute(f"{SELECT} {condition}", values)]
 
 
 def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:

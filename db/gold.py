@@ -37,7 +37,7 @@ def insert_matches(connection: sqlite3.Connection, matches: Iterable[GoldMatch])
 class GoldMatches(PerThread):
     """The gold matches of a labels.db, in the order of import."""
 
-    def of(self, question: str) -> list[GoldMatch]:
+    def matches_of(self, question: str) -> list[GoldMatch]:
         """Return the matches of a question."""
         rows = self.connection.execute(
             "SELECT question, passage, how, score, reason FROM gold_match WHERE question = ? ORDER BY number",

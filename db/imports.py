@@ -43,7 +43,7 @@ def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
 class Imports(PerThread):
     """The import records of a labels.db, oldest first."""
 
-    def all(self, kind: str | None = None) -> list[ImportRecord]:
+    def all_records(self, kind: str | None = None) -> list[ImportRecord]:
         """Return all records, or those of a kind."""
         rows = self.connection.execute(
             "SELECT kind, file, sha256, size, rows, left_out, options, imported_at FROM import_record "
@@ -53,13 +53,17 @@ class Imports(PerThread):
         return [ImportRecord(*row) for row in rows]
 
     @property
-    def last(self) -> int:
+    def last_number(self) -> int:
         """The number of the newest record; 0 if there is none."""
         return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM import_record").fetchone()[0])
 
     def find(self, kind: str, sha256: str, options: str = "") -> ImportRecord | None:
         """Return the newest import of the same bytes with the same kind and options."""
-        same = (record for record in reversed(self.all(kind)) if (record.sha256, record.options) == (sha256, options))
+        same = (
+            record
+            for record in reversed(self.all_records(kind))
+            if (record.sha256, record.options) == (sha256, options)
+        )
         return next(same, None)
 
     def add(self, record: ImportRecord) -> None:

@@ -88,7 +88,7 @@ class Jobs(PerThread):
             connection.execute(
                 "INSERT INTO job (id, kind, arguments, state, function, heavy, host, boot, heartbeat) "
                 "VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
-                (id, kind, json.dumps(arguments), function, int(heavy), host, boot, _now()),
+                (id, kind, json.dumps(arguments), function, int(heavy), host, boot, _utc_now()),
             )
 
     def adopt(self, id: str, pid: int, process: str | None, host: str, boot: str | None) -> None:
@@ -96,7 +96,7 @@ class Jobs(PerThread):
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET pid = ?, process = ?, host = ?, boot = ?, heartbeat = ? WHERE id = ?",
-                (pid, process, host, boot, _now(), id),
+                (pid, process, host, boot, _utc_now(), id),
             )
 
     def start(self, id: str) -> None:
@@ -105,15 +105,15 @@ class Jobs(PerThread):
             connection.execute(
                 "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = "
                 "'waiting'",
-                (_now(), _now(), id),
+                (_utc_now(), _utc_now(), id),
             )
 
-    def beat(self, id: str, done: int, total: int | None, doing: str) -> None:
+    def beat(self, id: str, completed: int, total: int | None, activity: str) -> None:
         """Record progress, and that the process lives."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
-                (done, total, doing, _now(), id),
+                (completed, total, activity, _utc_now(), id),
             )
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
@@ -122,7 +122,7 @@ class Jobs(PerThread):
             connection.execute(
                 "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', "
                 "'running')",
-                (state, _now(), error, json.dumps(result), id),
+                (state, _utc_now(), error, json.dumps(result), id),
             )
 
     def get(self, id: str) -> Job:
@@ -136,7 +136,7 @@ class Jobs(PerThread):
         """The last jobs, newest first."""
         return [_job(row) for row in self.connection.execute(f"{_SELECT} ORDER BY rowid DESC LIMIT ?", (count,))]
 
-    def ahead(self, id: str) -> list[Job]:
+    def jobs_ahead_of(self, id: str) -> list[Job]:
         """Unfinished heavy jobs that were recorded before this one, oldest first."""
         rows = self.connection.execute(
             f"{_SELECT} WHERE heavy AND state IN ('waiting', 'running') AND rowid < (SELECT rowid FROM job WHERE id "
@@ -154,5 +154,5 @@ def _job(row: tuple[Any, ...]) -> Job:
     return Job(**values)
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -183,7 +183,7 @@ class Labels(PerThread):
 
     def judgements(self, questions: Iterable[str] | None = None) -> list[Judgement]:
         """Return the judgements by number, without practice."""
-        rows = self._view(
+        rows = self._rows_of_view(
             "number, question, passage, annotator, label, batch, blind, inclusion_probability",
             "judgement",
             questions,
@@ -196,13 +196,15 @@ class Labels(PerThread):
 
     def consensus(self, questions: Iterable[str] | None = None) -> list[Consensus]:
         """Return the consensus of each judged pair, by question and passage."""
-        rows = self._view("question, passage, label, state, people", "consensus", questions, "question, passage")
+        rows = self._rows_of_view(
+            "question, passage, label, state, people", "consensus", questions, "question, passage"
+        )
         return [Consensus(*row) for row in rows]
 
-    def disputed(self, without: Container[str] = ()) -> list[str]:
+    def disputed(self, excluded: Container[str] = ()) -> list[str]:
         """Return the questions with a passage in dispute, by id, except some."""
         rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
-        return [question for (question,) in rows if question not in without]
+        return [question for (question,) in rows if question not in excluded]
 
     def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[CorrectedRelevance]:
         """Return the corrected relevance of each gold or judged pair.
@@ -211,7 +213,7 @@ class Labels(PerThread):
             training: Only pairs that training may use. Pairs of dev and test questions never are.
         """
         columns = "question, passage, relevance, gold, state, people, split, trains"
-        rows = self._view(
+        rows = self._rows_of_view(
             columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
         )
         return [
@@ -276,19 +278,19 @@ class Labels(PerThread):
         return [EventRow(*row) for row in rows]
 
     def find_notes(
-        self, words: Sequence[str], annotator: str | None = None, limit: int = 50, without: Iterable[str] = ()
+        self, search_words: Sequence[str], annotator: str | None = None, limit: int = 50, excluded: Iterable[str] = ()
     ) -> list[EventRow]:
         """Return the notes that contain all words and are not undone, the newest first.
 
         Args:
             annotator: only this annotator's notes.
-            without: questions whose notes are left out.
+            excluded: questions whose notes are left out.
         """
-        condition, values = containing("note", words)
+        condition, values = containing("note", search_words)
         rows = self.connection.execute(
             f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) "
             f"AND {condition} AND question NOT IN (SELECT value FROM json_each(?)) ORDER BY number DESC LIMIT ?",
-            (annotator, annotator, *values, json.dumps(list(without)), limit),
+            (annotator, annotator, *values, json.dumps(list(excluded)), limit),
         )
         return [EventRow(*row) for row in rows]
 
@@ -335,7 +337,7 @@ class Labels(PerThread):
         return dict(rows.fetchall())
 
     def events(
-        self, until: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
+        self, last_event: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
     ) -> Iterator[EventRow]:
         """Yield the event rows in order, up to a number; with `by_people` without those of machines."""
         question_ids = None if questions is None else json.dumps(list(questions))
@@ -343,7 +345,7 @@ class Labels(PerThread):
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) "
             "AND (NOT ?3 OR annotator IN (SELECT name FROM annotator WHERE kind = 'person')) ORDER BY number",
-            (until, question_ids, by_people),
+            (last_event, question_ids, by_people),
         )
         return (EventRow(*row) for row in rows)
 
@@ -371,7 +373,7 @@ class Labels(PerThread):
             )
             return [Consensus(*row) for row in rows]
 
-    def import_rows(self, rows: Sequence[EventRow], known: Mapping[int, int] | None = None) -> int:
+    def import_rows(self, rows: Sequence[EventRow], number_of_imported: Mapping[int, int] | None = None) -> int:
         """Add event rows that another store recorded, all or none. Return how many.
 
         An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
@@ -380,7 +382,7 @@ class Labels(PerThread):
         whole count as finished.
 
         Args:
-            known: Numbers of rows that the store has already: in the file, and here.
+            number_of_imported: Numbers of rows that the store has already: in the file, and here.
 
         Raises:
             Refused: A number is too large: SQLite could number no further event.
@@ -391,7 +393,7 @@ class Labels(PerThread):
             last_before = _last_number(connection)
             keep_numbers = last_before == 0
             _add_annotators(connection, rows, self._clock())
-            numbers = dict(known or {})
+            numbers = dict(number_of_imported or {})
             for row in rows:
                 stored = row
                 if not keep_numbers:
@@ -402,7 +404,7 @@ class Labels(PerThread):
             count_imported(connection, last_before, self._clock())
         return len(rows)
 
-    def _view(
+    def _rows_of_view(
         self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
     ) -> list[tuple[Any, ...]]:
         question_ids = None if questions is None else json.dumps(list(questions))

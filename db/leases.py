@@ -40,7 +40,7 @@ def batch_number(connection: sqlite3.Connection, name: str) -> int:
     return int(row[0])
 
 
-def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+def take_lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Give an annotator a free place at a question."""
     _end_lapsed(connection, batch, question, now)
     connection.execute(
@@ -70,7 +70,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
             longer holds it.
     """
     number = batch_number(connection, batch)
-    needed, assigned_to, practice, _ = _item(connection, number, batch, question)
+    needed, assigned_to, practice, _ = _queue_item(connection, number, batch, question)
     state, surplus, expires = _lease(connection, number, question, annotator) or ("", 0, 0.0)
     if state == "finished":
         return False, bool(surplus)
@@ -78,7 +78,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
     in_time = state == "held" and expires > now
     if not in_time and person(connection, annotator).paused:
         raise Refused(f"{annotator} is paused; ask a lead")
-    free = _others(connection, number, question, annotator, now) < needed and assigned_to in (None, annotator)
+    free = _other_holders(connection, number, question, annotator, now) < needed and assigned_to in (None, annotator)
     surplus = not (practice or in_time or free)
     if not in_time and not surplus:
         _end_lapsed(connection, number, question, now)
@@ -129,14 +129,14 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     if state == "finished" and not surplus and not person(connection, annotator).paused:
         reopen(connection, number, question, annotator, now)
         return True
-    needed, assigned_to, practice, opened = _item(connection, number, batch, question)
+    needed, assigned_to, practice, opened = _queue_item(connection, number, batch, question)
     if not opened or person(connection, annotator).paused:
         raise Refused(f"question {question!r} is not handed out for now; ask a lead")
     if not practice and (
-        _others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
+        _other_holders(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
     ):
         raise Refused(f"somebody else has question {question!r} now; your labels are still saved")
-    hold(connection, number, question, annotator, now)
+    take_lease(connection, number, question, annotator, now)
     return True
 
 
@@ -190,7 +190,7 @@ def count_imported(connection: sqlite3.Connection, last_before: int, now: float)
         {"last": last_before, "now": now},
     ).fetchall()
     for batch, question, annotator, needed in rows:
-        surplus = _others(connection, batch, question, annotator, now) >= needed
+        surplus = _other_holders(connection, batch, question, annotator, now) >= needed
         connection.execute(
             "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
             "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
@@ -219,7 +219,7 @@ def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator:
     return row
 
 
-def _others(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
+def _other_holders(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
     row = connection.execute(
         f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
         {"batch": batch, "question": question, "me": annotator, "now": now},
@@ -227,7 +227,9 @@ def _others(connection: sqlite3.Connection, batch: int, question: str, annotator
     return int(row[0])
 
 
-def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
+def _queue_item(
+    connection: sqlite3.Connection, number: int, batch: str, question: str
+) -> tuple[int, str | None, int, bool]:
     """Return how many people a batch needs, whom it is assigned to, whether it is practice, and whether it is open."""
     row: tuple[int, str | None, int, bool] | None = connection.execute(
         "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON "

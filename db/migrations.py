@@ -425,14 +425,14 @@ def m017_question_fields(db: Database) -> None:
     db.conn.execute("CREATE INDEX question_field_by_question ON question_field (question)")
 
 
-def migrate(path: str | Path, new: bool = False) -> None:
+def migrate(path: str | Path, is_new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
     Back up an existing file first, to `backups/` beside it. Processes that come at the same time wait for each other.
     An up-to-date file that is not writable (a read-only study) is left unchanged.
 
     Args:
-        new: Create the file even if the study around it has been in use.
+        is_new: Create the file even if the study around it has been in use.
 
     Raises:
         BadInput: The file is not an SQLite database.
@@ -441,7 +441,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
         DatabaseUnavailable: The file cannot be read or written now.
     """
     path = Path(path)
-    if not new:
+    if not is_new:
         refuse_lost(path)
     try:
         if path.exists() and not _is_writable(path):

@@ -34,7 +34,7 @@ def name_problem(name: Any) -> str | None:
     return None
 
 
-def check_display_name(name: Any, what: str) -> str:
+def check_display_name(name: Any, noun: str) -> str:
     """Return the name of a person or a batch if the rule allows it.
 
     Raises:
@@ -42,6 +42,6 @@ def check_display_name(name: Any, what: str) -> str:
     """
     if problem := name_problem(name):
         raise BadInput(
-            f"{what} name {str(name)[:80]!r} {problem}; use 1 to {MAX_NAME} printable characters, no space at the ends"
+            f"{noun} name {str(name)[:80]!r} {problem}; use 1 to {MAX_NAME} printable characters, no space at the ends"
         )
     return str(name)

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from blindspot.db.connection import PerThread, saving
 from blindspot.db.errors import BadInput, Forbidden, Missing, Refused
 from blindspot.db.names import check_display_name
-from blindspot.db.rights import ACTIONS, ROLES, Role, allows, takes
+from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
 
 SESSION_SECONDS = 12 * 3600.0
 """How long a browser stays signed in after its person opened their link. The link opens a new session."""
@@ -60,7 +60,7 @@ class Person:
 
     def may(self, action: str) -> bool:
         """Whether the person's role allows an action of `blindspot.db.rights.ACTIONS`."""
-        return allows(self.role, action)
+        return role_allows(self.role, action)
 
 
 class People(PerThread):
@@ -82,7 +82,7 @@ class People(PerThread):
         """Return a person. Raises Missing."""
         return person(self.connection, name)
 
-    def add(self, name: str, role: Role = "annotator", email: str | None = None, by: str | None = None) -> Person:
+    def add(self, name: str, role: Role = "annotator", email: str | None = None, actor: str | None = None) -> Person:
         """Add a person.
 
         Raises:
@@ -91,7 +91,7 @@ class People(PerThread):
         """
         _check(name, role)
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? OR email = ?", (name, email)).fetchone():
                 raise Refused(f"there is somebody named {name!r}, or with that address, already; choose another name")
             connection.execute(
@@ -100,18 +100,18 @@ class People(PerThread):
             )
             return person(connection, name)
 
-    def set_role(self, name: str, role: Role, by: str | None = None) -> None:
+    def set_role(self, name: str, role: Role, actor: str | None = None) -> None:
         """Change a role. A lead cannot give up their own role (Refused): a study must not lose its last lead by
         accident."""
         _check(name, role)
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             person(connection, name)
-            if by == name and role != "lead":
+            if actor == name and role != "lead":
                 raise Refused("a lead cannot take the role from themselves; ask another lead")
             connection.execute("UPDATE annotator SET role = ? WHERE name = ?", (role, name))
 
-    def set_kind(self, name: str, kind: Kind, by: str | None = None) -> None:
+    def set_kind(self, name: str, kind: Kind, actor: str | None = None) -> None:
         """Say whether a person or a machine gave an annotator's labels. Only people's labels count for consensus.
 
         Raises:
@@ -120,25 +120,25 @@ class People(PerThread):
         if kind not in KINDS:
             raise BadInput(f"the kind is {kind!r}; it must be one of {', '.join(KINDS)}")
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             who = person(connection, name)
             if kind == "machine" and (who.invited or who.email or who.role != "annotator"):
                 raise Refused(f"{name} can sign in or settles disputes, and is a person")
             connection.execute("UPDATE annotator SET kind = ? WHERE name = ?", (kind, name))
 
-    def pause(self, name: str, paused: bool = True, by: str | None = None) -> None:
+    def pause(self, name: str, paused: bool = True, actor: str | None = None) -> None:
         """Pause a person, or let them work again. A paused person gets no more questions.
 
         The questions they hold end after PAUSE_SECONDS: until then the store takes labels that were on their way.
         """
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET paused = ? WHERE name = ?", (int(paused), name))
             if paused:
                 self._end_leases(connection, name)
 
-    def invite(self, name: str, role: Role = "annotator", by: str | None = None) -> str:
+    def invite(self, name: str, role: Role = "annotator", actor: str | None = None) -> str:
         """Return the secret of a new personal link, which replaces an earlier one. A known person keeps their role.
 
         A person without a link is no longer paused: the new link lets them in again. The store keeps only a hash of the secret, so it cannot show the link again.
@@ -146,22 +146,22 @@ class People(PerThread):
         _check(name, role)
         secret = secrets.token_urlsafe(24)
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? AND kind = 'machine'", (name,)).fetchone():
                 raise Refused(f"{name} is a machine and gets no link; choose another name")
             connection.execute(
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation, "
                 "paused = paused AND annotator.invitation IS NOT NULL",
-                (name, role, self._clock(), _hashed(secret)),
+                (name, role, self._clock(), _hash_secret(secret)),
             )
         return secret
 
-    def revoke(self, name: str, by: str | None = None) -> None:
+    def revoke(self, name: str, actor: str | None = None) -> None:
         """Make a person's link invalid, end all sessions that it opened, and pause the person until they get a new
         link."""
         with saving(self) as connection:
-            require(connection, by, "manage people")
+            require(connection, actor, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET invitation = NULL, paused = 1 WHERE name = ?", (name,))
             connection.execute("DELETE FROM sign_in WHERE annotator = ?", (name,))
@@ -176,7 +176,7 @@ class People(PerThread):
     def invited(self, secret: str) -> Person | None:
         """Return the person whose link this is; None if the link was revoked or never existed."""
         row = self.connection.execute(
-            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)
+            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
         ).fetchone()
         return _person(row) if row else None
 
@@ -187,13 +187,15 @@ class People(PerThread):
         """
         token, now = secrets.token_urlsafe(32), self._clock()
         with saving(self) as connection:
-            row = connection.execute("SELECT name FROM annotator WHERE invitation = ?", (_hashed(secret),)).fetchone()
+            row = connection.execute(
+                "SELECT name FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
+            ).fetchone()
             if row is None:
                 return None
             connection.execute("DELETE FROM sign_in WHERE expires <= ?", (now,))
             connection.execute(
                 "INSERT INTO sign_in (token, annotator, invitation, expires) VALUES (?, ?, ?, ?)",
-                (_hashed(token), row[0], _hashed(secret), now + SESSION_SECONDS),
+                (_hash_secret(token), row[0], _hash_secret(secret), now + SESSION_SECONDS),
             )
         return token
 
@@ -202,14 +204,14 @@ class People(PerThread):
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
             "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
-            (_hashed(token), self._clock()),
+            (_hash_secret(token), self._clock()),
         ).fetchone()
         return _person(row) if row else None
 
     def sign_out(self, token: str) -> None:
         """End a session. The link that opened it stays valid."""
         with saving(self) as connection:
-            connection.execute("DELETE FROM sign_in WHERE token = ?", (_hashed(token),))
+            connection.execute("DELETE FROM sign_in WHERE token = ?", (_hash_secret(token),))
 
     def require(self, name: str | None, action: str) -> None:
         """Raise Refused if this person may not do the action; None is whoever keeps the files."""
@@ -242,7 +244,7 @@ def require(connection: sqlite3.Connection, name: str | None, action: str) -> No
 def refusal(person: Person, action: str) -> str:
     """One line that says why a person may not do an action."""
     article = "an" if person.role[0] == "a" else "a"
-    return f"{person.name} is {article} {person.role} and may not {ACTIONS[action].what}; {takes(action)}"
+    return f"{person.name} is {article} {person.role} and may not {ACTIONS[action].what}; {required_role(action)}"
 
 
 def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:
@@ -256,5 +258,5 @@ def _check(name: str, role: str) -> None:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
 
 
-def _hashed(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

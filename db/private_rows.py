@@ -19,14 +19,14 @@ def rights_of(connection: sqlite3.Connection) -> Rights:
     return {name: (role, *links) for name, role, *links in rows if role != "annotator" or any(links)}
 
 
-def strip_rights(connection: sqlite3.Connection, keep: Rights) -> None:
+def strip_rights(connection: sqlite3.Connection, kept_rights: Rights) -> None:
     """Make everybody an annotator who cannot sign in, apart from the people to keep. End all sessions."""
     tables = _tables(connection)
     if "annotator" in tables:
         connection.execute("UPDATE annotator SET role = 'annotator', email = NULL, invitation = NULL")
         connection.executemany(
             "UPDATE annotator SET role = ?, email = ?, invitation = ? WHERE name = ?",
-            [(*rights, name) for name, rights in keep.items()],
+            [(*rights, name) for name, rights in kept_rights.items()],
         )
     if "sign_in" in tables:
         connection.execute("DELETE FROM sign_in")

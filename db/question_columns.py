@@ -26,7 +26,7 @@ class Categories(Generic[Name]):
     codes: npt.NDArray[np.int32]
     names: tuple[Name, ...]
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Categories[Name]:
+    def values_of_rows(self, rows: npt.NDArray[np.int64]) -> Categories[Name]:
         """Return the values of some questions, (m,) rows."""
         return Categories(self.codes[rows], self.names)
 
@@ -35,9 +35,9 @@ class Categories(Generic[Name]):
         present = np.flatnonzero(np.bincount(self.codes, minlength=len(self.names))).tolist()
         return {self.names[code]: np.flatnonzero(self.codes == code) for code in present}
 
-    def labels(self, words: Callable[[Name], str]) -> npt.NDArray[np.str_]:
+    def labels(self, label_of: Callable[[Name], str]) -> npt.NDArray[np.str_]:
         """Return the words for each question's value, (q,) str."""
-        return np.array([words(name) for name in self.names] or [""], dtype=str)[self.codes]
+        return np.array([label_of(name) for name in self.names] or [""], dtype=str)[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class QuestionColumns:
     has_gold: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, questions: Iterable[Question]) -> QuestionColumns:
+    def of_questions(cls, questions: Iterable[Question]) -> QuestionColumns:
         """Return the columns of question records."""
         builder = ColumnsBuilder()
         records = list(questions)
@@ -71,11 +71,11 @@ class QuestionColumns:
         )
         return builder.columns()
 
-    def take(self, rows: npt.NDArray[np.int64]) -> QuestionColumns:
+    def columns_of_rows(self, rows: npt.NDArray[np.int64]) -> QuestionColumns:
         """Return the columns of some questions, (m,) rows."""
         return QuestionColumns(
-            self.relation.take(rows),
-            self.dataset_split.take(rows),
+            self.relation.values_of_rows(rows),
+            self.dataset_split.values_of_rows(rows),
             self.frequency[rows],
             self.bucket[rows],
             self.has_answers[rows],
@@ -136,8 +136,8 @@ def _pair(name: str) -> tuple[str, str]:
     return dataset, split
 
 
-def _codes(known: dict[Name, int], values: Sequence[Name]) -> npt.NDArray[np.int32]:
+def _codes(code_of: dict[Name, int], values: Sequence[Name]) -> npt.NDArray[np.int32]:
     """Return the code of each value, and give each new value the next code."""
     for value in dict.fromkeys(values):
-        known.setdefault(value, len(known))
-    return np.fromiter(map(known.__getitem__, values), np.int32, len(values))
+        code_of.setdefault(value, len(code_of))
+    return np.fromiter(map(code_of.__getitem__, values), np.int32, len(values))

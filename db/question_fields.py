@@ -18,7 +18,7 @@ class QuestionFields(PerThread):
                 "INSERT OR REPLACE INTO question_field (name, question, value) VALUES (?, ?, ?)", rows
             )
 
-    def names(self) -> list[str]:
+    def field_names(self) -> list[str]:
         """Return the names of all fields."""
         return [name for (name,) in self.connection.execute("SELECT DISTINCT name FROM question_field ORDER BY name")]
 
@@ -27,7 +27,7 @@ class QuestionFields(PerThread):
         sql = "SELECT question, value FROM question_field WHERE name = ?"
         return dict(self.connection.execute(sql, (name,)).fetchall())
 
-    def of(self, question: str) -> dict[str, str]:
+    def fields_of(self, question: str) -> dict[str, str]:
         """Return the fields of a question by name."""
         sql = "SELECT name, value FROM question_field WHERE question = ? ORDER BY name"
         return dict(self.connection.execute(sql, (question,)).fetchall())

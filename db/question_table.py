@@ -55,24 +55,26 @@ class QuestionTable(Sequence[Question]):
     positions: (q,) int64, the position of each question in labels.db, which identifies it there.
     """
 
-    def __init__(self, store: Questions, positions: Rows, columns: QuestionColumns, held: _HeldRecords | None = None):
+    def __init__(
+        self, store: Questions, positions: Rows, columns: QuestionColumns, cached_records: _RecordCache | None = None
+    ):
         self.store, self.positions, self.columns = store, positions, columns
-        self._held = _HeldRecords(store) if held is None else held
+        self._held = _RecordCache(store) if cached_records is None else cached_records
         ascending = bool((positions[1:] > positions[:-1]).all())
         self._order = None if ascending else np.argsort(positions, kind="stable")
         self._sorted = positions if self._order is None else positions[self._order]
 
     @classmethod
-    def of(cls, store: Questions, ids: Sequence[str]) -> QuestionTable:
+    def from_ids(cls, store: Questions, ids: Sequence[str]) -> QuestionTable:
         """Read the columns of the questions with these ids, in this order. Raises Missing if one does not exist."""
-        known, positions, columns = _read(store, list(ids))
+        known, positions, columns = _read_columns(store, list(ids))
         if known is None:
             return cls(store, positions, columns)
         row_of = {id: row for row, id in enumerate(known)}
         rows = np.fromiter((row_of.get(id, -1) for id in ids), np.int64, len(ids))
         if len(rows) and rows.min() < 0:
             raise Missing(f"there is no question {ids[int(rows.argmin())]!r} in this study")
-        return cls(store, positions[rows], columns.take(rows))
+        return cls(store, positions[rows], columns.columns_of_rows(rows))
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -86,7 +88,7 @@ class QuestionTable(Sequence[Question]):
             return self.take(np.arange(len(self))[row])
         row = range(len(self))[int(row)]
         start = row // NEIGHBOURS * NEIGHBOURS
-        return self._held.get(int(self.positions[row]), self.positions[start : start + NEIGHBOURS])
+        return self._held.record_at(int(self.positions[row]), self.positions[start : start + NEIGHBOURS])
 
     def __iter__(self) -> Iterator[Question]:
         if len(self) <= RECORDS_HELD:
@@ -99,7 +101,7 @@ class QuestionTable(Sequence[Question]):
 
     def take(self, rows: Rows) -> QuestionTable:
         """Return the questions of some rows, (m,) int64; their records are kept together with this table's."""
-        return QuestionTable(self.store, self.positions[rows], self.columns.take(rows), self._held)
+        return QuestionTable(self.store, self.positions[rows], self.columns.columns_of_rows(rows), self._held)
 
     @property
     def row_of(self) -> Mapping[str, int]:
@@ -121,22 +123,22 @@ class QuestionTable(Sequence[Question]):
 
     def ids(self) -> list[str]:
         """Read the id of each question."""
-        return list(self._each("id"))
+        return list(self._expression_values("id"))
 
     def gold(self) -> list[list[str]]:
         """Read the ids of each question's gold passages."""
-        return list(self._each("json(gold)"))
+        return list(self._expression_values("json(gold)"))
 
     def folded(self, name: UnitField) -> list[str | None]:
         """Read one field of each question, case-folded; None where it is not known."""
-        return list(self._each(name, fold=True))
+        return list(self._expression_values(name, fold=True))
 
     @cached_property
     def search_texts(self) -> list[str]:
         """The text, the answers, the subject and the id of each question, joined by spaces and case-folded."""
-        return list(self._each(_SEARCHED, fold=True))
+        return list(self._expression_values(_SEARCHED, fold=True))
 
-    def _each(self, expression: str, fold: bool = False) -> Iterator[Any]:
+    def _expression_values(self, expression: str, fold: bool = False) -> Iterator[Any]:
         """Yield an SQL expression of each question, in the order of the table."""
         values = self._ascending(expression, fold)
         if self._order is None:
@@ -151,7 +153,7 @@ class QuestionTable(Sequence[Question]):
         """Yield an SQL expression of each question, in the order of labels.db."""
         for start in range(0, len(self), BLOCK):
             positions = self._sorted[start : start + BLOCK]
-            read: list[Any] = []
+            sorted_values: list[Any] = []
             for condition, values in _conditions(positions):
                 at, of_block = self.store.connection.execute(
                     f"SELECT json_group_array(position), json_group_array({expression}) FROM question WHERE {condition}",
@@ -160,17 +162,17 @@ class QuestionTable(Sequence[Question]):
                 decoded = json.loads(of_block.casefold() if fold else of_block)
                 found = np.array(json.loads(at), dtype=np.int64)
                 if np.array_equal(found, positions):
-                    read = decoded
+                    sorted_values = decoded
                     continue
                 in_order = np.argsort(found, kind="stable")
                 in_order = in_order[np.isin(found[in_order], positions, assume_unique=True)]
-                read += [decoded[i] for i in in_order.tolist()]
-            if len(read) != len(positions):
-                raise _changed()
-            yield from read
+                sorted_values += [decoded[i] for i in in_order.tolist()]
+            if len(sorted_values) != len(positions):
+                raise _changed_error()
+            yield from sorted_values
 
 
-class _HeldRecords:
+class _RecordCache:
     """The last records of labels.db that were asked for, by position, and the last positions, by id."""
 
     def __init__(self, store: Questions):
@@ -178,15 +180,15 @@ class _HeldRecords:
         self._records: dict[int, Question] = {}
         self._positions: dict[str, int] = {}
 
-    def get(self, position: int, neighbours: Rows) -> Question:
+    def record_at(self, position: int, neighbours: Rows) -> Question:
         """Return the record at a position; read its neighbours with it, because they are likely to be next."""
         found = self._records.get(position)
         if found is not None:
             return found
         read = self._store.at_positions(neighbours)
         with self._lock:
-            _hold(self._records, read)
-            _hold(self._positions, {question.id: at for at, question in read.items()})
+            _cache_records(self._records, read)
+            _cache_records(self._positions, {question.id: at for at, question in read.items()})
         return read[position]
 
     def positions(self, ids: Sequence[str]) -> dict[str, int]:
@@ -194,18 +196,18 @@ class _HeldRecords:
         found = {id: position for id in ids if (position := self._positions.get(id)) is not None}
         absent = [id for id in ids if id not in found]
         if absent:
-            read = self._store.positions(absent)
+            read = self._store.positions_of_ids(absent)
             found |= read
             with self._lock:
-                _hold(self._positions, read)
+                _cache_records(self._positions, read)
         return found
 
 
-def _hold(held: dict[Key, Value], read: Mapping[Key, Value]) -> None:
+def _cache_records(cached_records: dict[Key, Value], new_records: Mapping[Key, Value]) -> None:
     """Add what was read, and drop the oldest beyond the limit."""
-    held.update(read)
-    while len(held) > RECORDS_HELD:
-        held.pop(next(iter(held)))
+    cached_records.update(new_records)
+    while len(cached_records) > RECORDS_HELD:
+        cached_records.pop(next(iter(cached_records)))
 
 
 class _RowsById(Mapping[str, int]):
@@ -229,7 +231,7 @@ class _RowsById(Mapping[str, int]):
 
 def columns_of(questions: Sequence[Question]) -> QuestionColumns:
     """Return the columns of a table or of a list of records."""
-    return questions.columns if isinstance(questions, QuestionTable) else QuestionColumns.of(questions)
+    return questions.columns if isinstance(questions, QuestionTable) else QuestionColumns.of_questions(questions)
 
 
 def row_index(questions: Sequence[Question]) -> Mapping[str, int]:
@@ -247,15 +249,15 @@ def rows_of(questions: Sequence[Question], ids: Sequence[str]) -> Rows:
     return np.fromiter((row_of.get(id, -1) for id in ids), np.int64, len(ids))
 
 
-def rows_among(questions: Sequence[Question], others: Sequence[Question]) -> Rows:
-    """Return the row among `others` of each question, (q,) int64; -1 for one that is not among them."""
+def rows_among(questions: Sequence[Question], other_questions: Sequence[Question]) -> Rows:
+    """Return the row among `other_questions` of each question, (q,) int64; -1 for one that is not among them."""
     if (
         isinstance(questions, QuestionTable)
-        and isinstance(others, QuestionTable)
-        and questions.store.path == others.store.path
+        and isinstance(other_questions, QuestionTable)
+        and questions.store.path == other_questions.store.path
     ):
-        return others.rows_at(questions.positions)
-    return rows_of(others, ids_of(questions))
+        return other_questions.rows_at(questions.positions)
+    return rows_of(other_questions, ids_of(questions))
 
 
 def ids_of(questions: Sequence[Question]) -> list[str]:
@@ -287,35 +289,35 @@ def take(questions: Sequence[Question], rows: Rows) -> Sequence[Question]:
     return [questions[row] for row in rows.tolist()]
 
 
-def _read(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, QuestionColumns]:
+def _read_columns(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, QuestionColumns]:
     """Return (ids, positions, columns) of at least the existing questions with these ids; None for the ids if they are
     these very ids, in this order.
     """
-    known: list[str] | None = None  # None as long as the ids are those of the argument: a million take 70 MB
+    ids_in_order: list[str] | None = None  # None as long as the ids are those of the argument: a million take 70 MB
     count = 0
     positions: list[Rows] = []
     builder = ColumnsBuilder()
     arrays = ", ".join(f"json_group_array({expression})" for expression in _FACTS)
-    for condition, values in _conditions_for_ids(store.last, ids):
+    for condition, values in _conditions_for_ids(store.last_position, ids):
         row = store.connection.execute(f"SELECT {arrays} FROM question WHERE {condition}", values).fetchone()
         at, of_block, relations, sets, frequencies, buckets, has = map(json.loads, row)
-        if known is None and ids[count : count + len(of_block)] != of_block:
-            known = ids[:count]
-        if known is not None:
-            known += of_block
+        if ids_in_order is None and ids[count : count + len(of_block)] != of_block:
+            ids_in_order = ids[:count]
+        if ids_in_order is not None:
+            ids_in_order += of_block
         count += len(of_block)
         positions.append(np.array(at, dtype=np.int64))
         flags = np.array(has, dtype=np.int8)
         builder.add(relations, sets, frequencies, buckets, flags & 1, flags & 2)
-    if known is None and count < len(ids):
-        known = ids[:count]
-    return known, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
+    if ids_in_order is None and count < len(ids):
+        ids_in_order = ids[:count]
+    return ids_in_order, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
 
 
-def _conditions_for_ids(last: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
+def _conditions_for_ids(last_position: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield SQL conditions, with their values, that together hold for every question with one of these ids."""
-    if SPARSE * len(ids) > last + 1:
-        for start in range(0, last + 1, BLOCK):
+    if SPARSE * len(ids) > last_position + 1:
+        for start in range(0, last_position + 1, BLOCK):
             yield "position BETWEEN ? AND ?", (start, start + BLOCK - 1)
         return
     distinct = list(dict.fromkeys(ids))
@@ -334,5 +336,5 @@ def _conditions(positions: Rows) -> Iterator[tuple[str, Sequence[Any]]]:
         yield f"position IN ({', '.join('?' * len(values))})", values
 
 
-def _changed() -> Missing:
+def _changed_error() -> Missing:
     return Missing("the questions of this study were replaced while they were read; load the page again")

@@ -43,7 +43,7 @@ class Questions(PerThread):
         """
         questions = list(questions)  # before the transaction: nobody can save a label during a transaction
         with writing(self.connection) as connection:
-            position = self.last + 1
+            position = self.last_position + 1
             self._refuse_clash(questions)
             sql = f"INSERT INTO question (position, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * 13)})"
             connection.executemany(sql, (_row(position + i, q) for i, q in enumerate(questions)))
@@ -82,7 +82,7 @@ class Questions(PerThread):
         return int(self.connection.execute("SELECT count(*) FROM question").fetchone()[0])
 
     @property
-    def last(self) -> int:
+    def last_position(self) -> int:
         """The highest position; -1 without questions. Each import of questions raises it, and it is fast to read."""
         return int(self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0])
 
@@ -111,7 +111,7 @@ class Questions(PerThread):
         Raises:
             Missing: An id names no question.
         """
-        return QuestionTable.of(self, ids)
+        return QuestionTable.from_ids(self, ids)
 
     def at_positions(self, positions: npt.NDArray[np.int64]) -> dict[int, Question]:
         """Return the questions at these positions, by position.
@@ -130,12 +130,12 @@ class Questions(PerThread):
             raise Missing(f"there is no question at position {absent:,} of this study; load the page again")
         return records
 
-    def positions(self, ids: Sequence[str]) -> dict[str, int]:
+    def positions_of_ids(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the position of each of the ids that name a question."""
         blocks = self._by_ids("SELECT id, position FROM question WHERE id IN", ids)
         return {id: position for rows in blocks for id, position in rows}
 
-    def known(self, ids: Iterable[str]) -> set[str]:
+    def known_ids(self, ids: Iterable[str]) -> set[str]:
         """Return the ids that belong to a question."""
         blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
@@ -153,14 +153,14 @@ class Questions(PerThread):
         split: str | None = None,
         dataset: str | None = None,
         relation: str | None = None,
-        words: Sequence[str] = (),
+        search_words: Sequence[str] = (),
         offset: int = 0,
         limit: int = 100,
     ) -> tuple[list[Question], int]:
         """Return one page of the questions of `all` whose text contains every word, and the number of all of them."""
         given = {"split": split, "dataset": dataset, "relation": relation}
         chosen = {column: value for column, value in given.items() if value is not None}
-        found, patterns = containing("text", words)
+        found, patterns = containing("text", search_words)
         where = " AND ".join([*(f"{column} = ?" for column in chosen), found])
         values = (*chosen.values(), *patterns)
         total = self.connection.execute(f"SELECT count(*) FROM question WHERE {where}", values).fetchone()[0]
@@ -175,15 +175,15 @@ class Questions(PerThread):
 
     def with_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """Return (id, text) of the questions whose gold holds each of these passages, by passage."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        gold_by_question: dict[str, list[tuple[str, str]]] = {}
         rows = self.connection.execute(
             "SELECT gold.value, q.id, q.text FROM question q, json_each(q.gold) gold "
             "WHERE gold.value IN (SELECT value FROM json_each(?)) ORDER BY q.position",
             (json.dumps(list(passages)),),
         )
         for passage, id, text in rows:
-            found.setdefault(passage, []).append((id, text))
-        return found
+            gold_by_question.setdefault(passage, []).append((id, text))
+        return gold_by_question
 
     def counts(self) -> list[dict[str, Any]]:
         """Return one row for each data set and split, in the order of import: questions, questions with gold, with
@@ -241,7 +241,7 @@ class Questions(PerThread):
         return "the question files" if has_frequency else None
 
     def _refuse_clash(self, questions: Sequence[Question]) -> None:
-        known = self.known(question.id for question in questions)
+        known = self.known_ids(question.id for question in questions)
         seen: set[str] = set()
         for question in questions:
             if question.id in known:
@@ -281,15 +281,15 @@ def _question(row: Sequence[Any]) -> Question:
         id,
         text,
         _tuple(answers),
-        _shared(relation),
+        _interned(relation),
         subject,
-        _shared(template),
+        _interned(template),
         frequency,
         bucket,
-        _shared(dataset),
-        _shared(split),
+        _interned(dataset),
+        _interned(split),
         _tuple(gold),
-        _shared(rule),
+        _interned(rule),
     )
 
 
@@ -297,6 +297,6 @@ def _tuple(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(_decode(text)[0])
 
 
-def _shared(text: Any) -> Any:
+def _interned(text: Any) -> Any:
     """Return one string object for all equal texts: a million questions have few relations."""
     return text if text is None else intern(text)

@@ -27,8 +27,8 @@ from blindspot.db.leases import (
     already_judged,
     batch_number,
     forget_the_future,
-    hold,
     recount,
+    take_lease,
 )
 from blindspot.db.names import check_display_name
 from blindspot.db.people import person, require
@@ -149,7 +149,7 @@ class Queue(PerThread):
         items: Sequence[Item],
         settings: Mapping[str, Any],
         practice: bool = False,
-        by: str | None = None,
+        actor: str | None = None,
     ) -> None:
         """Add a batch. The queue serves the items in this order. The caller checks that the passages exist.
 
@@ -161,12 +161,12 @@ class Queue(PerThread):
         if not items or not all(item.candidates for item in items):
             raise Refused(f"batch {name!r}: there is nothing to judge in it")
         with saving(self) as connection:
-            require(connection, by, "make batches")
+            require(connection, actor, "make batches")
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
             number = connection.execute(
                 "INSERT INTO batch (name, practice, settings, made_by, made) VALUES (?, ?, ?, ?, ?) RETURNING number",
-                (name, int(practice), json.dumps(dict(settings), ensure_ascii=False), by, self._clock()),
+                (name, int(practice), json.dumps(dict(settings), ensure_ascii=False), actor, self._clock()),
             ).fetchone()[0]
             connection.executemany(
                 "INSERT INTO batch_question (batch, question, position, arm, priority, people_needed, assigned_to, "
@@ -333,7 +333,7 @@ class Queue(PerThread):
                 for free in (_OPEN, _SKIPPED):
                     sql = f"SELECT i.question {free} ORDER BY i.position LIMIT 1"
                     while len(held) < count and (row := connection.execute(sql, values).fetchone()):
-                        hold(connection, number, row[0], annotator, now)
+                        take_lease(connection, number, row[0], annotator, now)
                         held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice), free is _SKIPPED))
             return held
 
@@ -349,10 +349,10 @@ class Queue(PerThread):
         connection, now = self.connection, self._clock()
         (version,) = connection.execute("PRAGMA data_version").fetchone()  # changes when another connection commits
         state = (annotator, connection, version, connection.total_changes, int(now))
-        kept: tuple[object, frozenset[str]] | None = getattr(self._local, "hidden", None)
-        if kept is None or kept[0] != state:
-            kept = self._local.hidden = (state, hidden_questions(connection, annotator, now))
-        return kept[1]
+        cached: tuple[object, frozenset[str]] | None = getattr(self._local, "hidden", None)
+        if cached is None or cached[0] != state:
+            cached = self._local.hidden = (state, hidden_questions(connection, annotator, now))
+        return cached[1]
 
     def finish(self, annotator: str, batch: str, question: str) -> bool:
         """Finish a question. Return whether it was surplus: late, after others had taken its places.
@@ -383,14 +383,14 @@ class Queue(PerThread):
             skipped = connection.execute(f"UPDATE lease SET state = 'skipped' WHERE {held} AND skips > 0", (annotator,))
             return skipped.rowcount + connection.execute(f"DELETE FROM lease WHERE {held}", (annotator,)).rowcount
 
-    def set_state(self, batch: str, state: Literal["open", "closed"], by: str | None = None) -> None:
+    def set_state(self, batch: str, state: Literal["open", "closed"], actor: str | None = None) -> None:
         """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in
         progress."""
         with saving(self) as connection:
-            require(connection, by, "manage batches")
+            require(connection, actor, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
-    def rename(self, batch: str, name: str, by: str | None = None) -> None:
+    def rename(self, batch: str, name: str, actor: str | None = None) -> None:
         """Rename a batch and its description.
 
         Raises:
@@ -398,7 +398,7 @@ class Queue(PerThread):
         """
         check_display_name(name, "batch")
         with saving(self) as connection:
-            require(connection, by, "manage parts")
+            require(connection, actor, "manage parts")
             number = batch_number(connection, batch)
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
@@ -406,14 +406,14 @@ class Queue(PerThread):
             connection.execute("UPDATE batch SET name = ? WHERE number = ?", (name, number))
             descriptions.move(connection, "batch", batch, name)
 
-    def delete(self, batch: str, by: str | None = None) -> None:
+    def delete(self, batch: str, actor: str | None = None) -> None:
         """Delete a batch that nobody has worked on, with its description.
 
         Raises:
             Refused: The batch has labels, or people finished or skipped questions of it.
         """
         with saving(self) as connection:
-            require(connection, by, "manage parts")
+            require(connection, actor, "manage parts")
             number = batch_number(connection, batch)
             _refuse_used(connection, number, batch, "deleted; close it instead")
             for table in ("lease", "candidate", "batch_question"):
@@ -426,35 +426,37 @@ class Queue(PerThread):
         return _events_of(self.connection, batch_number(self.connection, batch), batch)
 
     def set_people_needed(
-        self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None
+        self, batch: str, people: int, questions: Iterable[str] | None = None, actor: str | None = None
     ) -> int:
         """Set how many people judge each question of a batch, or some of them. Return the number of changed
         questions."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
-        return self._change(batch, "people_needed", people, questions, by)
+        return self._change_column(batch, "people_needed", people, questions, actor)
 
     def assign(
-        self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, by: str | None = None
+        self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, actor: str | None = None
     ) -> int:
         """Reserve questions of a batch for one person; None for anybody. Return the number of changed questions."""
-        return self._change(batch, "assigned_to", annotator, questions, by)
+        return self._change_column(batch, "assigned_to", annotator, questions, actor)
 
     def unfinished(self, batch: str) -> list[Waiting]:
         """Return the questions of a batch that are not done, with who can still judge them. Raises Missing."""
         return waiting.unfinished(self.connection, batch)
 
-    def reassign(self, batch: str, by: str | None = None) -> Reassigned:
+    def reassign(self, batch: str, actor: str | None = None) -> Reassigned:
         """Move the questions that wait for people who are not active on to the others; see
         `blindspot.db.waiting.reassign`."""
         with saving(self) as connection:
-            require(connection, by, "manage batches")
+            require(connection, actor, "manage batches")
             return waiting.reassign(connection, batch)
 
-    def _change(self, batch: str, column: str, value: Any, questions: Iterable[str] | None, by: str | None) -> int:
+    def _change_column(
+        self, batch: str, column: str, value: Any, questions: Iterable[str] | None, actor: str | None
+    ) -> int:
         wanted = None if questions is None else json.dumps(list(questions))
         with saving(self) as connection:
-            require(connection, by, "manage batches")
+            require(connection, actor, "manage batches")
             if column == "assigned_to" and value is not None:
                 person(connection, value)
             number = batch_number(connection, batch)
@@ -475,9 +477,9 @@ def _events_of(connection: sqlite3.Connection, number: int, batch: str) -> int:
     return int(connection.execute(sql, (batch, number, number)).fetchone()[0])
 
 
-def _refuse_used(connection: sqlite3.Connection, number: int, batch: str, what: str) -> None:
+def _refuse_used(connection: sqlite3.Connection, number: int, batch: str, noun: str) -> None:
     if _events_of(connection, number, batch):
-        raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {what}")
+        raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {noun}")
 
 
 def _leases_of(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:

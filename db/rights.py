@@ -90,12 +90,12 @@ JOBS: dict[str, str] = {
 """First word of a job's kind to the action it is. Every other job is "start other jobs"."""
 
 
-def allows(role: str, action: str) -> bool:
+def role_allows(role: str, action: str) -> bool:
     """Whether a role may do an action."""
     return role in ACTIONS[action].roles
 
 
-def takes(action: str) -> str:
+def required_role(action: str) -> str:
     """What an action takes, for refusals: the lowest role that may do it."""
     roles = ACTIONS[action].roles
     return f"this takes the role {roles[0]}" if roles else "this is done from the command line"

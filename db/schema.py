@@ -49,10 +49,10 @@ def foreign_objects(connection: sqlite3.Connection) -> list[str]:
 def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     """Return the lines of `foreign_objects` in two lists: those after which no SQL of the file may run, and missing guards."""
     found = _objects(connection)
-    applied, problem = _applied(connection, found)
+    applied, problem = _applied_migrations(connection, found)
     if problem:
         return [problem], []
-    expected = _expected(len(applied))
+    expected = _expected_objects(len(applied))
     problems: list[str] = []
     missing: list[str] = []
     for (kind, name), sql in found.items():
@@ -67,7 +67,7 @@ def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]
     return sorted(problems), sorted(missing)
 
 
-def _applied(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str], str]:
+def _applied_migrations(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str], str]:
     """Return the migrations that a file says it had, and what is wrong with that list; it must be a beginning of ours."""
     if objects.pop(("table", _RECORD), None) is None:
         return [], "it has no record of its version"
@@ -75,7 +75,7 @@ def _applied(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str
     if columns != _RECORD_COLUMNS:
         return [], f"the table {_RECORD} is not as Blindspot makes it"
     names = [row[0] for row in connection.execute(f"SELECT name FROM {_RECORD} ORDER BY id")]
-    known = _names()
+    known = _migration_names()
     if names == known[: len(names)]:
         return names, ""
     newer = [name for name in names if name not in known]
@@ -84,21 +84,21 @@ def _applied(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str
     return [], "its record of migrations is not one that Blindspot writes"
 
 
-def _names() -> list[str]:
+def _migration_names() -> list[str]:
     from blindspot.db.migrations import MIGRATIONS
 
     return [migration.name for migration in MIGRATIONS._migrations]
 
 
 @lru_cache
-def _expected(count: int) -> Objects:
+def _expected_objects(count: int) -> Objects:
     """Return the objects of a file that had the first `count` migrations."""
     from sqlite_utils import Database
 
     from blindspot.db.migrations import MIGRATIONS
 
     with closing(sqlite3.connect(":memory:")) as connection:
-        later = _names()[count:]
+        later = _migration_names()[count:]
         MIGRATIONS.apply(Database(connection, execute_plugins=False), stop_before=later)
         objects = _objects(connection)
     objects.pop(("table", _RECORD), None)
@@ -107,10 +107,10 @@ def _expected(count: int) -> Objects:
 
 def _objects(connection: sqlite3.Connection) -> Objects:
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    return {(kind, name): _plain(sql) for kind, name, sql in rows if not _OF_SQLITE.fullmatch(str(name))}
+    return {(kind, name): _normalised_sql(sql) for kind, name, sql in rows if not _OF_SQLITE.fullmatch(str(name))}
 
 
-def _plain(sql: str | None) -> str:
+def _normalised_sql(sql: str | None) -> str:
     """Return SQL with one space for comments and spacing and without quotes of names, in which versions differ.
 
     Texts in quotes stay as they are: what looks like a comment inside one is none.

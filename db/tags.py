@@ -84,14 +84,14 @@ class Tags(PerThread):
         found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM tag_event WHERE author = ?)", (author,))
         return bool(found.fetchone()[0])
 
-    def all(self) -> list[QuestionTag]:
+    def all_tags(self) -> list[QuestionTag]:
         """Return the current tags by tag, question, run and person."""
         state = _current_tags(self.connection)
         return [QuestionTag(*key, state[key]) for key in sorted(state, key=_order)]
 
-    def of(self, question: str) -> list[QuestionTag]:
+    def tags_of(self, question: str) -> list[QuestionTag]:
         """Return the tags of one question."""
-        return [each for each in self.all() if each.question == question]
+        return [each for each in self.all_tags() if each.question == question]
 
     def counts(self, hidden: frozenset[str] = frozenset()) -> list[TagCount]:
         """Return every tag with its counts, the most frequent first.
@@ -99,7 +99,7 @@ class Tags(PerThread):
         Args:
             hidden: questions that do not count, because the reader still has to judge them.
         """
-        return count_tags(self.all(), hidden)
+        return count_tags(self.all_tags(), hidden)
 
     def questions(self, tag: str, run: str | None = None) -> set[str]:
         """Return the ids of the questions with a tag, in any spelling of its letters' case.
@@ -111,10 +111,10 @@ class Tags(PerThread):
             Missing: No question has the tag.
         """
         state = _current_tags(self.connection)
-        name = _known(state, tag)
+        name = _spelled_tag(state, tag)
         return {key[1] for key in state if key[0] == name and (run is None or key[2] in (None, run))}
 
-    def add(self, tag: str, questions: Iterable[str], run: str | None = None, by: str | None = None) -> str:
+    def add(self, tag: str, questions: Iterable[str], run: str | None = None, actor: str | None = None) -> str:
         """Tag questions, and return the tag as it is spelled. What is tagged already stays as it is.
 
         Raises:
@@ -126,86 +126,90 @@ class Tags(PerThread):
         if run is not None and (problem := text_problem(run, MAX_NAME)):
             raise BadInput(f"the run's name {problem}")
         with saving(self) as connection:
-            require(connection, by, "tag questions")
-            _check_questions(connection, asked, by, self._clock())
+            require(connection, actor, "tag questions")
+            _check_questions(connection, asked, actor, self._clock())
             state = _current_tags(connection)
             name = _spelling(state, name) or name
             for question in asked:
-                if (name, question, run, by) not in state:
-                    self._write(connection, "add", name, by, question=question, run=run, author=by)
+                if (name, question, run, actor) not in state:
+                    self._write(connection, "add", name, actor, question=question, run=run, author=actor)
         return name
 
-    def remove(self, tag: str, question: str, run: str | None = None, by: str | None = None, own: bool = False) -> int:
+    def remove(
+        self, tag: str, question: str, run: str | None = None, actor: str | None = None, own_only: bool = False
+    ) -> int:
         """Take a tag back from a question, and return how many people's tags went.
 
-        A person takes their own tag back; whoever may manage tags takes everybody's, unless `own`.
+        A person takes their own tag back; whoever may manage tags takes everybody's, unless `own_only`.
 
         Raises:
             Missing: The question does not have the tag, or not from this person.
             Refused: The person may not tag.
         """
         with saving(self) as connection:
-            require(connection, by, "tag questions")
-            whole = not own and (by is None or person(connection, by).may("manage tags"))
+            require(connection, actor, "tag questions")
+            whole = not own_only and (actor is None or person(connection, actor).may("manage tags"))
             state = _current_tags(connection)
-            name = _known(state, tag)
-            gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == by)]
+            name = _spelled_tag(state, tag)
+            gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == actor)]
             if not gone:
                 raise Missing(f"question {question!r} has no tag {name!r}{'' if whole else ' of yours'}")
             for _, _, _, author in gone:
-                self._write(connection, "remove", name, by, question=question, run=run, author=author)
+                self._write(connection, "remove", name, actor, question=question, run=run, author=author)
         return len(gone)
 
-    def rename(self, old: str, new: str, by: str | None = None) -> None:
+    def rename(self, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Rename a tag on every question.
 
         Raises:
             BadInput: The new name is not a word. Missing: No question has the tag.
             Refused: Another tag has the new name (`merge` joins the two), or the person may not manage tags.
         """
-        name = check_tag(new)
+        name = check_tag(new_name)
         with saving(self) as connection:
-            require(connection, by, "manage tags")
+            require(connection, actor, "manage tags")
             state = _current_tags(connection)
-            before = _known(state, old)
+            before = _spelled_tag(state, old_name)
             there = _spelling(state, name)
             if there is not None and there.casefold() != before.casefold():
                 raise Refused(f"a tag {there!r} exists already; merge {before!r} into it instead")
             if before != name:
-                self._write(connection, "rename", before, by, new_tag=name)
+                self._write(connection, "rename", before, actor, new_tag=name)
 
-    def merge(self, tags: Iterable[str], into: str, by: str | None = None) -> int:
+    def merge(self, tags: Iterable[str], new_tag: str, actor: str | None = None) -> int:
         """Give the questions of some tags one tag, new or existing, and return how many tags were replaced.
 
         Raises:
             BadInput: The name is not a word. Missing: No question has one of the tags.
             Refused: The person may not manage tags.
         """
-        name = check_tag(into)
+        name = check_tag(new_tag)
         with saving(self) as connection:
-            require(connection, by, "manage tags")
+            require(connection, actor, "manage tags")
             state = _current_tags(connection)
             name = _spelling(state, name) or name
-            merged = [tag for tag in dict.fromkeys(_known(state, tag) for tag in tags) if tag != name]
+            merged = [tag for tag in dict.fromkeys(_spelled_tag(state, tag) for tag in tags) if tag != name]
             for tag in merged:
-                self._write(connection, "rename", tag, by, new_tag=name)
+                self._write(connection, "rename", tag, actor, new_tag=name)
         return len(merged)
 
-    def delete(self, tag: str, by: str | None = None) -> int:
+    def delete(self, tag: str, actor: str | None = None) -> int:
         """Take a tag back from every question, and return from how many.
 
         Raises:
             Missing: No question has the tag. Refused: The person may not manage tags.
         """
         with saving(self) as connection:
-            require(connection, by, "manage tags")
+            require(connection, actor, "manage tags")
             state = _current_tags(connection)
-            name = _known(state, tag)
-            self._write(connection, "delete", name, by)
+            name = _spelled_tag(state, tag)
+            self._write(connection, "delete", name, actor)
         return len({key[1] for key in state if key[0] == name})
 
-    def _write(self, connection: sqlite3.Connection, kind: str, tag: str, by: str | None, **more: str | None) -> None:
-        columns = {"kind": kind, "tag": tag, "annotator": by, "server_time": self._clock(), **more}
+    def _write(
+        self, connection: sqlite3.Connection, kind: str, tag: str, actor: str | None, **more: str | None
+    ) -> None:
+        columns = {"kind": kind, "tag": tag, "annotator": actor, "server_time": self._clock(), **more}
         marks = ", ".join("?" * len(columns))
         connection.execute(f"INSERT INTO tag_event ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
 
@@ -242,7 +246,7 @@ def _spelling(state: _State, tag: str) -> str | None:
     return tag if tag in names else next((name for name in sorted(names) if name.casefold() == tag.casefold()), None)
 
 
-def _known(state: _State, tag: str) -> str:
+def _spelled_tag(state: _State, tag: str) -> str:
     name = _spelling(state, " ".join(unicodedata.normalize("NFC", tag).split()))
     if name is None:
         known = ", ".join(sorted({key[0] for key in state})) or "none yet"
@@ -250,8 +254,8 @@ def _known(state: _State, tag: str) -> str:
     return name
 
 
-def _check_questions(connection: sqlite3.Connection, questions: Iterable[str], by: str | None, now: float) -> None:
-    who = None if by is None else person(connection, by)
+def _check_questions(connection: sqlite3.Connection, questions: Iterable[str], actor: str | None, now: float) -> None:
+    who = None if actor is None else person(connection, actor)
     for question in questions:
         if connection.execute("SELECT 1 FROM question WHERE id = ?", (question,)).fetchone() is None:
             raise Missing(f"there is no question {question!r} in this study")

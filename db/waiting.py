@@ -48,7 +48,7 @@ class Waiting:
     people: tuple[str, ...]
 
     @property
-    def blocked(self) -> bool:
+    def blocked_questions(self) -> bool:
         """Whether it cannot be done by the active people."""
         return len(self.people) < self.missing
 
@@ -89,28 +89,28 @@ def reassign(connection: sqlite3.Connection, batch: str) -> Reassigned:
     number = batch_number(connection, batch)
     if connection.execute(f"SELECT 1 FROM annotator a WHERE {ACTIVE_PERSON} LIMIT 1").fetchone() is None:
         raise Refused("nobody is active in this study; resume or invite somebody first")
-    before = {question for question, *_ in _blocked(connection, number)}
+    before = {question for question, *_ in _blocked_questions(connection, number)}
     one = "WHERE batch = ? AND question = ?"
-    for question, _, reserved, *_ in _blocked(connection, number):
+    for question, _, reserved, *_ in _blocked_questions(connection, number):
         if reserved is not None:
             connection.execute(f"UPDATE batch_question SET assigned_to = NULL {one}", (number, question))
-    for question, arm, _, _, places, names in _blocked(connection, number):
+    for question, arm, _, _, places, names in _blocked_questions(connection, number):
         if not places and not names and arm in ("priority", "second"):
             connection.execute(f"UPDATE batch_question SET arm = 'repeat' {one}", (number, question))
-    for question, _, _, _, places, names in _blocked(connection, number):
+    for question, _, _, _, places, names in _blocked_questions(connection, number):
         if places + len(names):
             needed = places + len(names)
             connection.execute(f"UPDATE batch_question SET people_needed = ? {one}", (needed, number, question))
     recount(connection, number, None)
     open_now = {question for question, *_ in _rows(connection, number)}
-    left = {question for question, *_ in _blocked(connection, number)}
+    left = {question for question, *_ in _blocked_questions(connection, number)}
     return Reassigned(len(before & open_now - left), len(before - open_now), len(left))
 
 
 _Row = tuple[str, str, str | None, int, int, tuple[str, ...]]
 
 
-def _blocked(connection: sqlite3.Connection, number: int) -> list[_Row]:
+def _blocked_questions(connection: sqlite3.Connection, number: int) -> list[_Row]:
     return [row for row in _rows(connection, number) if len(row[5]) < row[3] - row[4]]
 
 

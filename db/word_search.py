@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def containing(column: str, words: Sequence[str]) -> tuple[str, list[str]]:
+def containing(column: str, search_words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the SQL condition that a column contains every word, in any case, with its values.
 
     SQLite ignores the case of ASCII letters alone, so a word is tried as it is, in lower case, in capitals, and
     capitalised.
     """
     conditions, values = [], []
-    for word in words:
+    for word in search_words:
         forms = list(dict.fromkeys((word, word.lower(), word.upper(), word.capitalize())))
         if word.isascii():
             forms = [word]
@@ -21,6 +21,6 @@ def containing(column: str, words: Sequence[str]) -> tuple[str, list[str]]:
     return " AND ".join(conditions) or "1", values
 
 
-def _literal(word: str) -> str:
+def _literal(search_word: str) -> str:
     """Return a word without wildcards of LIKE."""
-    return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return search_word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -114,7 +114,7 @@ def make_small_demo(folder: Path) -> None:
     from blindspot.backend.demo import making
     from tests.forked import jobs_are_forked
 
-    study = making.begin(folder, 600)
+    study = making.make_first_parts(folder, 600)
     tiny_bert(folder / "start")
     add_encoder(study.settings_path, "tiny", {"model": str(folder / "start"), "pooling": "cls", "max_tokens": 64})
     quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}

@@ -95,7 +95,7 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation", measure="mrr"))
     both = made.at[5]
     assert "MRR@k, %" in page.text and made.conclusion in page.text
-    assert f"oracle {100 * made.at[1].oracle.value:.1f}" in row(page, "oracle")
+    assert f"oracle {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "oracle")
     assert row(page, "place of birth (P19)").startswith(
         f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
     )
@@ -125,7 +125,7 @@ def test_the_page_says_what_the_command_says(study):
             shown
         )
         assert shown[-4:] == [str(count) for count in (flips.both, flips.only_a, flips.only_b, flips.neither)]
-    for k, both in made.at.items():
+    for k, both in made.figures_at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
         assert f"{low:+.1f} to {high:+.1f}" in row(page, "ahead"), k
         assert f"{100 * made.macro[k].difference.estimate.low:+.1f} to" in row(page, "macro")
@@ -227,7 +227,7 @@ def test_a_random_sample_for_both_runs_is_one_button(study, tmp_path, monkeypatc
     shutil.copytree(study.folder, tmp_path / "own")
     own, sent = Study.open(tmp_path / "own"), []
     People(own.labels_path).add("lea", "lead")
-    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, by: sent.append(asked))
+    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, actor: sent.append(asked))
     page = compare(own)
     with monkeypatch.context() as patch:
         patch.setenv("BLINDSPOT_STUDY", str(own.folder))

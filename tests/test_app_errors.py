@@ -60,11 +60,11 @@ def test_an_error_of_a_page_is_one_line(study, monkeypatch, caplog, error, retri
 def test_judge_comes_back_by_itself_after_a_full_disk(study, monkeypatch):
     with monkeypatch.context() as failing:
         failing.setattr("blindspot.db.queue.Queue.claim", fail(sqlite3.OperationalError("database or disk is full")))
-        failing.setattr("blindspot.app.who.who", lambda path: People(path).get("Ann"))
+        failing.setattr("blindspot.app.who.signed_in_person", lambda path: People(path).get("Ann"))
         page = Page(study.folder, "judge")
         assert "database or disk is full. This page tries again" in page.text
         assert "first" in page.text, "the rest of the page is there"
-    monkeypatch.setattr("blindspot.app.who.who", lambda path: People(path).get("Ann"))
+    monkeypatch.setattr("blindspot.app.who.signed_in_person", lambda path: People(path).get("Ann"))
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     page.app.run()
     assert "tries again" not in page.text and not page.app.exception

@@ -42,7 +42,7 @@ def test_the_next_steps_start_as_jobs_and_stand_there_as_commands(tmp_path, monk
     study = make_study(tmp_path / "bare", passages, births(passages))
     started = []
     monkeypatch.setattr(
-        jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, asked.arguments, by))
+        jobs, "submit_request", lambda study, asked, actor: started.append((asked.kind.kind, asked.arguments, actor))
     )
     page = Page(study.folder)
     assert page.app.code[0].value == f"blindspot index bm25 --study {study.folder}"

@@ -106,7 +106,7 @@ def test_what_the_curve_lacks_is_said_on_training_alone(tmp_path):
 
 def test_the_button_starts_the_job(study, monkeypatch):
     started = []
-    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, by)))
+    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, actor: started.append((asked.kind.kind, actor)))
     page = Page(study.folder, "", "lea")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
@@ -188,7 +188,7 @@ def test_nobody_who_still_has_to_judge_sees_it(study):
 
 def test_a_training_set_with_a_judge_is_built_from_the_form(study, monkeypatch):
     started = []
-    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, by: started.append(asked))
+    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, actor: started.append(asked))
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
 
@@ -225,7 +225,7 @@ def test_the_set_of_that_form_is_built(study):
 def test_a_judge_is_learned_from_the_form_and_listed(study, monkeypatch):
     started = []
     monkeypatch.setattr(
-        jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, asked.arguments))
+        jobs, "submit_request", lambda study, asked, actor: started.append((asked.kind.kind, asked.arguments))
     )
     shown = Page(study.folder, "training", "lea", tab="judges")
     assert "mine tells answers from other passages with an AUC of" in shown.text

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.figure import SELECTABLE, figure, selectable
+from blindspot.app.components.map.figure import SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.saved_selections import save_selection
-from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, values
+from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, colour_values
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
@@ -56,7 +56,7 @@ def study(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nobody_is_signed_in(monkeypatch):
     """A local browser; the page under test has no cookies."""
-    monkeypatch.setattr("blindspot.app.who.who", lambda path: None)
+    monkeypatch.setattr("blindspot.app.who.signed_in_person", lambda path: None)
     monkeypatch.setattr("blindspot.app.who.mode", lambda: "local")
 
 
@@ -117,7 +117,7 @@ def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
 
     def first_letter(view):
         seen.append(view.k)
-        return [question.text[0] for question in view.drawn] + ["passage"] * len(view.passages)
+        return [question.text[0] for question in view.shown_questions] + ["passage"] * len(view.passages)
 
     MAP_COLOURS.register(MapColour("letter", "first letter", first_letter, note=lambda run, k: f"Letters, {k}."))
     page = Page(study.folder, "map", map="one", by="letter", k=5)
@@ -152,7 +152,9 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     map = map_of(study)
     state, what = clusters_of(map), known(map)
     ids = [f"p:{i}" for i in range(len(map))]
-    made = figure(map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, values(map, what, "kind", state), [0])
+    made = map_figure(
+        map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, colour_values(map, what, "kind", state), [0]
+    )
     traces = [trace for trace in made.data if trace.customdata is not None]
     assert sorted(id for trace in traces for id in trace.customdata) == sorted(ids)
     assert not any("<script" in text or "<img" in text for trace in traces for text in trace.text)
@@ -167,12 +169,12 @@ def test_questions_have_a_shape_of_their_own_and_missed_ones_another(study):
     state, what = clusters_of(map), known(map)
     first = {question.id: i % 2 for i, question in enumerate(what.questions)}
     run = study.run("tiny-dev")
-    found = values(map, what, "hit", state, first, run, 5)
-    made = figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], found, [0])
+    found = colour_values(map, what, "hit", state, first, run, 5)
+    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], found, [0])
     shapes = {}
     for trace in made.data:
         for id in trace.customdata:
-            shapes[(int(id) < map.drawn, found[int(id)])] = trace.marker.symbol
+            shapes[(int(id) < map.shown_questions, found[int(id)])] = trace.marker.symbol
     assert shapes[(True, "found")] == "diamond" and shapes[(True, "missed")] == "diamond-open"
     assert len({shapes[(False, "found")], shapes[(False, "missed")], "diamond", "diamond-open"}) == 4
 
@@ -188,7 +190,9 @@ def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, m
     monkeypatch.setattr("blindspot.app.components.map.figure.SELECTABLE", 60)
     map = map_of(study)
     what, state = known(map), clusters_of(map)
-    made = figure(map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], values(map, what, "kind", state), [0])
+    made = map_figure(
+        map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state), [0]
+    )
     density = next(trace for trace in made.data if trace.type == "heatmap")
     assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"
     assert sum(len(trace.customdata) for trace in made.data if trace.customdata is not None) == 60

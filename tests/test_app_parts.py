@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blindspot.app.components.hit_lists import marked
+from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.markup import Html, join, tag
 from blindspot.app.selection import Selection
 from blindspot.backend.text.spans import excerpt
@@ -27,7 +27,7 @@ def test_text_is_escaped_and_markup_is_not():
 
 
 def test_marks_where_an_answer_and_a_word_overlap():
-    html = marked("the old town of Oslo", 4, 20, answers=[(8, 20)], words=[(4, 12)])
+    html = highlighted_text("the old town of Oslo", 4, 20, answers=[(8, 20)], word_spans=[(4, 12)])
     assert html == '<mark class="word">old </mark><mark class="answer">town of Oslo</mark>'
 
 
@@ -37,7 +37,7 @@ spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)).map(lambda pa
 @given(st.text(alphabet="ab <&.? ", max_size=70), spans, spans)
 def test_marking_changes_no_character(text, answers, others):
     inside = [[(low, min(high, len(text))) for low, high in some if low < len(text)] for some in (answers, others)]
-    assert unescape(re.sub(r"</?mark[^>]*>", "", marked(text, 0, len(text), *inside))) == text
+    assert unescape(re.sub(r"</?mark[^>]*>", "", highlighted_text(text, 0, len(text), *inside))) == text
 
 
 @given(st.text(alphabet="ab. ", min_size=400, max_size=900), st.data())

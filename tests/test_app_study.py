@@ -20,10 +20,10 @@ def test_work_ahead_is_done_once_for_a_key_by_a_thread_of_its_own():
         done.set()
 
     for _ in range(3):
-        study.ahead(work, "once", 1)
+        study.compute_ahead(work, "once", 1)
     assert done.wait(10) and len(who) == 1 and who[0] is not threading.current_thread()
     done.clear()
-    study.ahead(work, "once", 2)
+    study.compute_ahead(work, "once", 2)
     assert done.wait(10) and len(who) == 2
 
 
@@ -34,9 +34,9 @@ def test_work_ahead_that_fails_stops_nothing(capfd):
         failed.set()
         raise ValueError("no gold")
 
-    study.ahead(work, "fails")
+    study.compute_ahead(work, "fails")
     assert failed.wait(10)
-    study.ahead(lambda: None, "fails")
+    study.compute_ahead(lambda: None, "fails")
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -44,7 +44,7 @@ def test_what_the_first_test_needs_is_loaded_after_the_first_page(tmp_path, monk
     loaded = threading.Event()
     monkeypatch.setattr(study, "import_module", lambda name: loaded.set())
     monkeypatch.setattr(study, "SECONDS_TO_READ", 0.2)
-    study._ahead.clear()
+    study._compute_ahead.clear()
     began = time.monotonic()
     Page(hand_made_study(tmp_path / "toy").folder)
     assert loaded.wait(10) and time.monotonic() - began >= 0.2

@@ -101,7 +101,7 @@ def test_labels_that_never_train_are_counted_and_a_batch_that_would_is_a_button(
     sent = []
     monkeypatch.setattr(
         "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments, by)),
+        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments, actor)),
     )
     with monkeypatch.context() as patch:
         patch.setenv("BLINDSPOT_STUDY", str(study.folder))
@@ -151,7 +151,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     sent, timed = [], []
     monkeypatch.setattr(
         "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
+        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
     )
 
     def timing(opened, training_set, start, settings, within):
@@ -214,7 +214,7 @@ def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch):
     sent = []
     monkeypatch.setattr(
         "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
+        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
     )
     monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
     monkeypatch.setattr("blindspot.app.components.training.form._time_of_cross_encoder", lambda *_: (9, "9 steps"))
@@ -421,7 +421,7 @@ def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
     sent = []
     monkeypatch.setattr(
         "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
+        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
     )
     build(study, name="raw")
     model(study, "mine", kind="dual encoder")
@@ -451,6 +451,6 @@ def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch
     monkeypatch.setattr(jobs, "_unfinished", lambda study: next(unfinished))
     monkeypatch.setattr(jobs.st, "rerun", lambda: reruns.append(1))
     for expected in (1, 1):
-        with jobs.followed(study):
+        with jobs.with_job_panel(study):
             pass
         assert len(reruns) == expected, "it reruns when job one ends, and not while job two goes on"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.audit import rate, rates_by
-from blindspot.analysis.by_question import ratio_error, resampled, share_interval, summed
+from blindspot.analysis.by_question import bootstrap_sums, ratio_error, share_interval, sums_by_question
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.settings import ArmShares
@@ -23,7 +23,7 @@ def known(tmp_path_factory):
 
 def true_rate(study, truth) -> float:
     """Return the share of answering passages among all unlabelled passages in all pools."""
-    pools = Pools(study, [RUN], 10, "dpr").of(study.questions.all())
+    pools = Pools(study, [RUN], 10, "dpr").pools_of(study.questions.all())
     ids = study.corpus.passages([each.ordinal for pool in pools.values() for each in pool])
     questions = [question for question, pool in pools.items() for _ in pool]
     return float(np.mean([passage.id in truth[question] for question, passage in zip(questions, ids, strict=True)]))
@@ -107,7 +107,7 @@ def test_the_error_is_that_of_cluster_robust_least_squares():
     fitted = sm.WLS(hits.astype(float), np.ones(len(hits)), weights=weights).fit(
         cov_type="cluster", cov_kwds={"groups": questions}
     )
-    top, bottom = summed(np.stack([hits * weights, weights], axis=1), questions).T
+    top, bottom = sums_by_question(np.stack([hits * weights, weights], axis=1), questions).T
     assert rate(hits, np.ones(len(hits), bool), 1 / weights, questions).value == pytest.approx(fitted.params[0])
     assert ratio_error(top, bottom, resamples=20_000) == pytest.approx(fitted.bse[0], rel=0.05)
 
@@ -196,9 +196,9 @@ def test_a_probability_out_of_range_is_refused():
 
 
 def test_resamples_draw_whole_questions():
-    drawn = resampled(np.array([[1.0, 8.0], [100.0, 8.0], [10_000.0, 8.0]]), 500, seed=1)
+    drawn = bootstrap_sums(np.array([[1.0, 8.0], [100.0, 8.0], [10_000.0, 8.0]]), 500, seed=1)
     assert (drawn[:, 1] == 24).all() and set(drawn[:, 0] % 1000 % 100) <= {0.0, 1.0, 2.0, 3.0}
-    assert (drawn == resampled(np.array([[1.0, 8.0], [100.0, 8.0], [10_000.0, 8.0]]), 500, seed=1)).all()
+    assert (drawn == bootstrap_sums(np.array([[1.0, 8.0], [100.0, 8.0], [10_000.0, 8.0]]), 500, seed=1)).all()
 
 
 def test_the_interval_of_a_share_stays_within_0_and_1():

@@ -18,7 +18,7 @@ from blindspot.backend.judging.batches import batch_of_pairs, make_batch, questi
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.practice import make_practice
-from blindspot.backend.judging.priority import Calibration, PooledPassage, harm, select_spread
+from blindspot.backend.judging.priority import Calibration, PooledPassage, false_negative_cost, select_spread
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -60,7 +60,7 @@ def judge(study, who, question, labels, number=[0], kind="label", batch=None):  
 
 def judged_half(study, settled=40):
     """ann judged the first questions' pools, ben half of them too; a few are in dispute."""
-    pools = Pools(study, ["a", "b"], 10, "dpr").of(study.questions.some([f"q{i}" for i in range(settled)]))
+    pools = Pools(study, ["a", "b"], 10, "dpr").pools_of(study.questions.some([f"q{i}" for i in range(settled)]))
     for i in range(settled):
         pool = [study.corpus.passage(one.ordinal).id for one in pools[f"q{i}"]]
         judge(study, "ann", f"q{i}", dict.fromkeys(pool[:4], "negative"))
@@ -98,7 +98,7 @@ def test_where_nothing_is_judged_priority_takes_what_the_others_cannot_fill(stud
 
 def test_inclusion_probabilities_stand_with_the_audit_and_nowhere_else(study):
     make_batch(study, "b", ["a", "b"], size=40, candidates=5, mix=ArmShares(audit=0.25))
-    pools = Pools(study, ["a", "b"], 20, "dpr").of(study.questions.all())
+    pools = Pools(study, ["a", "b"], 20, "dpr").pools_of(study.questions.all())
     for item in items(study, "b"):
         if item.arm == "audit":
             assert item.inclusion_probability == pytest.approx(10 / 120)
@@ -270,7 +270,12 @@ def test_calibration_follows_the_labels():
 
 def test_harm_and_quotas():
     above, below = (PooledPassage(1, "a", 1, 1.0, True, place) for place in (True, False))
-    assert [harm(above, True), harm(above, False), harm(below, True), harm(below, False)] == [4.0, 2.0, 3.0, 1.0]
+    assert [
+        false_negative_cost(above, True),
+        false_negative_cost(above, False),
+        false_negative_cost(below, True),
+        false_negative_cost(below, False),
+    ] == [4.0, 2.0, 3.0, 1.0]
     questions = [Question(f"q{i}", "?", bucket=bucket) for i, bucket in enumerate((0, 0, 0, 7, 3, 7))]
     worth = {"q0": 1.0, "q1": 9.0, "q2": 5.0, "q3": 0.1, "q4": 2.0, "q5": 0.2}
     assert select_spread(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]

@@ -172,10 +172,10 @@ def test_the_ratio_to_the_peer_is_in_the_table(capsys):
 
 
 def test_what_is_asked_of_the_papers_experiments_can_be_asked():
-    from blindspot.backend.experiments.running import frozen, named
+    from blindspot.backend.experiments.running import experiment_named, hashable_options
 
     for name, given in papers.ASKED_FOR.items():
-        setting = named(name).setting(frozen(given))
+        setting = experiment_named(name).setting(hashable_options(given))
         assert len(setting.seeds) >= 3 and not setting.small, name
         setting.settings(0), setting.cross_settings(0)
 

@@ -143,7 +143,7 @@ def test_a_paused_person_s_labels_are_taken_for_a_minute_and_only_for_what_they_
     desk.people._clock = desk.clock
     desk.batch()
     desk.claim("ann")
-    desk.people.pause("ann", by="lea")
+    desk.people.pause("ann", actor="lea")
     assert states(desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])) == ["stored"]
     desk.clock.now += PAUSE_SECONDS + 1
     late = [
@@ -155,7 +155,7 @@ def test_a_paused_person_s_labels_are_taken_for_a_minute_and_only_for_what_they_
     stored = next(row.gesture for row in desk.labels.events())
     undo = {"id": "u", "kind": "undo", "question": "q0", "undoes": stored, "batch": "b1"}
     assert states(desk.labels.add_all("ann", [undo])) == ["refused"]
-    desk.people.pause("ann", False, by="lea")
+    desk.people.pause("ann", False, actor="lea")
     assert desk.claim("ann") == ["q0"]
 
 
@@ -163,7 +163,7 @@ def test_labels_do_not_prolong_the_minute(desk):
     desk.people._clock = desk.clock
     desk.batch()
     desk.claim("ann")
-    desk.people.pause("ann", by="lea")
+    desk.people.pause("ann", actor="lea")
     stored = []
     for passage, label in (("p1", "positive"), ("p2", "positive"), ("p3", "positive"), ("p1", "negative")):
         stored += states(desk.labels.add_all("ann", [desk.sent("q0", {passage: label})]))
@@ -271,7 +271,7 @@ def test_somebody_who_holds_a_question_is_blind_to_it_whatever_their_role(study)
 
 def test_the_report_that_a_lead_downloads_shows_no_question_that_they_still_have_to_judge(study):
     def report(by):
-        content = download(study, "report", "report", "html", by=by).content.decode()
+        content = download(study, "report", "report", "html", actor=by).content.decode()
         return re.sub("<script.*?</script>", "", content, flags=re.DOTALL)
 
     assert "Where is thing 3?" in report("lea") and "q3" in report("lea")
@@ -282,11 +282,11 @@ def test_the_report_that_a_lead_downloads_shows_no_question_that_they_still_have
     assert "1 question that you still have to judge: none is an example here." in said
     assert "Where is thing 3?" in report(None)
     with pytest.raises(Refused, match="you have still to judge 1 question of alpha; download it after that"):
-        download(study, "run", "alpha", "trec", by="lea")
+        download(study, "run", "alpha", "trec", actor="lea")
     page = Page(study.folder, "home", "lea")
     assert "once you have judged its questions" in page.text or "Download" not in page.text
     finish(study, "lea")
-    assert b"q3" in download(study, "run", "alpha", "trec", by="lea").content and "q3" in report("lea")
+    assert b"q3" in download(study, "run", "alpha", "trec", actor="lea").content and "q3" in report("lea")
 
 
 def test_quality_leaves_out_what_an_adjudicator_holds_herself(study):

@@ -72,10 +72,10 @@ def test_curves_carry_n_interval_and_range():
     a, b = made["one"]
     assert (a.bucket, a.n, a.success.value, a.min_frequency, a.max_frequency) == (0, 2, 0.5, 7, 9)
     assert (a.success.low, a.success.high) == wilson(1, 2)
-    assert (b.bucket, b.n, b.success.value, b.min_frequency) == (1, 1, 1.0, None) and b.few
+    assert (b.bucket, b.n, b.success.value, b.min_frequency) == (1, 1, 1.0, None) and b.has_few_questions
     assert [point.success.value for point in made["two"]] == [0.0, 0.0]
     many = curves({"r": np.ones(FEW, int)}, np.zeros(FEW, int), 1)["r"][0]
-    assert not many.few
+    assert not many.has_few_questions
 
 
 def test_subjects_seen_in_training():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simple_samples import hypergeometric_upper, sample_size_alone
-from blindspot.analysis.certificates import bets, pilot_chances, plan, share_after, share_before, times_to
+from blindspot.analysis.certificates import bet_against_hits, pilot_chances, plan, share_after, share_before, times_to
 from blindspot.analysis.weighted_draws import cells_of, draw_order, simulated_draws
 
 POPULATION, TARGET = 3000, 0.06
@@ -25,7 +25,7 @@ def studies(hits, cells, member, target, draws, seeds, horizon=None):
     """The bets of one study for each seed."""
     weights = cells.weights[member]
     orders = [draw_order(weights, seed, draws)[0] for seed in seeds]
-    return bets(hits[orders], member[orders], cells, target, horizon or draws)
+    return bet_against_hits(hits[orders], member[orders], cells, target, horizon or draws)
 
 
 def test_the_hypergeometric_bound_is_the_largest_count_that_the_sample_does_not_reject():
@@ -78,7 +78,7 @@ def test_each_estimate_has_the_true_share_as_its_mean():
     for before in ([], [first]):
         left = [i for i in range(8) if i not in before]
         orders = np.array([[*before, i] for i in left])
-        made = bets(hits[orders], member[orders], cells, 0.5, 4)
+        made = bet_against_hits(hits[orders], member[orders], cells, 0.5, 4)
         means.append(made.estimates[:, :, -1] @ (weights[left] / weights[left].sum()))
     assert np.allclose(means, hits.mean())
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from blindspot.analysis.certificates import bets
+from blindspot.analysis.certificates import bet_against_hits
 from blindspot.analysis.weighted_draws import draw_order
 from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
@@ -175,7 +175,7 @@ def test_labels_out_of_order_count_from_the_first_gap(study):
     labelled = {(c.question, c.passage) for c in Labels(study.labels_path).consensus()}
     expected = next(n for n, draw in enumerate(planned.draws) if draw[:2] not in labelled)
     found = certify(study, "raw")
-    assert 0 < found.judged == expected < len(labelled) and found.left == len(planned.draws) - expected
+    assert 0 < found.judged == expected < len(labelled) and found.unlabelled_draws == len(planned.draws) - expected
 
 
 def test_more_draws_continue_the_order(study):
@@ -221,7 +221,7 @@ def test_the_bound_covers_the_truth_with_a_wrong_judge(study):
     planned = make_plan(study, "raw", 0.05, judge="wrong", labels=120, positives=0)
     truth = np.array([answers(p.question, p.passage) for p in pairs])
     orders = [draw_order(planned.cells.weights[planned.member], seed, 120)[0] for seed in range(200)]
-    made = bets(truth[orders], planned.member[orders], planned.cells, planned.target, planned.horizon)
+    made = bet_against_hits(truth[orders], planned.member[orders], planned.cells, planned.target, planned.horizon)
     assert (made.upper() >= 8 / 1000).mean() >= 0.94
 
 

@@ -18,7 +18,7 @@ from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import holm, mcnemar, sign_flip
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation import saved_slices
-from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure_all
+from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure_all
 from blindspot.backend.evaluation.comparison_report import COLUMNS, compare_runs
 from blindspot.backend.evaluation.comparison_words import conclusion
 from blindspot.backend.evaluation.panel import (
@@ -46,13 +46,13 @@ def study(tmp_path_factory):
 
 
 def panel(study, *runs) -> Panel:
-    return Panel.of(measure_all(study, runs))
+    return Panel.of_runs(measure_all(study, runs))
 
 
 def test_by_hand(study):
     """At 5 alpha finds 0 1 2 4 6, beta 0 2 3 6; P19 is 0 1 2, P50 the rest."""
-    made = compare_runs(study, "alpha", "beta", by="relation")
-    both = made.at[5]
+    made = compare_runs(study, "alpha", "beta", grouping="relation")
+    both = made.figures_at[5]
     assert (both.n, both.a.value, both.b.value) == (7, 5 / 7, 4 / 7)
     assert (both.a.low, both.a.high) == wilson(5, 7)
     assert (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither) == (3, 2, 1, 1)
@@ -63,13 +63,13 @@ def test_by_hand(study):
         5
     ].difference.estimate.value == pytest.approx((1 / 3 + 0) / 2)
     assert {name: (each.n, each.flips.only_a) for name, each in made.groups.items()} == {"P19": (3, 1), "P50": (4, 1)}
-    assert list(made.at) == [1, 5], "20 and 100 are deeper than the runs"
+    assert list(made.figures_at) == [1, 5], "20 and 100 are deeper than the runs"
 
 
 def test_p_is_adjusted_for_every_test_of_the_table(study):
     """Two cut-offs, over questions and averaged over relations: four p values, adjusted together in every form."""
     made = compare_runs(study, "alpha", "beta")
-    whole = [*made.at.values(), *made.macro.values()]
+    whole = [*made.figures_at.values(), *made.macro.values()]
     assert len(whole) == 4
     assert [both.difference.p_adjusted for both in whole] == pytest.approx(holm([both.difference.p for both in whole]))
     table, *_ = made.tables()
@@ -78,11 +78,11 @@ def test_p_is_adjusted_for_every_test_of_the_table(study):
     assert [row[head.index("p (Holm)")] for row in rows] == [f"{both.difference.p_adjusted:.3f}" for both in whole]
     assert "after Holm's method for 4 tests" in made.conclusion and "Holm" in made.method
     content = json.loads(made.as_json())
-    assert content["at"]["5"]["p_holm"] == made.at[5].difference.p_adjusted
+    assert content["at"]["5"]["p_holm"] == made.figures_at[5].difference.p_adjusted
 
 
 def test_every_form_says_the_same(study):
-    made = compare_runs(study, "alpha", "beta", by="bucket")
+    made = compare_runs(study, "alpha", "beta", grouping="bucket")
     content = json.loads(made.as_json())
     lines = list(csv.DictReader(io.StringIO(made.as_csv())))
     assert tuple(lines[0]) == COLUMNS
@@ -104,8 +104,8 @@ def test_every_form_says_the_same(study):
 
 
 def test_a_slice_narrows_every_figure(study):
-    made = compare_runs(study, "alpha", "beta", by="relation", slice="relation:P19 or first(alpha)=1")
-    assert made.at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
+    made = compare_runs(study, "alpha", "beta", grouping="relation", slice="relation:P19 or first(alpha)=1")
+    assert made.figures_at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
     assert "follows from that choice" in made.conclusion, "a slice by ranks proves nothing"
     assert "Inconclusive" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
     with pytest.raises(BadInput, match="no question of these runs is in that slice"):
@@ -114,11 +114,11 @@ def test_a_slice_narrows_every_figure(study):
 
 def test_by_saved_slices(study):
     with pytest.raises(Missing, match="no saved slices"):
-        compare_runs(study, "alpha", "beta", by="slice")
+        compare_runs(study, "alpha", "beta", grouping="slice")
     saved_slices.save(study, "births", "relation:P19")
     saved_slices.save(study, "all of them", "not bucket:0")
     try:
-        made = compare_runs(study, "alpha", "beta", by="slice")
+        made = compare_runs(study, "alpha", "beta", grouping="slice")
         assert {name: each.n for name, each in made.groups.items()} == {"births": 3, "all of them": 7}
         assert made.names["births"] == "births (relation:P19)"
     finally:
@@ -129,7 +129,7 @@ def test_what_cannot_be_is_refused(study):
     with pytest.raises(BadInput, match="k is 99"):
         compare_runs(study, "alpha", "beta", 99)
     with pytest.raises(BadInput, match="must be one of relation, bucket, slice"):
-        compare_runs(study, "alpha", "beta", by="colour")
+        compare_runs(study, "alpha", "beta", grouping="colour")
     with pytest.raises(Missing, match="nobody"):
         compare_runs(study, "alpha", "nobody")
     assert "compared on the 3" in " ".join(compare_runs(study, "short", "beta").notes).lower()
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused(study):
 )
 def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
     """The interval is not adjusted and p is: where the two differ the sentence must not contradict itself."""
-    figures = compare_runs(study, "alpha", "beta").at[5]
+    figures = compare_runs(study, "alpha", "beta").figures_at[5]
     estimate = replace(figures.difference.estimate, value=0.076, low=low, high=high)
     found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
     sentence = conclusion(found, "alpha", "beta", 8)
@@ -186,20 +186,20 @@ def test_the_conclusion_says_no_more_than_the_test(study):
         found = compare_runs(clear, a, b, relevance="gold")
         assert "good finds a relevant passage in the top 5 more often than bad, by 100.0 points" in found.conclusion
         assert "p < 0.001" in found.conclusion and "only gold passages count" in found.reservation
-    everything = Comparison.of(*measure_all(clear, ("good", "bad"), "gold").values())
+    everything = Comparison.of_runs(*measure_all(clear, ("good", "bad"), "gold").values())
     assert macro_at(everything, 1).n == len(ids)
-    assert conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad") == "No questions, so no conclusion."
+    assert conclusion(figures_at(everything, 1, np.zeros(0, int)), "good", "bad") == "No questions, so no conclusion."
 
 
 def test_a_panel_of_three_runs_is_over_what_all_measure(study):
     made = panel(study, "alpha", "beta", "short")
-    assert len(made) == 3 and made.first["beta"].tolist() == list(RANKS_B[:3])
+    assert len(made) == 3 and made.first_ranks["beta"].tolist() == list(RANKS_B[:3])
     table = relation_table(made, 5)
     assert [row.group for row in table.rows] == ["P19"] and table.ks == [1, 5]
     assert table.micro["alpha"][5].n == 3 and table.differences["P19"].n == 3 and table.whole.n == 3
     one = relation_table(panel(study, "alpha"), 1)
     assert one.whole is None and one.differences == {} and one.micro["alpha"][1].value == 3 / 7
-    assert panel(study, "alpha").first["alpha"].tolist() == list(RANKS_A)
+    assert panel(study, "alpha").first_ranks["alpha"].tolist() == list(RANKS_A)
 
 
 def test_runs_named():
@@ -240,7 +240,7 @@ def test_curves_from_official_sets_and_from_mentions(tmp_path):
     assert official.cut == "official" and {
         name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()
     } == {"common-random-buckets": [0, 7], "nq-seen-buckets": [1]}
-    cut = frequency_curves(panel(study, "alpha"), 5, cut="mass")
+    cut = frequency_curves(panel(study, "alpha"), 5, frequency_cut="mass")
     assert cut.cut == "mass" and set(cut.series) == {RANDOM, TRAINED} and "1 imported training question" in cut.training
     points = [point for each in cut.series.values() for point in each["alpha"]]
     assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
@@ -288,7 +288,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     text = html_report(study)
     assert text.count("<!doctype html>") == 1 and not re.search(r'<(script|link|img)[^>]+(src|href)="?http', text)
     shown = unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
-    made = compare_runs(study, "alpha", "beta", by="relation")
+    made = compare_runs(study, "alpha", "beta", grouping="relation")
     for table in made.tables():
         for row in table.texts():
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
@@ -331,7 +331,7 @@ def test_the_report_says_what_labels_and_training_changed(small_demo):
     alpha = found.together.positive
     assert f"<td>{alpha.value:.2f} ({alpha.low:.2f} to {alpha.high:.2f})</td>" in sections["labels"]
     assert all(f"<td>{each.name}</td>" in sections["labels"] for each in found.work)
-    at_5 = corrected_run(small_demo, small_demo.run("bm25-train")).figures([5])[0]
+    at_5 = corrected_run(small_demo, small_demo.run("bm25-train")).figures_at([5])[0]
     value, low, high = at_5.corrected.percent
     assert f"<td>{value:.1f} ({low:.1f} to {high:.1f})</td>" in sections["labels"]
     changes = change_summary(TrainingSet.open(small_demo, "noisy"), TrainingSet.open(small_demo, "clean"))
@@ -340,7 +340,7 @@ def test_the_report_says_what_labels_and_training_changed(small_demo):
         assert re.search(rf"<td[^>]*>{re.escape(why)}</td><td>{count:,}</td>", sections["training"])
     for name in ("noisy", "clean"):
         made = compare_runs(small_demo, BEFORE, f"trained-{name}-dev")
-        change = -made.at[5].difference.estimate.percent[0]
+        change = -made.figures_at[5].difference.estimate.percent[0]
         assert f"<td>{change:+.1f} (" in sections["training"]
         assert f"trained-{name}" in sections["conclusions"]
     order = ["conclusions", "pair0", "examples", "labels", "training", "accuracy", "set0"]
@@ -386,7 +386,7 @@ def test_the_command_prints_the_same_figures(study):
         assert done.exit_code == 0, done.output
         return done.output
 
-    made = compare_runs(study, "alpha", "beta", by="relation")
+    made = compare_runs(study, "alpha", "beta", grouping="relation")
     assert json.loads(run("alpha", "beta", "--by", "relation", "--json")) == made.as_dict()
     assert run("alpha", "beta", "--by", "relation", "--csv") == made.as_csv()
     assert run("alpha", "beta", "--by", "relation", "--latex").strip() == made.as_latex().strip()

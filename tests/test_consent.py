@@ -80,23 +80,23 @@ def test_a_message_about_an_address_shows_no_password():
 
 def test_consent_is_for_one_server_with_one_key(study, monkeypatch):
     monkeypatch.setenv("MINE", "sk-1")
-    consent.give(study, "https://api.example.org/v1", "MINE")
+    consent.give_consent(study, "https://api.example.org/v1", "MINE")
     assert consent.require_consent(study, "https://api.example.org/other", "x").key == "sk-1"
     for other in ("http://api.example.org", "https://api.example.org:8443", "https://api.example.org.evil.example"):
         with pytest.raises(
             NeedsConsent, match=r"x to .*; nothing was sent. If you trust .* run: blindspot consent give"
         ):
             consent.require_consent(study, other, "x")
-    consent.give(study, SERVER)  # again, now without a key
+    consent.give_consent(study, SERVER)  # again, now without a key
     assert [(each.server, each.key) for each in consent.consents(study)] == [(SERVER, "")]
     assert consent.withdraw(study, SERVER) and not consent.withdraw(study, SERVER)
     assert servers(study) == []
     with pytest.raises(Refused, match="give the name, never the key"):
-        consent.give(study, SERVER, "sk-proj-123")
+        consent.give_consent(study, SERVER, "sk-proj-123")
 
 
 def test_the_file_is_outside_the_study_and_this_person_s_alone(study):
-    consent.give(study, SERVER, "MINE")
+    consent.give_consent(study, SERVER, "MINE")
     path = user_folder() / consent.FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     for inside in study.folder.rglob("*"):
@@ -117,7 +117,7 @@ def test_a_relative_folder_of_settings_is_ignored(study, monkeypatch):
 
 
 def test_another_folder_and_a_study_in_its_place_have_none(study, tmp_path):
-    consent.give(study, SERVER)
+    consent.give_consent(study, SERVER)
     copy_study(study, tmp_path / "copy")
     assert servers(Study.open(tmp_path / "copy")) == [] and not (tmp_path / "copy" / IDENTITY).exists()
     shutil.copytree(study.folder, tmp_path / "by-hand")
@@ -138,14 +138,14 @@ def test_another_folder_and_a_study_in_its_place_have_none(study, tmp_path):
 def test_a_word_that_is_not_ours_is_replaced(study, word):
     (study.folder / IDENTITY).write_text(word, encoding="utf-8")
     assert servers(study) == []
-    consent.give(study, SERVER)
+    consent.give_consent(study, SERVER)
     assert servers(study) == [SERVER] and (study.folder / IDENTITY).read_text().strip() != word
 
 
 def test_the_word_is_not_written_through_a_link(study, tmp_path):
     (tmp_path / "precious").write_text("kept")
     (study.folder / IDENTITY).symlink_to(tmp_path / "precious")
-    consent.give(study, SERVER)
+    consent.give_consent(study, SERVER)
     assert (tmp_path / "precious").read_text() == "kept" and not (study.folder / IDENTITY).is_symlink()
     assert servers(study) == [SERVER]
 
@@ -155,7 +155,7 @@ def test_consents_given_at_once_are_all_kept(tmp_path):
 
     def give(study):
         for port in range(8000, 8005):
-            consent.give(study, f"http://localhost:{port}")
+            consent.give_consent(study, f"http://localhost:{port}")
 
     threads = [threading.Thread(target=give, args=(study,)) for study in studies]
     for thread in threads:
@@ -169,7 +169,7 @@ def test_consents_given_at_once_are_all_kept(tmp_path):
 
 def test_a_client_sends_to_the_allowed_server_alone(study):
     with Listener() as allowed, Listener() as other:
-        given = consent.give(study, allowed.url)
+        given = consent.give_consent(study, allowed.url)
         with pytest.raises(Refused, match="which was allowed; nothing was sent"):
             HttpClient(other.url, given, "", 1.0, 0, 1)
         assert HttpClient(allowed.url, given, "", 1.0, 0, 1).post(b"{}").status == 200
@@ -181,12 +181,12 @@ def test_a_study_that_cannot_be_written_gets_none(study):
         (study.folder / IDENTITY).mkdir()  # root writes everywhere
         assert servers(study) == []
         with pytest.raises(Refused, match="no consent can be kept for this study"):
-            consent.give(study, SERVER)
+            consent.give_consent(study, SERVER)
         return
     study.folder.chmod(0o555)
     try:
         with pytest.raises(Refused, match="no consent can be kept for this study"):
-            consent.give(study, SERVER)
+            consent.give_consent(study, SERVER)
     finally:
         study.folder.chmod(0o755)
 
@@ -219,7 +219,7 @@ def test_a_tracker_needs_consent(study, monkeypatch):
     for tracker, server in (("wandb", "https://api.wandb.ai:443"), ("trackio", "https://huggingface.co:443")):
         with pytest.raises(NeedsConsent, match=f"the tracker {tracker} would send .* to {server}; nothing was sent"):
             tracking.tracking_arguments(tracker, working)
-        consent.give(study, server)
+        consent.give_consent(study, server)
         assert tracking.tracking_arguments(tracker, working)["report_to"] == tracker
     assert tracking.tracking_arguments("mlflow", working)["report_to"] == "mlflow"  # files of this machine
     for address in ("http://mlflow.example:5000", "databricks"):

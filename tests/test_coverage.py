@@ -42,10 +42,10 @@ def test_lists_that_are_swapped_by_fact_show_nothing(small_demo, k):
     from blindspot.backend.evaluation.slice_finder import candidates
     from blindspot.backend.evaluation.slices import Facts
 
-    compared = Comparison.of(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
+    compared = Comparison.of_runs(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
     facts, named = Facts(compared, 5), candidates(Facts(compared, 5))
     predicates = np.array([facts.mask(expression) for _, expression in named])
-    differences = found_by(compared.first_a, k).astype(float) - found_by(compared.first_b, k)
+    differences = found_by(compared.first_ranks_a, k).astype(float) - found_by(compared.first_ranks_b, k)
     units, studies = compared.units.codes, 1000
     slices = predicates, [family for family, _ in named]
     rejected, listed, covered = swapped(differences, units, units, slices, studies)

@@ -378,6 +378,6 @@ def test_a_training_is_sized_from_steps_that_were_tried(bert):
     from blindspot.backend.training.estimate import estimate_cross_encoder
 
     settings = CrossEncoderSettings(**QUICK)
-    whole = estimate_cross_encoder(bert, examples(), settings, "cpu", within=3600)
+    whole = estimate_cross_encoder(bert, examples(), settings, "cpu", time_limit=3600)
     assert whole.steps == QUICK["steps"] and 0 < whole.seconds_per_step * whole.steps < whole.seconds
-    assert estimate_cross_encoder(bert, examples(), settings, "cpu", within=0).steps == 1
+    assert estimate_cross_encoder(bert, examples(), settings, "cpu", time_limit=0).steps == 1

@@ -44,20 +44,22 @@ def own(small_demo, tmp_path):
 
 
 def test_the_app_can_open_before_the_rest_is_made(tmp_path):
-    study = making.begin(tmp_path / "demo", 500)
+    study = making.make_first_parts(tmp_path / "demo", 500)
     assert is_demo(study) and set(study.runs()) == {"bm25-dev"}
     steps = demo_steps(study)
     assert [step.state for step in steps] == ["waiting"] * 5
     page = Page(study.folder)
     assert "Where does dense retrieval fail" in page.text and page.text.count("not made") == 5
     with pytest.raises(Refused, match="holds a demo of 500 passages from seed 0"):
-        making.begin(tmp_path / "demo", 600)
-    assert making.begin(tmp_path / "demo").folder == study.folder, "without a size, the demo that is there goes on"
+        making.make_first_parts(tmp_path / "demo", 600)
+    assert making.make_first_parts(tmp_path / "demo").folder == study.folder, (
+        "without a size, the demo that is there goes on"
+    )
 
 
 def test_the_demo_is_whole_and_each_part_was_a_job(small_demo):
     size = making.DemoSize(encoder="tiny")
-    assert making.missing(small_demo, size) == []
+    assert making.missing_parts(small_demo, size) == []
     assert {"bm25-dev", "bm25-train", "minilm-dev", "hybrid-dev", "trained-noisy-dev", "trained-clean-dev"} == set(
         small_demo.runs()
     )
@@ -108,7 +110,7 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     steps = demo_steps(small_demo)
     assert [step.state for step in steps] == ["ready"] * 5
     clean = measure(small_demo, "trained-clean-dev")
-    assert f"{100 * found_by(clean.first, 5).mean():.1f}% on the clean set" in steps[4].sentence
+    assert f"{100 * found_by(clean.first_ranks, 5).mean():.1f}% on the clean set" in steps[4].sentence
     roles = [
         {
             (pair.question, pair.passage): pair.role
@@ -135,7 +137,7 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
         scores = np.tile(np.linspace(9, 1, 20, dtype=np.float32), (len(asked), 1))
         write_run(study, name, [question.id for question in asked], Hits(rows, scores), {"retriever": name})
     compared = {name: measure(study, name, "gold") for name in ("noisy", "clean")}
-    verdict = cleaning_verdict(Comparison.of(compared["noisy"], compared["clean"]))
+    verdict = cleaning_verdict(Comparison.of_runs(compared["noisy"], compared["clean"]))
     low = 100 * tango(len(asked), 0, len(asked))[0]
     assert f"changes Success by +100.0 points at 5 ({low:+.1f} to +100.0) and +100.0 points at 20" in verdict
     assert "No difference between the two is established at 1 (+0.0)." in verdict
@@ -143,22 +145,22 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
         verdict.startswith("In this one training, ")
         and f"Measured over {len(asked)} questions. Another seed" in verdict
     )
-    same = cleaning_verdict(Comparison.of(compared["clean"], compared["clean"]))
+    same = cleaning_verdict(Comparison.of_runs(compared["clean"], compared["clean"]))
     assert "No difference between the two is established at 1 (+0.0) and 5 (+0.0) and 20 (+0.0)." in same
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
-    compared = Comparison.of(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
+    compared = Comparison.of_runs(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
     question = telling_question(compared)
     row = compared.rows[question.id]
-    assert compared.first_a[row] == 1 and not 1 <= compared.first_b[row] <= 5
-    (first,) = small_demo.corpus.passages([int(compared.a.run.hits.ordinals[compared.rows_a[row]][0])])
+    assert compared.first_ranks_a[row] == 1 and not 1 <= compared.first_ranks_b[row] <= 5
+    (first,) = small_demo.corpus.passages([int(compared.run_a.run.hits.ordinals[compared.rows_a[row]][0])])
     assert first.id in question.gold, "no chance match"
     assert (
         first.title.startswith("Short notices")
         and f"“{first.title}”, is about several" in demo_steps(small_demo)[1].sentence
     )
-    only_a = (compared.first_a == 1) & ~found_by(compared.first_b, 5)
+    only_a = (compared.first_ranks_a == 1) & ~found_by(compared.first_ranks_b, 5)
     assert compared.frequency[row] <= sorted(compared.frequency[only_a])[len(compared.frequency[only_a]) // 2]
 
 

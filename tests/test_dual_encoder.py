@@ -14,7 +14,7 @@ from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training import evaluators
 from blindspot.backend.training import trainer as training_loop
 from blindspot.backend.training.checkpoints import readable_training_errors
-from blindspot.backend.training.evaluators import ranks
+from blindspot.backend.training.evaluators import ranks_of_first_answer
 from blindspot.backend.training.examples import BatchSampler, Example, hold_out, make_pool, sample_passages
 from blindspot.backend.training.training_log import read_lines
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -149,11 +149,11 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
     """With dropout, both encodings use the same random numbers. Mini-batches of 3 do not divide the batch of 8."""
-    from blindspot.backend.training.initial_model import Shape, start_model
+    from blindspot.backend.training.initial_model import Shape, load_initial_model
     from blindspot.backend.training.losses import InBatchLoss
 
     def gradient(dropout, mini_batch):
-        model = start_model(
+        model = load_initial_model(
             start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu"
         ).train()
         collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)
@@ -305,7 +305,7 @@ def test_as_many_steps_as_fit_into_the_given_time(bert, monkeypatch):
 
     def sized(steps, within=None):
         settings = DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": 10})
-        return estimate.estimate(bert, examples(), settings, "cpu", within=within)
+        return estimate.estimate(bert, examples(), settings, "cpu", time_limit=within)
 
     found = sized(1000, within=120)
     assert 1 < found.steps < 240 and found.seconds <= 120 < sized(found.steps + 1).seconds
@@ -338,12 +338,12 @@ def test_average_rank_by_brute_force():
         scores = [float(np.dot(question, passage)) for passage in passages]
         best = max(scores[i] for i in answers)
         expected.append(1 + sum(score >= best for i, score in enumerate(scores) if i not in answers))
-    found = ranks(torch.tensor(questions), torch.tensor(passages), known, "dot")
+    found = ranks_of_first_answer(torch.tensor(questions), torch.tensor(passages), known, "dot")
     assert found.tolist() == expected
 
 
 def test_a_model_that_scores_all_alike_ranks_last():
-    assert ranks(torch.zeros(2, 3), torch.ones(5, 3), [[0], [1, 2]], "dot").tolist() == [5, 4]
+    assert ranks_of_first_answer(torch.zeros(2, 3), torch.ones(5, 3), [[0], [1, 2]], "dot").tolist() == [5, 4]
 
 
 def test_every_positive_has_its_turn():

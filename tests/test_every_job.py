@@ -208,7 +208,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert 0 < submit(judge_pairs, "half", "mined", 3)["pairs"] == results["judge pairs"]["questions"], "the third rank"
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
         assert submit(measure_injections, "llm", 1)["tried"] == 10

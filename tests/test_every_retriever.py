@@ -30,7 +30,7 @@ from blindspot.backend.retrieval import approximate, late_interaction, live, mil
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.engines.engine import ENGINES
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.opened import open_index
 from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
 from blindspot.backend.service.api import make_api
@@ -302,7 +302,7 @@ def test_compare_offers_every_run_and_says_what_made_the_two(every):
 @every_live_row
 def test_a_live_question_gives_the_hits_of_the_run(every, name):
     row, run = MADE[name], every.run(name)
-    assert row.live in live.available(every.study) and row.live in names(every.study)
+    assert row.live in live.available(every.study) and row.live in available_retrievers(every.study)
     hits = live.search(every.study, row.live, [every.first(name)], K)
     if row.exact:
         same_ranking(hits, first_hits(run.hits, 1))

@@ -13,7 +13,7 @@ import pytest
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
-from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
+from blindspot.backend.experiments.cost import _CostEstimator, _singular_noun, cost, planned_parts
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, About
 from blindspot.backend.experiments.parts import QuestionSelection
@@ -59,7 +59,7 @@ def two_batches(setting, bench):
         [
             *dense_row(setting, "two", data, batch=2),
             *dense_row(setting, "four", data, batch=4),
-            *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks),
+            *success_cells("BM25", [Bm25Hits(setting.question_selection(), 10)], setting.ks),
         ],
         [PaperClaim("four is better", ("four", "Success@5"), ("two", "Success@5"))],
     )
@@ -69,7 +69,9 @@ def two_batches(setting, bench):
 def small_experiment(monkeypatch):
     for module in (running, costs):
         monkeypatch.setattr(
-            module, "named", lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches)
+            module,
+            "experiment_named",
+            lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches),
         )
 
 
@@ -154,7 +156,7 @@ def values(ahead, behind, seeds=3, questions=200):
 
 
 CLAIM = PaperClaim("a beats b", ("a", "k"), ("b", "k"))
-EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
+EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), tolerance=0.05)
 
 
 @pytest.mark.parametrize(("claim", "found", "word"), [
@@ -163,16 +165,16 @@ EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
     (EQUAL, values(101, 100), "supported"), (EQUAL, values(150, 100), "not supported"), (EQUAL, values(110, 100), "inconclusive"),
 ])  # fmt: skip
 def test_claims_are_judged_by_their_interval(claim, found, word):
-    judged = claim.judge(*found, trained=True, level=0.95)
+    judged = claim.judge(*found, trained=True, confidence=0.95)
     assert judged["word"] == word
     assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
 
 
 def test_without_training_one_seed_will_do():
-    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, level=0.95)["word"] == "supported"
+    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, confidence=0.95)["word"] == "supported"
     assert (
         "only 1 seed (at least 3 needed)"
-        in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
+        in CLAIM.judge(*values(150, 100, seeds=1), trained=True, confidence=0.95)["because"]
     )
 
 
@@ -229,7 +231,9 @@ def test_the_plan_is_said_before_any_trial(study, small_experiment):
     waiting, made = planned.as_words()
     assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
     assert made in ("nothing", "1 index")
-    assert [_singular(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")] == [
+    assert [
+        _singular_noun(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")
+    ] == [
         "index",
         "set of question encoders",
         "reader with question encoders",
@@ -252,7 +256,7 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_small_is_small_whatever_the_experiment_does_by_itself(name):
-    setting = running.named(name).setting({"small": True})
+    setting = running.experiment_named(name).setting({"small": True})
     made = setting.settings(0)
     assert (made.steps, made.layers, made.passage_tokens, setting.depth) == (
         SMALL_STEPS,
@@ -260,7 +264,7 @@ def test_small_is_small_whatever_the_experiment_does_by_itself(name):
         64,
         20,
     ) and setting.seeds == (0,)
-    assert running.named(name).setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
+    assert running.experiment_named(name).setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
 
 
 def test_what_is_judged_is_what_trains(study, tmp_path):
@@ -271,10 +275,10 @@ def test_what_is_judged_is_what_trains(study, tmp_path):
     People(study.labels_path).add("Ada")
     Labels(study.labels_path).add("Ada", LabelEvent("g", "bad_question", train[0].id))
     bench, data = Workbench(study, "cpu"), TrainingData(limit=7, mined=(Bm25Hits(QuestionSelection("train"), 10),))
-    asked = [question.id for question in QuestionSelection("train", limit=7, trains=True).of(bench)]
+    asked = [question.id for question in QuestionSelection("train", limit=7, trains=True).questions_of(bench)]
     bench.make(data)
     assert sorted(asked) == sorted(id for id, _ in TrainingSet.open(bench, bench.name(data)).groups())
-    whole = {question.id for question in QuestionSelection("train", trains=True).of(bench)}
+    whole = {question.id for question in QuestionSelection("train", trains=True).questions_of(bench)}
     assert whole == {question.id for question in train[1:]} and len(asked) == 7
 
 
@@ -299,7 +303,7 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
 
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])
 def test_the_cost_reckons_every_kind_of_model(study, name):
-    given = ALL if "reader" in running.named(name).takes else TINY
+    given = ALL if "reader" in running.experiment_named(name).takes else TINY
     found = cost(
         study, name, {**given, "small": name == "specialised"}, "cpu"
     )  # small: two questions of a relation are enough
@@ -323,7 +327,7 @@ def test_bad_input_is_one_line_and_makes_nothing(study, tmp_path, name, given, e
 def test_every_experiment_has_its_file():
     from blindspot.backend.experiments.papers import EXPERIMENTS
 
-    assert all(running.named(name).name == name for name in EXPERIMENTS)
+    assert all(running.experiment_named(name).name == name for name in EXPERIMENTS)
 
 
 def test_words_of_older_results_read_as_the_present_ones(tmp_path):
@@ -363,9 +367,9 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
     registry = Registry("experiment", check=papers._check)
     registry._add(foreign)
     monkeypatch.setattr(papers, "INSTALLED", registry)
-    assert list(papers.experiments())[-1] == "foreign" and running.named("foreign") is foreign
+    assert list(papers.experiments())[-1] == "foreign" and running.experiment_named("foreign") is foreign
     with pytest.raises(Missing, match="known: negatives, .*foreign"):
-        running.named("nothing")
+        running.experiment_named("nothing")
     with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
         registry._add(dataclasses.replace(foreign, name="negatives"))
     with pytest.raises(TypeError, match="str is not an Experiment"):

@@ -20,7 +20,7 @@ from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.plan import Success, macro_values
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
-from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
@@ -82,7 +82,7 @@ def test_relations_counted_by_hand(study):
     result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
     bench = Workbench(study)
     hits = Bm25Hits(QuestionSelection("dev", limit=100), 20)
-    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
+    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.questions_of(bench)
     by_hand = {
         relation: np.mean(
             [row[:2].any() for row, question in zip(answers, questions, strict=True) if question.relation == relation]
@@ -187,7 +187,7 @@ def test_official_buckets_by_hand(study):
     result = found(study, "buckets", relations=["P19"])
     bench = Workbench(study)
     hits = Bm25Hits(QuestionSelection("common-random-buckets", ("P19",), 100), 5)
-    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
+    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.questions_of(bench)
     rare = np.mean([row[:5].any() for row, question in zip(answers, questions, strict=True) if question.bucket == 7])
     table = values(result)
     assert table["P19 place of birth, rand ent, bucket 7", "BM25"] == pytest.approx(rare)
@@ -219,11 +219,11 @@ def test_words_apart_by_hand():
     }
 
     class Fixed(QuestionSelection):
-        def of(self, bench):
+        def questions_of(self, bench):
             return [Question("t", "Where was Bodo Lee of the Valley born?", ("Alta",), "P19", "Bodo Lee of the Valley")]
 
     for which, kept in (("subject", ["Cid", "Dag of the Hill", "Eva"]), ("subject and answers", ["Dag of the Hill"])):
-        keeps = Apart(Fixed("dev"), which).keeps(None)
+        keeps = Apart(Fixed("dev"), which).kept_by(None)
         assert [question.subject for question in asked if keeps(question)] == kept
 
 
@@ -235,7 +235,7 @@ def test_finetune_on_the_official_sets(study):
     assert result["notes"][0] == "Trained on no-overlap/train, measured on entityquestions/test."
     assert result["verdict"] == "no finding"
     bench = Workbench(study)
-    plan = named("finetune").plan(named("finetune").setting({**given(), "small": True}), bench)
+    plan = experiment_named("finetune").plan(experiment_named("finetune").setting({**given(), "small": True}), bench)
     hits = {cell.row: cell.measures[0].hits for cell in plan.cells}
     assert hits["FT OnlyQ"].index == hits["start"].index and hits["FT OnlyQ"].questions.settings.only == "question"
     assert hits["FT OnlyP"].index.encoder.settings.only == "passage" and hits["FT OnlyP"].questions is None
@@ -278,7 +278,7 @@ def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
         for n in range(30)
     ]
     study = Workbench(make_study(tmp_path / "s", passages, asked))
-    plan = named("finetune").plan(named("finetune").setting(given(small=True)), study)
+    plan = experiment_named("finetune").plan(experiment_named("finetune").setting(given(small=True)), study)
     assert (
         "P19: of 24 training questions, 20 share no word of subject and answers with the 6 measured questions, and 24 share no word of"
         in plan.notes[1]
@@ -334,7 +334,7 @@ def test_specialised_leaves_the_index_alone(study, tmp_path):
         "tiny",
         "other",
     }
-    plan = named("specialised").plan(named("specialised").setting(given(small=True)), bench)
+    plan = experiment_named("specialised").plan(experiment_named("specialised").setting(given(small=True)), bench)
     part = next(cell.measures[0].hits.encoders for cell in plan.cells if cell.column.endswith("by relation"))
     assert isinstance(part, QuestionEncoders) and part.finished(bench)
 
@@ -343,7 +343,9 @@ def test_spread_is_the_mean_cosine_of_two_positives(study):
     """Against scikit-learn's cosines, without those of a passage with itself."""
     bench = Workbench(study)
     part = SpreadMeasure(Index(StudyEncoder("tiny")), QuestionSelection("dev", ("P19",)), "mean cosine")
-    passages = sorted(bench.corpus.ordinals({id for question in part.asked.of(bench) for id in question.gold}).values())
+    passages = sorted(
+        bench.corpus.ordinals({id for question in part.selection.questions_of(bench) for id in question.gold}).values()
+    )
     cosines = cosine_similarity(np.load(study.path("indexes", "tiny", "embeddings.npy"))[passages].astype(np.float64))
     n = len(passages)
     assert part.values(bench).mean() == pytest.approx((cosines.sum() - n) / (n * (n - 1)), abs=1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 from blindspot.backend.experiments import rocketqa, running
 from blindspot.backend.experiments.papers import EXPERIMENTS
-from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.bm25 import BM25
@@ -26,7 +26,7 @@ def study(tmp_path_factory):
 
 
 def found(study, name, **more):
-    given = {key: value for key, value in TINY.items() if key != "reader" or "reader" in named(name).takes}
+    given = {key: value for key, value in TINY.items() if key != "reader" or "reader" in experiment_named(name).takes}
     return run_experiment(study, name, {**given, **more}, "cpu")
 
 
@@ -78,19 +78,21 @@ def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
     """The best pair of the grid, found by plain loops over the first half."""
     result = found(study, "tune-bm25")
     bench = Workbench(study)
-    plan = named("tune-bm25").plan(named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
+    plan = experiment_named("tune-bm25").plan(experiment_named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
     tuned = plan.cells[-1].measures[0].hits
-    halves = [[question.id for question in asked.of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
+    halves = [[question.id for question in asked.questions_of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
     assert not set(halves[0]) & set(halves[1]) and len(halves[0] + halves[1]) == 12 and result["cells"][0]["n"] == 6
     by_hand = {}
     for k1, b in tuned.grid:
-        hits = BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.of(bench)], 20).ordinals
+        hits = (
+            BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.questions_of(bench)], 20).ordinals
+        )
         by_hand[k1, b] = np.mean(
             [
                 any(
                     question.answers[0] in passage.text for passage in bench.corpus.passages([o for o in row if o >= 0])
                 )
-                for question, row in zip(tuned.tuned_on.of(bench), hits.tolist(), strict=True)
+                for question, row in zip(tuned.tuned_on.questions_of(bench), hits.tolist(), strict=True)
             ]
         )
     bench.make(tuned)
@@ -126,7 +128,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
     """Experiments that are not run here are at least planned: claims and plots refer to cells, each row has a model for
     each seed.
     """
-    chosen, bench = named(name), Workbench(study)
+    chosen, bench = experiment_named(name), Workbench(study)
     given = {
         "start": "tiny",
         "seeds": (0, 1),
@@ -141,12 +143,12 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
         return
     places = {(cell.row, cell.column) for cell in plan.cells}
     assert len(places) == len(plan.cells) and len({row for row, _ in places}) > 1
-    assert all({claim.ahead, claim.behind} - {None} <= places for claim in plan.claims)
+    assert all({claim.expected_better, claim.expected_worse} - {None} <= places for claim in plan.claims)
     assert plan.plot is None or all(
         (row, column) in places for points in plan.plot.series.values() for _, row, column in points
     )
     for cell in plan.cells:
-        assert not cell.trained or len(cell.measures) == 2
+        assert not cell.is_trained or len(cell.measures) == 2
         for part in {
             part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)
         }:
@@ -206,8 +208,10 @@ def test_better_retrieval_and_better_answers(study):
     ]
     assert [cell["n"] for cell in result["cells"][-2:]] == [6, 6]
     bench = Workbench(study)
-    plan = named("end-to-end").plan(named("end-to-end").setting(running.frozen({**TINY, "ks": [1, 5]})), bench)
-    read = next(cell.measures[0].read for cell in plan.cells if cell.column == "EM@5")
+    plan = experiment_named("end-to-end").plan(
+        experiment_named("end-to-end").setting(running.hashable_options({**TINY, "ks": [1, 5]})), bench
+    )
+    read = next(cell.measures[0].reading for cell in plan.cells if cell.column == "EM@5")
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]
     asked = bench.questions.some(reading.run.question_ids)

@@ -12,7 +12,7 @@ from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
 from blindspot.backend.data.importing.importer import import_questions
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.papers import EXPERIMENTS
-from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.running import experiment_named, run_experiment
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -70,10 +70,10 @@ def _judge_an_audit(study: Study) -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_runs_to_its_table(study, name):
     given = {"small": True}
-    if "encoders" in named(name).takes and name in ("pretrained", "retrieval"):
+    if "encoders" in experiment_named(name).takes and name in ("pretrained", "retrieval"):
         given["encoders"] = ["minilm", "other"]
     result = run_experiment(study, name, given, "cpu")
-    rows, columns, cells = tables.grid(result)
+    rows, columns, cells = tables.result_grid(result)
     assert result["verdict"] == "no finding" and len(rows) > 1
     assert all(cell["value"] is not None for cell in cells.values() if cell["n"])
     assert len(tables.result_table(result).rows) == len(rows) and len(tables.as_csv(result).splitlines()) == 1 + len(

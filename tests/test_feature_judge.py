@@ -112,7 +112,7 @@ def test_the_trees_give_what_scikit_learn_gives():
     examples = random_examples()
     model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=15, early_stopping=False, random_state=0)
     model.fit(examples.features, examples.truth)
-    ours = scorers.Trees.of(model)
+    ours = scorers.Trees.from_model(model)
     fresh = random_examples(seed=1).features
     fresh[0] = np.nan
     assert np.allclose(ours(fresh), model.decision_function(fresh), atol=1e-9)
@@ -128,7 +128,9 @@ def test_the_linear_model_without_a_prior_gives_what_scikit_learn_gives():
     x, y = rng.normal(size=(400, 6)), (rng.random(400) < 0.2).astype(float)
     weights = rng.choice([1.0, 4.0], 400)
     peer = LogisticRegression(C=0.5, tol=1e-10, max_iter=1000).fit(x, y, sample_weight=weights)
-    ours = feature_model.newton(np.column_stack([x, np.ones(400)]), y, weights, np.zeros(7), np.array([2.0] * 6 + [0]))
+    ours = feature_model.newton_steps(
+        np.column_stack([x, np.ones(400)]), y, weights, np.zeros(7), np.array([2.0] * 6 + [0])
+    )
     assert np.allclose(ours, [*peer.coef_[0], peer.intercept_[0]], atol=1e-6)
 
 
@@ -153,7 +155,7 @@ def test_many_deep_negatives_teach_by_a_weighted_sample():
     features = examples.features.copy()
     features[:, NAMES.index("rank")] = np.tile(np.arange(1, 61), 100)
     ranked = dataclasses.replace(examples, features=features)
-    places, weights = feature_model._thinned(ranked, np.ones(len(ranked), bool), 0)
+    places, weights = feature_model._thin_negatives(ranked, np.ones(len(ranked), bool), 0)
     deep = features[places, NAMES.index("rank")] > feature_model.FULL_RANKS
     positive = ranked.truth[places] == POSITIVE
     assert (ranked.truth == POSITIVE).sum() == positive.sum()
@@ -228,10 +230,10 @@ def test_unlabelled_passages_with_an_answer_are_no_negatives_anywhere():
 
 
 def test_the_summary_says_what_was_left_out_and_what_it_could_be():
-    from blindspot.app.judge_texts import _left_out, _worst
+    from blindspot.app.judge_texts import _left_out, _worst_group
 
     left_out = {"high": 0.01, "pairs": 900, "left_out": 100}
-    assert "100 pairs that contain an answer" in _left_out(left_out) and _worst(left_out) == pytest.approx(0.109)
+    assert "100 pairs that contain an answer" in _left_out(left_out) and _worst_group(left_out) == pytest.approx(0.109)
     assert _left_out({**left_out, "left_out": 0}) == ""
 
 

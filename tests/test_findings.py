@@ -8,7 +8,7 @@ from blindspot.analysis.accuracy import proportion
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
-from blindspot.backend.evaluation.findings import findings, frequency_points, where
+from blindspot.backend.evaluation.findings import bucket_words, findings, frequency_points
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
@@ -56,7 +56,7 @@ def study_of(folder, groups):
 
 
 def compared(study):
-    return Comparison.of(measure(study, "lexical"), measure(study, "vectors"))
+    return Comparison.of_runs(measure(study, "lexical"), measure(study, "vectors"))
 
 
 def said(study):
@@ -91,13 +91,13 @@ def test_no_difference_is_called_none(tmp_path):
 def test_small_groups_carry_no_sentence(tmp_path):
     study = study_of(tmp_path / "few", [(40, 50, 45, 50), (1, 10, 9, 0)])
     assert not any(topic == "frequency" for topic, _ in said(study))
-    assert [(point.label, point.n, point.few) for point in frequency_points(compared(study), 5)] == [
+    assert [(point.label, point.n, point.has_few_questions) for point in frequency_points(compared(study), 5)] == [
         ("30-99 mentions", 50, False),
         ("<=1 mentions", 10, True),
     ]
 
 
 def test_groups_in_words():
-    assert where("bucket 7") == "in bucket 7"
-    assert where("4-9 mentions") == "where the subject is mentioned 4 to 9 times"
-    assert where("100+ mentions") == "where the subject is mentioned 100 times or more"
+    assert bucket_words("bucket 7") == "in bucket 7"
+    assert bucket_words("4-9 mentions") == "where the subject is mentioned 4 to 9 times"
+    assert bucket_words("100+ mentions") == "where the subject is mentioned 100 times or more"

@@ -147,7 +147,7 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     made = study.questions.all(split="train")
     assert [q.gold for q in made] == [("2",), ("3",), (), ("4",), (), (), ("3",)]
     assert made[0].dataset == "nq" and made[0].answers == ("Askvoll",) and made[0].text == "where was furset born"
-    found = {q.text: GoldMatches(study.labels_path).of(q.id) for q in made}
+    found = {q.text: GoldMatches(study.labels_path).matches_of(q.id) for q in made}
     assert [(m.passage, m.how) for m in found["where was furset born"]] == [("2", "id")]
     assert found["capital of italy"][0].how == "overlap" and found["capital of italy"][0].score == 1
     assert found["q"][0].how == "overlap" and found["q"][0].score == 1.0

@@ -17,7 +17,7 @@ from blindspot.backend.data.formats.base import (
     PassageBatch,
     Qrel,
     RunEntry,
-    checked,
+    check_batch,
     question_fault,
 )
 from blindspot.backend.data.importing.from_results import study_from_results
@@ -118,7 +118,7 @@ def check_reader(sample: Sample, path, data: bytes) -> None:
             if isinstance(found, ImportedQuestion):
                 assert question_fault(found.question) is None
             elif isinstance(found, PassageBatch):
-                checked(found, path)
+                check_batch(found, path)
             elif isinstance(found, BadInput):
                 assert "\n" not in str(found) and str(path) in str(found)
     except BadInput as error:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import find_format, psgs, streams
-from blindspot.backend.data.formats.base import Options, checked
+from blindspot.backend.data.formats.base import Options, check_batch
 from blindspot.backend.data.importing.importer import import_passages
 from blindspot.db.errors import BadInput, Refused
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 def rows_of(path, read=psgs.read):
     rows, problems = [], []
     for batch in read(path):
-        batch, _ = checked(batch, path)
+        batch, _ = check_batch(batch, path)
         rows += zip(batch.lines, batch.rows, strict=True)
         problems += batch.problems
     return rows, problems

@@ -153,7 +153,7 @@ def test_a_questions_file_gives_relations_and_frequencies(tmp_path, monkeypatch,
         (None, None, None, None, "test"),
     ]
     assert made.joined == 2 and len(made.study.questions) == 3
-    assert [group.key for group in report(made.study, by="relation").runs[0].groups] == ["P19", "P106"]
+    assert [group.key for group in report(made.study, grouping="relation").runs[0].groups] == ["P19", "P106"]
     monkeypatch.setattr(
         sys, "argv", ["blindspot", "new", str(tmp_path / "t"), "--from-run", str(file), "--questions", str(questions)]
     )

@@ -214,7 +214,7 @@ def test_rejected_gold_leaves_evaluation_training_and_exports(study, tmp_path):
     assert mended.left_out == {"gold passages that people reject": 1} and imported.left_out == {}
     assert len(mended.rows) == N - 1 and mended.n_relevant.sum() == imported.n_relevant.sum() - 2
     assert imported.relevant[0, 0] and "q0" not in {question.id for question in mended.questions}
-    original = corrected_run(study, run, "gold").figures([1])[0].original
+    original = corrected_run(study, run, "gold").figures_at([1])[0].original
     assert original.n == N, "the original figure keeps the gold as it was imported"
     written = export_qrels(study, "trec", path=tmp_path / "qrels.txt")
     lines = (tmp_path / "qrels.txt").read_text().splitlines()

@@ -255,7 +255,9 @@ def test_the_relations_trained_on_and_measured_on_are_apart():
     assert len(experiments.SEEN) == len(experiments.UNSEEN) == 12
     assert not set(experiments.SEEN) & set(experiments.UNSEEN)
     for name, given in experiments.ASKED_FOR.items():
-        setting = experiments.experiment(name).setting(experiments.frozen({**given, "seeds": list(experiments.SEEDS)}))
+        setting = experiments.experiment(name).setting(
+            experiments.hashable_options({**given, "seeds": list(experiments.SEEDS)})
+        )
         assert setting.depth <= inputs.TRAIN_DEPTH and max(setting.ks) <= inputs.DEV_DEPTH, name
         setting.settings(0), setting.cross_settings(0)
 

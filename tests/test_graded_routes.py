@@ -233,7 +233,7 @@ def test_every_grade_arrives(study):
 @pytest.mark.parametrize("k", [3, 10])
 def test_measures_are_those_of_ir_measures(study, ours, name, k):
     found = relevant(study, study.run("run"), "gold")
-    values = dict(zip([q.id for q in found.questions], MEASURES.get(ours).of(found, k), strict=True))
+    values = dict(zip([q.id for q in found.questions], MEASURES.get(ours).values_of(found, k), strict=True))
     expected = theirs(QRELS, name.format(k))[name.format(k)]
     assert set(values) == set(JUDGED) and expected["q5"] == expected["q9"] == 0
     assert values == pytest.approx(expected)

@@ -48,7 +48,7 @@ def study(tmp_path_factory):
 @contextmanager
 def running(app, ws="none"):
     """Run a real server in a thread and yield its port."""
-    with guard.listen("127.0.0.1", 0) as listening:
+    with guard.bind_socket("127.0.0.1", 0) as listening:
         config = uvicorn.Config(
             app, http=PatientProtocol, ws=ws, log_level="critical", limit_concurrency=200, lifespan="off"
         )
@@ -135,11 +135,11 @@ def test_a_long_body_is_refused_whether_it_says_so_or_not():
 def test_a_flood_of_one_address_is_refused_for_a_while():
     now = [0.0]
     rate = RequestRate(3, 0.5, lambda: now[0])
-    assert [rate.take("a") for _ in range(4)] == [0, 0, 0, 2.0] and rate.take("b") == 0
+    assert [rate.take_tokens("a") for _ in range(4)] == [0, 0, 0, 2.0] and rate.take_tokens("b") == 0
     now[0] = 1.9
-    assert rate.take("a") == pytest.approx(0.1)
+    assert rate.take_tokens("a") == pytest.approx(0.1)
     now[0] = 2.0
-    assert rate.take("a") == 0 and rate.take("a") == 2.0
+    assert rate.take_tokens("a") == 0 and rate.take_tokens("a") == 2.0
     client = TestClient(application(rate=RequestRate(2, 0.001)), "http://localhost")
     assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
     assert int(client.get("/").headers["Retry-After"]) > 500
@@ -148,7 +148,7 @@ def test_a_flood_of_one_address_is_refused_for_a_while():
 def test_a_rate_remembers_a_bounded_number_of_addresses():
     rate = RequestRate(1, 1)
     for number in range(guard.ADDRESSES_REMEMBERED + 100):
-        rate.take(f"address {number}")
+        rate.take_tokens(f"address {number}")
     assert len(rate._buckets) == guard.ADDRESSES_REMEMBERED
 
 

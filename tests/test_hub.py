@@ -17,7 +17,7 @@ from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.hub.pulling import pull, pull_study
-from blindspot.backend.hub.pushing import planned, push
+from blindspot.backend.hub.pushing import plan_push, push
 from blindspot.backend.hub.repository import HubRepository, check_inside
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
@@ -79,7 +79,7 @@ def files_of(hub, kind, name="ada/thing"):
 
 
 def pushed(study, kind, name, repository="ada/thing", public=False, **options):
-    with planned(study, kind, name, **options) as plan:
+    with plan_push(study, kind, name, **options) as plan:
         return push(plan, HubRepository(repository, kind), public)
 
 
@@ -178,7 +178,7 @@ def test_a_study_goes_out_without_names_and_comes_back(hub, filled, tmp_path):
 
     import_labels(study, qrels, "qrels", "Ada Lund", by_person=True)
     before = Labels(study.labels_path).consensus()
-    with planned(study, "study", None) as plan:
+    with plan_push(study, "study", None) as plan:
         assert any("2 people have pseudonyms" in note for note in plan.notes)
         for path in plan.folder.rglob("*"):
             assert not path.is_file() or not re.search(rb"Ada Lund|Bo Quist|@example.org", path.read_bytes()), path
@@ -196,7 +196,7 @@ def test_a_study_goes_out_without_names_and_comes_back(hub, filled, tmp_path):
     assert Path(fetched.settings.encoders["tiny"].model) == tmp_path / "fetched" / "models" / "tiny"
     with pytest.raises(Refused, match="exists already; choose a new folder"):
         pull_study(HubRepository("ada/study", "study"), tmp_path / "fetched")
-    with planned(study, "study", None, with_names=True) as plan:
+    with plan_push(study, "study", None, with_names=True) as plan:
         assert b"Ada Lund" in (plan.folder / "labels.db").read_bytes()
 
 
@@ -361,14 +361,14 @@ def test_a_study_goes_out_without_the_places_of_its_indexes_and_without_consent(
     connection.close()
     add_llm_judge(study, "far", "https://judge.example/v1", ["m"])
     (study.path("judges", "far", "sending.json")).write_text('{"to": "judge.example"}')
-    consent.give(study, "https://judge.example", "MY_KEY_VARIABLE")
-    with planned(study, "study", None) as plan:
+    consent.give_consent(study, "https://judge.example", "MY_KEY_VARIABLE")
+    with plan_push(study, "study", None) as plan:
         assert any("addresses of the language models of far" in note for note in plan.notes)
         for path in plan.folder.rglob("*"):
             assert path.name not in ("sending.json", consent.IDENTITY)
             assert not path.is_file() or not re.search(rb"secret-host|MY_KEY_VARIABLE", path.read_bytes()), path
         push(plan, HubRepository("ada/study", "study"))
-    with planned(study, "judge", "far") as plan:
+    with plan_push(study, "judge", "far") as plan:
         assert not [file for file, _ in plan.files if "sending" in file]
     files_of(hub, "dataset", "ada/study")["judges/far/sending.json"] = b'{"to": "judge.example"}'
     files_of(hub, "dataset", "ada/study")[consent.IDENTITY] = (study.folder / consent.IDENTITY).read_bytes()

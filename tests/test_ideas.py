@@ -94,7 +94,7 @@ def test_what_the_rule_says():
         ("Ray", "X-rays", "does not contain it"),
         ("Ray", "stray", "does not contain it"),
     ]:
-        assert rule.holds(rule.passage(passage), rule.needles([answer])) == (verdict == "contains it"), (
+        assert rule.contains_answer(rule.passage(passage), rule.needles([answer])) == (verdict == "contains it"), (
             answer,
             passage,
         )

@@ -89,7 +89,7 @@ def test_passages_arrive_in_file_order_with_a_record(study, tmp_path):
     assert (result.rows, result.left_out, result.unchanged) == (3, 0, False)
     assert list(study.corpus.scan()) == [Passage(*row) for row in ROWS]
     assert calls[-1][:2] == (3, 3)
-    (record,) = Imports(study.labels_path).all()
+    (record,) = Imports(study.labels_path).all_records()
     assert (record.kind, record.file, record.rows, record.sha256) == (
         "passages",
         "psgs.tsv",

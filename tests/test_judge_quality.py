@@ -195,7 +195,7 @@ def test_judgements_of_other_tools_become_a_judge(study, tmp_path, form):
     (tmp_path / "file").write_text(content)
     before = Labels(study.labels_path).last_event
     assert import_judgements(study, "tool", str(tmp_path / "file"), format)["pairs"] == 2
-    scores = ScoreStore.open(study, "tool").of(["P19.train.0"])["P19.train.0"]
+    scores = ScoreStore.open(study, "tool").scores_of(["P19.train.0"])["P19.train.0"]
     assert scores["p0"] > 0.5 > scores["p1"]
     assert Labels(study.labels_path).last_event == before
     (card,) = [card for card in judges_of(study) if card.name == "tool"]
@@ -213,7 +213,7 @@ def test_umbrelas_output_without_ids_is_matched_by_its_texts(study, tmp_path):
     row = {"query": question.text, "passage": f"{passage.title} {passage.text}", "judgment": 2}
     (tmp_path / "u.jsonl").write_text(json.dumps(row) + "\n")
     import_judgements(study, "tool", str(tmp_path / "u.jsonl"), "umbrela")
-    assert ScoreStore.open(study, "tool").of([question.id]) == {question.id: {passage.id: 0.75}}
+    assert ScoreStore.open(study, "tool").scores_of([question.id]) == {question.id: {passage.id: 0.75}}
 
 
 @pytest.mark.parametrize(

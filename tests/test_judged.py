@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import success_at
-from blindspot.analysis.judged import NONE, OTHER, POSITIVE, bounds, corrected, figures, is_judged, judged_at
+from blindspot.analysis.judged import NONE, OTHER, POSITIVE, bounds, corrected, is_judged, judged_at, judged_figures
 
 N, P, X = NONE, POSITIVE, OTHER
 
@@ -53,7 +53,7 @@ def test_by_hand():
     gold = [[False, True, False, False], [False] * 4, [True, False, False, False]]
     labels = [[X, N, N, P], [N] * 4, [N] * 4]
     present = [[True] * 4, [True] * 4, [True, False, False, False]]
-    made = {each.k: each for each in figures(relevant, gold, labels, present, (1, 3, 4))}
+    made = {each.k: each for each in judged_figures(relevant, gold, labels, present, (1, 3, 4))}
     third = 1 / 3
     assert [made[k].judged.value for k in (1, 3, 4)] == pytest.approx([2 / 3, (2 / 3 + 0 + 1) / 3, (3 / 4 + 0 + 1) / 3])
     assert [made[k].original.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])
@@ -82,7 +82,7 @@ def test_bounds_hold_whatever_the_unjudged_turn_out_to_be(seed):
 
 def test_without_labels_nothing_changes():
     relevant, gold, labels, present = run_with_labels(2)
-    made = figures(relevant, gold, np.zeros_like(labels), present, (5,))[0]
+    made = judged_figures(relevant, gold, np.zeros_like(labels), present, (5,))[0]
     assert made.corrected == made.original and made.original.value == success_at(relevant, 5).mean()
 
 
@@ -91,7 +91,7 @@ def test_a_row_without_hits_is_left_out_of_judged_at_k():
     shares = judged_at(np.array([[True, False], [False, False]]), present, 2)
     assert shares[0] == 0.5 and np.isnan(shares[1])
     none = np.zeros((2, 2), int)
-    made = figures(none == 1, none == 1, none, present, (2,))[0]
+    made = judged_figures(none == 1, none == 1, none, present, (2,))[0]
     assert (made.judged.n, made.original.n, made.judged.value) == (1, 2, 0)
     with pytest.raises(ValueError, match="ranks start at 1"):
         judged_at(present, present, 0)

@@ -70,9 +70,9 @@ def test_the_judge_decides_what_comes_first_and_what_training_draws_counts_more(
 
 def test_a_negative_among_many_is_drawn_less_often(study):
     made = build(study)
-    found = drawn_negatives(made, drawn=4)
+    found = drawn_negatives(made, sampled_negatives=4)
     assert found["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 4 / 5)
-    assert drawn_negatives(made, drawn=9)["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 1.0)
+    assert drawn_negatives(made, sampled_negatives=9)["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 1.0)
 
 
 def test_the_audit_is_the_same_with_and_without_a_judge(study):

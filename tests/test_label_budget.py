@@ -85,8 +85,8 @@ def test_the_interval_covers_in_many_rounds(seeds, of_seeds):
 def judged(found=(40, 80), labels=200, worth=0.1, seeds=3, questions=400):
     """Return the verdict on labels after which every seed answers `found[1]` questions, and `found[0]` before."""
     before, after = (np.tile(np.arange(questions) < count, (seeds, 1)).astype(float) for count in found)
-    claim = PaperClaim("worth it", ("after", ""), ("before", ""), by=worth / 100 * labels / 100)
-    return claim.judge(after, before, trained=True, level=0.95)
+    claim = PaperClaim("worth it", ("after", ""), ("before", ""), minimum_gain=worth / 100 * labels / 100)
+    return claim.judge(after, before, trained=True, confidence=0.95)
 
 
 def test_the_verdicts():
@@ -251,9 +251,9 @@ def test_the_command(whole):
 
 def test_the_same_labels_twice_make_no_claim(bare, tmp_path):
     from blindspot.backend.experiments.papers.label_budget import plan
-    from blindspot.backend.experiments.running import frozen, named
+    from blindspot.backend.experiments.running import experiment_named, hashable_options
 
-    setting = named("label-budget").setting(frozen({**GIVEN, "shares": [0, 10]}))
+    setting = experiment_named("label-budget").setting(hashable_options({**GIVEN, "shares": [0, 10]}))
     planned = plan(setting, Workbench(bare, "cpu"))
     assert not planned.claims and "have the same labels" in list(planned.notes)[0]
 
@@ -302,7 +302,7 @@ def test_a_result_of_an_older_version_opens(bare, tmp_path):
         write_manifest(folder, {"kind": "experiment", "what": "label budget", "name": "mine", "request": {}})
     (result,) = results(study)
     assert result["verdict"] == "supported" and result["sentence"] == old["sentence"]
-    rows, columns, cells = tables.grid(result)
+    rows, columns, cells = tables.result_grid(result)
     assert rows == [
         "0% (0 labels)",
         "0% (0 labels), 10-29 mentions",

@@ -109,7 +109,7 @@ def test_a_person_sees_what_theirs_changed_and_when_it_is_too_little(own):  # no
     assert effect.pairs >= 0 and effect.gained + effect.lost <= 40
     lines = effect.lines()
     assert lines[0] == "You gave 9 labels that teach, beside 3 of simulated annotators."
-    if effect.more:
+    if effect.further_labels_needed:
         assert "too few labels to tell yet; " in lines[-1] and " more would." in lines[-1]
     # Of a person without labels nothing changes.
     nobody = own_effect(study, "lea")
@@ -125,7 +125,7 @@ def test_a_clear_difference_is_said_with_its_interval(own):  # noqa: F811
         lost=2,
         difference=dataclasses.replace(effect.difference, value=0.2, low=0.1, high=0.3),
     )
-    assert clear.more == 0
+    assert clear.further_labels_needed == 0
     assert clear.lines()[-1] == (
         "With them the reranker answers 30 dev questions first that it does not without, and loses 2: +20.0 points (+10.0 to +30.0)."
     )

@@ -99,7 +99,7 @@ def test_labels_are_generalised_to_pairs_that_nobody_judged(study):
     learned = learn_label_judge(study, "said", "r")
     assert (learned.labels, learned.positives, learned.pairs) == (30, 10, 60)
     assert learned.right == 1.0 and learned.low < 1.0
-    known = ScoreStore.open(study, "said").of(["q11"])["q11"]
+    known = ScoreStore.open(study, "said").scores_of(["q11"])["q11"]
     assert known["p11-1"] > 0.5 > known["p11-2"], "rank 3 contains the answer too, and people denied it elsewhere"
     build(study, "judge+labels", name="generalised", model="said", positives=("gold", "judge"))
     roles = TrainingSet.open(study, "generalised").roles("q11")
@@ -111,17 +111,17 @@ def test_a_label_judge_judges_new_lists(study, blindspot):
     judged(study, range(10))
     learn_label_judge(study, "said", "r")
     store, run = ScoreStore.open(study, "said"), study.run("r")
-    learned = store.of(run.question_ids)
+    learned = store.scores_of(run.question_ids)
     store.connection.execute("DELETE FROM score WHERE question = 'q11'")
     code, out, err = blindspot("judge", "run", "said", "--run", "r", "--study", study.folder)
     assert not code and f"Judged {len(learned['q11'])} pairs of 1 question." in out, err
-    assert store.of(run.question_ids) == learned, "the stored model is the one that learned"
+    assert store.scores_of(run.question_ids) == learned, "the stored model is the one that learned"
     rows = np.roll(run.hits.ordinals, 1, axis=0)  # each question gets the list of another one
     made = write_run(
         study, "new", run.question_ids, Hits(rows, run.hits.scores), {"retriever": run.manifest["retriever"]}
     )
     found = judge_with_labels(study, "said", made.name)
-    after = store.of(run.question_ids)
+    after = store.scores_of(run.question_ids)
     assert found["pairs"] > 0 and found["questions"] == len(run.question_ids)
     assert all(after[question].items() >= learned[question].items() for question in learned)
     write_run(study, "other", run.question_ids, run.hits, {"retriever": "another"})

@@ -260,27 +260,27 @@ def test_roles_are_asked_by_the_store(desk):
     with pytest.raises(Missing, match="nobody is named 'zoe'"):
         desk.label("zoe", "q0", {"p1": "positive"})
     for act in (
-        lambda by: desk.people.add("new", by=by),
-        lambda by: desk.people.pause("ben", by=by),
-        lambda by: desk.people.invite("x", by=by),
-        lambda by: desk.people.set_role("ben", "lead", by=by),
-        lambda by: desk.people.revoke("ben", by=by),
+        lambda by: desk.people.add("new", actor=by),
+        lambda by: desk.people.pause("ben", actor=by),
+        lambda by: desk.people.invite("x", actor=by),
+        lambda by: desk.people.set_role("ben", "lead", actor=by),
+        lambda by: desk.people.revoke("ben", actor=by),
     ):
         for by in ("ann", "ada"):
             with pytest.raises(Refused, match="takes the role lead"):
                 act(by)
         act("lea")
     with pytest.raises(Refused, match="cannot take the role from themselves"):
-        desk.people.set_role("lea", "annotator", by="lea")
+        desk.people.set_role("lea", "annotator", actor="lea")
 
 
 def test_an_invitation_is_a_secret_that_can_be_revoked(desk):
-    secret = desk.people.invite("dot", "adjudicator", by="lea")
+    secret = desk.people.invite("dot", "adjudicator", actor="lea")
     assert desk.people.invited(secret).name == "dot" and desk.people.invited(secret).may("adjudicate")
-    again = desk.people.invite("dot", by="lea")
+    again = desk.people.invite("dot", actor="lea")
     assert desk.people.invited(secret) is None and desk.people.invited(again).role == "adjudicator"
     assert secret not in "".join(map(str, desk.people.connection.execute("SELECT * FROM annotator").fetchall()))
-    desk.people.revoke("dot", by="lea")
+    desk.people.revoke("dot", actor="lea")
     assert desk.people.invited(again) is None
     with pytest.raises(BadInput, match="name"):
         desk.people.add(" x")
@@ -289,13 +289,13 @@ def test_an_invitation_is_a_secret_that_can_be_revoked(desk):
 def test_of_somebody_paused_only_what_was_on_its_way_is_taken(desk):
     desk.batch()
     assert desk.claim("ann") == ["q0"]
-    desk.people.pause("ann", by="lea")
+    desk.people.pause("ann", actor="lea")
     with pytest.raises(Refused, match="paused"):
         desk.claim("ann")
     with pytest.raises(Refused, match="paused"):
         desk.label("ann", "q1", {"p1": "positive"}, batch="b1")
     assert desk.work("ann", "b1", "q0") is False
-    desk.people.pause("ann", False, by="lea")
+    desk.people.pause("ann", False, actor="lea")
     assert desk.claim("ann") == ["q1"]
 
 

@@ -10,7 +10,7 @@ from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval import token_vectors as stored
 from blindspot.backend.retrieval.encoder import load_encoder
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.late_interaction import LateInteraction, build_index
 from blindspot.backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -60,8 +60,8 @@ def test_stored_vectors_are_those_of_the_library(made):
     study, library, name = made
     vectors = TokenVectors(study.path("indexes", name), "cpu", "")
     for row, expected in enumerate(library.encode_document(texts(study), convert_to_numpy=True)):
-        assert vectors.of(row).shape == expected.shape
-        np.testing.assert_allclose(vectors.of(row), expected, atol=1e-3)
+        assert vectors.vectors_of(row).shape == expected.shape
+        np.testing.assert_allclose(vectors.vectors_of(row), expected, atol=1e-3)
 
 
 def test_scores_and_order_are_those_of_the_librarys_maxsim(made):
@@ -86,7 +86,7 @@ def test_candidates_are_those_of_the_pooled_vectors_and_keep_their_exact_scores(
     expected = theirs(library, study)
     hits = LateInteraction(study, name, candidates=12, device="cpu").search(QUESTIONS, 5)
     vectors = TokenVectors(study.path("indexes", name), "cpu", "")
-    pooled = np.stack([vectors.of(row).astype(np.float32).mean(0) for row in range(len(vectors))])
+    pooled = np.stack([vectors.vectors_of(row).astype(np.float32).mean(0) for row in range(len(vectors))])
     pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors.pooled, pooled, atol=1e-3)
     for row, question in enumerate(library.encode_query(QUESTIONS, convert_to_numpy=True)):
@@ -152,7 +152,7 @@ def test_a_run_a_live_question_and_the_service_agree(made, monkeypatch):
     kind = RETRIEVERS.get("late-interaction")
     assert run.name == f"{name}-dev" and kind.made(run.manifest) and run.manifest["candidates"] == 1000
     assert kind.describe(run.manifest) == f"late interaction, {name}, 1,000 candidates"
-    assert kind.retriever_of(run.manifest) in names(study)
+    assert kind.retriever_of(run.manifest) in available_retrievers(study)
     folder = study.path("indexes", name)
     files = ("tokens.npy", "offsets.npy", "pooled.npy", "manifest.json")
     assert run.manifest["index_bytes"] == sum((folder / file).stat().st_size for file in files)

@@ -14,7 +14,7 @@ from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training import curve_bench, learning_curve
 from blindspot.backend.training.curve_bench import curve_inputs
-from blindspot.backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, due
+from blindspot.backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, is_point_due
 from blindspot.backend.training.learning_curve import add_history, add_point
 from blindspot.db.errors import Missing
 from blindspot.db.events import Choice, LabelEvent
@@ -150,8 +150,8 @@ def test_the_changed_pairs_are_those_whose_role_the_labels_changed(study, told):
 def test_answered_and_lost_are_the_cells_that_compare_opens(study, told):
     _, point = told
     for learned in point.scopes.values():
-        compared = Comparison.of(measure(study, learned.run_before), measure(study, learned.run))
-        before, now = compared.first_a == 1, compared.first_b == 1
+        compared = Comparison.of_runs(measure(study, learned.run_before), measure(study, learned.run))
+        before, now = compared.first_ranks_a == 1, compared.first_ranks_b == 1
         assert (learned.answered, learned.lost) == ((~before & now).sum(), (before & ~now).sum())
 
 
@@ -184,7 +184,7 @@ def test_dev_never_trains(own, monkeypatch):
         assert after.scopes[scope].reranker == before.scopes[scope].reranker
         assert after.scopes[scope].adapter == before.scopes[scope].adapter
         assert (after.scopes[scope].answered, after.scopes[scope].lost) == (0, 0)
-    assert due(study) is None  # labels of dev call for no point
+    assert is_point_due(study) is None  # labels of dev call for no point
 
 
 def test_points_stay_and_the_runs_of_old_points_go(own):
@@ -205,25 +205,25 @@ def test_points_stay_and_the_runs_of_old_points_go(own):
 
 def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(own):
     study = own
-    assert LABELS_PER_POINT == 25 and due(study) is None
+    assert LABELS_PER_POINT == 25 and is_point_due(study) is None
     pairs = [(f"P19.train.{i}", p) for i in range(3) for p, _ in listed(study, f"P19.train.{i}")[:2]]
     batch_of_pairs(study, "b", pairs)
     add_point(study)
     queue = Queue(study.labels_path)
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for lease in queue.claim("ann", 3):
-        assert due(study) is None
+        assert is_point_due(study) is None
         chosen = tuple(Choice(p, "negative") for q, p in pairs if q == lease.question)
         labels.add("ann", LabelEvent(f"c{next(_numbers)}", "label", lease.question, chosen, batch="b"))
         queue.finish("ann", "b", lease.question)
-    assert due(study) == "batch"
+    assert is_point_due(study) == "batch"
     add_point(study, "batch")
-    assert due(study) is None
+    assert is_point_due(study) is None
     for number in range(4, 12):
         say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
-    assert due(study) is None  # 24 labels since
+    assert is_point_due(study) is None  # 24 labels since
     say(study, "P19.train.20", {listed(study, "P19.train.20")[0][0]: "unsure"})
-    assert due(study) == "labels"
+    assert is_point_due(study) == "labels"
 
 
 def test_labels_start_the_job_by_themselves(own, monkeypatch):
@@ -241,7 +241,7 @@ def test_labels_start_the_job_by_themselves(own, monkeypatch):
         say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
     jobs.run(add_point, study, "start", until=0)
     assert [(point.reason, point.labels) for point in curve_points(study)] == [("start", 0), ("labels", 30)]
-    assert due(study) is None
+    assert is_point_due(study) is None
 
 
 def test_a_point_that_fails_is_not_tried_after_every_label(own, monkeypatch):
@@ -258,7 +258,7 @@ def test_a_point_that_fails_is_not_tried_after_every_label(own, monkeypatch):
         jobs.run(add_point, study, "labels", until=last)
     monkeypatch.setattr(jobs, "submit", lambda *a, **named: "id")
     say(study, "P19.train.20", {p: "negative" for p, _ in listed(study, "P19.train.20")[:3]})
-    assert due(study) == "labels" and start_if_due(study) is None
+    assert is_point_due(study) == "labels" and start_if_due(study) is None
     for number in range(10, 18):
         say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
     assert start_if_due(study) == "id"  # 27 labels later it may have another go

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from blindspot.app.links import PersonalLinks, cookie_name, session_cookie
-from blindspot.app.markup import plain
+from blindspot.app.markup import escape_markdown
 from blindspot.db.errors import Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -153,8 +153,11 @@ def test_names_of_people_are_no_markdown(tmp_path):
     name = "![x](http://evil.example/x.png) **b** :red[r] $x$"
     People(study.labels_path).add(name)
     (button,) = [button for button in Page(study.folder, "judge").app.button if button.key.startswith("i-am")]
-    assert button.label == f"I am {plain(name)} (annotator)"
-    assert plain(name).startswith(r"\!\[x\]\(http\:\/\/evil\.example") and plain("Zoë Müller 李") == "Zoë Müller 李"
+    assert button.label == f"I am {escape_markdown(name)} (annotator)"
+    assert (
+        escape_markdown(name).startswith(r"\!\[x\]\(http\:\/\/evil\.example")
+        and escape_markdown("Zoë Müller 李") == "Zoë Müller 李"
+    )
 
 
 def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):
@@ -207,12 +210,12 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
     state = {"key": {"outbox": {"attempt": 3, "entries": [{"id": "x", "kind": "note", "question": "q0", "note": "n"}]}}}
     monkeypatch.setattr(st, "session_state", state)
     for now in (None, people.add("ben")):
-        monkeypatch.setattr(who, "who", lambda _, now=now: now)
-        judging.receive("key", study, "ann")
+        monkeypatch.setattr(who, "signed_in_person", lambda _, now=now: now)
+        judging.store_events("key", study, "ann")
         heard = state[judging._HEARD]["key"]
         assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is no longer signed in" in heard["trouble"]
     assert not taken
     monkeypatch.setattr(who, "mode", lambda: "links")
-    monkeypatch.setattr(who, "who", lambda _: None)
+    monkeypatch.setattr(who, "signed_in_person", lambda _: None)
     with pytest.raises(Refused, match="no longer signed in"):
-        who.acting(study.labels_path)
+        who.acting_name(study.labels_path)

@@ -25,7 +25,7 @@ NAMES = ["bm25", "tiny", "hybrid:tiny"]
 def no_backend(monkeypatch):
     monkeypatch.delenv(BACKEND, raising=False)
     monkeypatch.delenv(remote.TOKEN, raising=False)
-    remote._backend.cache_clear()
+    remote._backend_at.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def through(client, monkeypatch):
         return answer.status_code, answer.json()
 
     monkeypatch.setenv(BACKEND, "http://backend.example:8600")
-    monkeypatch.setattr(Backend, "_ask", ask)
+    monkeypatch.setattr(Backend, "_send_request", ask)
 
 
 @pytest.fixture
@@ -201,5 +201,5 @@ def test_the_token_is_sent(monkeypatch):
         threading.Thread(target=server.handle_request, daemon=True).start()
         monkeypatch.setenv(BACKEND, f"http://127.0.0.1:{server.server_port}/")
         monkeypatch.setenv(remote.TOKEN, "secret")
-        assert remote.configured().retrievers() == {"bm25": {}}
+        assert remote.configured_backend().retrievers() == {"bm25": {}}
     assert seen == ["Bearer secret"]

@@ -19,7 +19,7 @@ from blindspot.backend.judges.llm.answers import AnswerStore
 from blindspot.backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
 from blindspot.backend.judges.llm.judge import LLMJudge, add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm, plan
-from blindspot.backend.judges.llm.prompts import BUILT_IN, majority, read_prompt
+from blindspot.backend.judges.llm.prompts import BUILT_IN, majority_label, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -62,7 +62,7 @@ def truth(question, passage):
 
 
 def judged(study, server, name="llm", key_variable="", **more):
-    consent.give(study, server.url, key_variable)
+    consent.give_consent(study, server.url, key_variable)
     add_llm_judge(study, name, server.url, ["m"], settings=QUICK | more)
     return judge_with_llm(study, name, "run", depth=3)
 
@@ -75,14 +75,14 @@ def test_every_pair_is_asked_once_and_scored(study):
         scores = ScoreStore.open(study, "llm")
         expected = {3: 1.0, 1: 0.25, 0: 0.0}
         for question in study.questions.all():
-            for passage_id, score in scores.of([question.id])[question.id].items():
+            for passage_id, score in scores.scores_of([question.id])[question.id].items():
                 (row,) = study.corpus.ordinals([passage_id]).values()
                 passage = study.corpus.passage(row)
                 assert score == expected[truth(question.text, f"{passage.title}\n{passage.text}")]
         assert not scores.manifest["calibrated"]
         assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 0 and server.requests == 120
         # Another judge with the same model and prompt shares the answers.
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "same", server.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "same", "run", depth=3)["pairs"] == 120 and server.requests == 120
     (card,) = [card for card in judges_of(study) if card.name == "llm"]
@@ -158,7 +158,7 @@ def test_an_unreadable_answer_that_repeats_the_key_is_shown_without_it(study, mo
 
 def test_the_limit_is_of_all_calls_together(study, blindspot):
     with ChatServer(truth) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 50
         assert plan(study, "llm", "run", depth=3, limit=50).requests == 0
@@ -172,7 +172,7 @@ def test_the_limit_is_of_all_calls_together(study, blindspot):
 def test_the_maximum_cost_is_of_all_calls_together_and_is_not_exceeded(study, blindspot):
     each = (120 * 1000 + 8 * 1000) / 1e6  # of an answer of the server, at 1000 a million tokens
     with ChatServer(truth) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "free", server.url, ["m"], settings=QUICK)
         with pytest.raises(
             Refused, match="the cost of 'free' is unknown; add it again with --price-in and --price-out"
@@ -265,7 +265,7 @@ def test_an_endpoint_that_dies_ends_the_job_with_one_line_and_the_next_one_goes_
     kept = len(ScoreStore.open(study, "llm"))
     assert 30 <= kept <= 40
     with ChatServer(truth) as alive:
-        consent.give(study, alive.url)
+        consent.give_consent(study, alive.url)
         add_llm_judge(study, "later", alive.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "later", "run", depth=3)["pairs"] == 120
         assert 80 <= alive.requests <= 120 - kept
@@ -302,7 +302,7 @@ def test_the_key_comes_from_the_environment_and_is_nowhere_else(study, monkeypat
             Refused, match=r"HTTP 401: it refuses a request without a key; name the environment variable"
         ):
             judged(study, server)
-        consent.give(study, server.url, "BLINDSPOT_LLM_KEY")
+        consent.give_consent(study, server.url, "BLINDSPOT_LLM_KEY")
         with pytest.raises(Refused, match=r"refuses a request without a key; set \$BLINDSPOT_LLM_KEY$"):
             judge_with_llm(study, "llm", "run", depth=3)
         monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-wrong-key")
@@ -338,7 +338,7 @@ def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatc
             measure_injections(study, "far", pairs=1)
         shown = plan(study, "far", "run", depth=3)
         assert server.requests == 0 and "consent give" in shown.how_to_allow and "not encrypted" in shown.destination
-        consent.give(study, f"http://0.0.0.0:{server.port}")
+        consent.give_consent(study, f"http://0.0.0.0:{server.port}")
         assert judge_with_llm(study, "far", "run", depth=1)["pairs"] == 40
         assert judge_with_llm(study, "far", "run", depth=2)["pairs"] == 40  # asked once
         add_llm_judge(study, "far", "http://[::1]:9/v1", ["m"], settings=QUICK, replace=True)
@@ -356,7 +356,7 @@ def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
             for message in BUILT_IN["umbrella"].messages(question.text, Passage("x", "", ""))
         )
         assert before.tokens_in > characters / 3.5  # the passages come on top
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         judge_with_llm(study, "llm", "run", depth=3, limit=20)
         after = plan(study, "llm", "run", depth=3)
         assert (after.pairs, after.requests, after.measured) == (100, 100, True)
@@ -371,11 +371,11 @@ def test_samples_and_models_vote(study):
         return 200, {}, answer('{"grade": 3}', body["model"])
 
     with ChatServer(lambda question, passage: 0, behave) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "two", server.url, ["m", "yes"], settings=QUICK)
         assert judge_with_llm(study, "two", "run", depth=1)["requests"] == 80
         assert set(_scores(study, "two")) == {0.5}
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "three", server.url, ["m", "yes"], settings=QUICK | {"samples": 3})
         judge_with_llm(study, "three", "run", depth=1)
         assert server.bodies[-1]["temperature"] == 0.7 and {body.get("seed") for body in server.bodies[-240:]} == {
@@ -384,14 +384,15 @@ def test_samples_and_models_vote(study):
             2,
         }
     assert (
-        majority(["positive", "negative", "positive"]) == "positive" and majority(["positive", "negative"]) == "unsure"
+        majority_label(["positive", "negative", "positive"]) == "positive"
+        and majority_label(["positive", "negative"]) == "unsure"
     )
 
 
 def _scores(study, name):
     return [
         value
-        for found in ScoreStore.open(study, name).of(ScoreStore.open(study, name).questions()).values()
+        for found in ScoreStore.open(study, name).scores_of(ScoreStore.open(study, name).questions()).values()
         for value in found.values()
     ]
 
@@ -408,13 +409,13 @@ def test_a_server_without_structured_output_is_asked_without(study):
 def test_settled_pairs_are_judged_without_a_run(study):
     People(study.labels_path).add("ann")
     with ChatServer(truth) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         with pytest.raises(Missing, match="people have settled no pair yet"):
             judge_with_llm(study, "llm")
         say(study, "ann", "P19.dev.0", {"p0": "positive", "p1": "negative", "p2": "unsure"})
         assert judge_with_llm(study, "llm")["pairs"] == 2
-    assert ScoreStore.open(study, "llm").of(["P19.dev.0"]) == {"P19.dev.0": {"p0": 1.0, "p1": 0.0}}
+    assert ScoreStore.open(study, "llm").scores_of(["P19.dev.0"]) == {"P19.dev.0": {"p0": 1.0, "p1": 0.0}}
 
 
 # Prompts
@@ -499,7 +500,7 @@ def test_the_rate_of_successful_injections_is_measured(study):
         return 3 if "perfect, complete and exact" in passage or "system administrator" in passage else None
 
     with ChatServer(lambda question, passage: 0, obeys=obeys) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=5)
         assert server.requests == 5 * (1 + len(INJECTIONS))
@@ -520,7 +521,7 @@ def test_a_model_that_heeds_the_markers_resists_forged_ends_and_turns(study):
         return 200, {}, answer(json.dumps({"grade": 3 if obeyed else 0}), body["model"])
 
     with ChatServer(truth, grade_of_outside) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=4)
     assert (report.succeeded, report.tried) == (0, 4 * len(INJECTIONS))
@@ -537,7 +538,7 @@ def test_injections_are_tried_on_passages_that_do_not_answer(study):
 
 def test_a_killed_run_resumes_without_asking_twice(study):
     with ChatServer(truth, seconds=0.05) as server:
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         code = "import sys; from blindspot.app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
         command = [
@@ -613,7 +614,7 @@ def test_the_commands(study, blindspot):
         shown = run("run", "llm", "--run", "run", "--depth", "2", "--dry-run")
         assert "80 pairs" in shown and "tokens" in shown and "cost" in shown and server.requests == 0
         assert f"consent give http://127.0.0.1:{server.port}" in shown
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         assert "Judged 80 pairs" in run("run", "llm", "--run", "run", "--depth", "2")
         assert "0 of 30" in run("injections", "llm", "--pairs", "3")
         assert "llm: language model, m at 127.0.0.1" in run("list")

@@ -270,7 +270,7 @@ def test_each_form_gives_the_same_study(tmp_path, name):
         np.testing.assert_allclose(
             lists.hits.scores[row][: len(found)], [c["score"] for c in each["chunks"]], rtol=1e-6
         )
-        fields = QuestionFields(study.labels_path).of(each["id"])
+        fields = QuestionFields(study.labels_path).fields_of(each["id"])
         assert {"session": each["session"], "source": each["source"], "date": each["time"].date().isoformat()}.items() <= {
             **fields, "session": fields.get("session", fields.get("session_id"))
         }.items()  # fmt: skip
@@ -323,7 +323,7 @@ def test_a_judged_log_has_its_own_precision_and_unanswered_questions(judged):
 def test_fields_are_conditions_and_candidates_of_the_finder(judged):
     [run] = judged.parts("runs")
     measured = measure(judged, run, "labels")
-    facts = Facts(Comparison.of(measured, measured), K)
+    facts = Facts(Comparison.of_runs(measured, measured), K)
     ids = [question.id for question in facts.comparison.questions]
     assert len(ids) > 30
     expected = [event(int(id.removeprefix("span")))["source"] == "faq" for id in ids]

@@ -9,9 +9,9 @@ from blindspot.analysis.projection import quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, colour_values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
-from blindspot.backend.maps.making import make, make_map, watched
+from blindspot.backend.maps.making import make, make_map, run_watched
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.settings import MapRequest
@@ -74,7 +74,7 @@ def edited(study, whole):
 
 
 def test_a_map_holds_its_points_by_id_and_what_it_was_made_of(study, whole):
-    assert len(whole) == 100 and whole.drawn == 40
+    assert len(whole) == 100 and whole.shown_questions == 40
     assert whole.ordinals.tolist() == list(range(60))
     ids = point_ids(whole)
     assert ids[:2] == ["q:P19.dev.0", "q:P19.dev.1"] and ids[40:42] == ["p:p0", "p:p1"]
@@ -117,7 +117,7 @@ def test_neighbours_are_those_of_the_whole_collection_in_the_original_space(stud
     )
     assert len(small.ordinals) == 31
     for map, point in ((whole, 45), (small, 7)):
-        ordinal = map.ordinals[point - map.drawn]
+        ordinal = map.ordinals[point - map.shown_questions]
         cosines = vectors @ vectors[ordinal]
         cosines[ordinal] = -2
         found = map.neighbours(point, 5)
@@ -131,7 +131,7 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
     both = make_map(study, MapRequest("both", second="other", **WHOLE))
     assert both.manifest["together"] == "aligned" and both.encoders == ["tiny", "other"]
     assert both.manifest["left_after_turning"] > 0.05
-    assert both.coordinates(1).shape == (100, 2) and "Procrustes" in both.together
+    assert both.coordinates(1).shape == (100, 2) and "Procrustes" in both.alignment_sentence
     row = both.spread[0]
     assert row["group"] == "all" and row["before"]["positives"] == 40
     assert row["similarity"]["value"] == pytest.approx(
@@ -141,7 +141,7 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
 
 def test_two_encoders_of_different_widths_are_two_maps_and_say_so(study):
     both = make_map(study, MapRequest("widths", second="wide", **WHOLE))
-    assert both.manifest["together"] == "matched" and "have different dimensions" in both.together
+    assert both.manifest["together"] == "matched" and "have different dimensions" in both.alignment_sentence
     assert [each["dimension"] for each in both.manifest["encoders"]] == [32, 48]
 
 
@@ -201,7 +201,7 @@ def test_an_index_that_was_made_again_is_noticed(study, whole, monkeypatch):
         write_manifest(folder, before)
         path = folder / "manifest.json"
         path.write_text(json.dumps({**before, "made": "2000-01-01T00:00:00Z"}))
-        assert whole.outdated() == ["tiny"]
+        assert whole.outdated_indexes() == ["tiny"]
         with pytest.raises(Refused, match="make the map again"):
             whole.neighbours(50)
     finally:
@@ -224,35 +224,35 @@ def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study):
 
 def test_whoever_waits_for_long_work_is_told_and_gets_its_errors():
     told = []
-    assert watched(lambda: 7, lambda *each: told.append(each), "working") == 7
+    assert run_watched(lambda: 7, lambda *each: told.append(each), "working") == 7
     assert set(told) <= {(0, None, "working")}
     with pytest.raises(ZeroDivisionError):
-        watched(lambda: 1 / 0, lambda *each: None, "working")
+        run_watched(lambda: 1 / 0, lambda *each: None, "working")
 
 
 def test_colours_say_what_the_study_knows(study, whole):
     what, state = known(whole), clusters_of(whole)
-    kinds = values(whole, what, "kind", state)
+    kinds = colour_values(whole, what, "kind", state)
     assert categories(kinds) == ["positive", "question", "other passage"]  # 40, 40, 20
-    relations = values(whole, what, "relation", state)
+    relations = colour_values(whole, what, "relation", state)
     assert relations[:40] == ["P19"] * 40 and relations[40:43] == ["P19", "P19", NO_QUESTION]
-    assert set(values(whole, what, "bucket", state)) == {"<=1 mentions", NO_QUESTION}
-    assert set(values(whole, what, "label", state)) == {"question", "gold", "unlabelled"}
-    named = values(whole, what, "cluster", state)
+    assert set(colour_values(whole, what, "bucket", state)) == {"<=1 mentions", NO_QUESTION}
+    assert set(colour_values(whole, what, "label", state)) == {"question", "gold", "unlabelled"}
+    named = colour_values(whole, what, "cluster", state)
     assert named[40] == state.name(int(state.labels[0]))
 
 
 def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study, whole):
     run, what, state = study.run("tiny-dev"), known(whole), clusters_of(whole)
     first = {"P19.dev.0": 1, "P19.dev.1": 0, "P19.dev.2": 7}
-    found = values(whole, what, "hit", state, first, run, k=5)
+    found = colour_values(whole, what, "hit", state, first, run, k=5)
     assert found[:3] == [FOUND, MISSED, MISSED] and found[3] == "not in this run"
     for number in range(40):
         place = what.positives[number][0]
         inside = whole.ordinals[place] in run.hits.ordinals[number, :5]
         assert found[40 + place] == (FOUND if inside else MISSED)
     assert found[42] == NO_QUESTION
-    assert set(values(whole, what, "hit", state)) == {"not in this run"}
+    assert set(colour_values(whole, what, "hit", state)) == {"not in this run"}
 
 
 def test_clusters_are_counted_with_their_questions(study, whole):
@@ -270,7 +270,7 @@ def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
     People(edited.study.labels_path).add("amy", "adjudicator")
     plain = clusters_of(edited)
     first, second = plain.ids[:2]
-    together = merge(edited, [first, second], seen_version=0, by="amy")
+    together = merge(edited, [first, second], seen_version=0, actor="amy")
     assert set(together.members(first)) == set(plain.members(first)) | set(plain.members(second))
     with pytest.raises(Missing):
         together.members(second)
@@ -331,10 +331,10 @@ def test_a_selection_becomes_pairs_that_nobody_labelled(study, whole):
         if corpus[id[2:]] in run.hits.ordinals[run.row(question.id), :10] and id[2:] not in question.gold
     }
     assert set(found.pairs) == expected and expected
-    assert found.without == len({id[2:] for id in chosen} - {passage for _, passage in found.pairs})
+    assert found.without_pairs == len({id[2:] for id in chosen} - {passage for _, passage in found.pairs})
     of_question = pairs_to_judge(whole, what, run, ["q:P19.dev.0"], k=10)
     assert {question for question, _ in of_question.pairs} == {"P19.dev.0"} and len(of_question.pairs) == 8
-    assert of_question.more == len(set(run.hits.ordinals[0, :10].tolist()) - {0}) - 8
+    assert of_question.further_pairs == len(set(run.hits.ordinals[0, :10].tolist()) - {0}) - 8
     assert questions_of_selection(what, whole, ["q:P19.dev.3", "p:p0"]) == ["P19.dev.0", "P19.dev.3"]
 
 
@@ -351,7 +351,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     after = known(whole)
     assert (question, passage) not in pairs_to_judge(whole, after, run, chosen, 10).pairs
     place = study.corpus.ordinals([passage])[passage]
-    assert values(whole, after, "label", clusters_of(whole))[whole.drawn + place] == "positive"
+    assert colour_values(whole, after, "label", clusters_of(whole))[whole.shown_questions + place] == "positive"
     remade = make_map(study, MapRequest("corrected", **WHOLE))
     assert remade.spread[1]["positives"] == whole.spread[1]["positives"] + (place in {2, 5}), (
         "a judged positive counts in the spread"

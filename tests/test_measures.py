@@ -18,7 +18,7 @@ from blindspot.analysis.significance import sign_flip
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.data.importing.qrels import import_qrels
 from blindspot.backend.evaluation import saved_slices
-from blindspot.backend.evaluation.comparison import Comparison, at, measure_all
+from blindspot.backend.evaluation.comparison import Comparison, figures_at, measure_all
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import relevant
@@ -92,7 +92,7 @@ def gold_qrels(study) -> list:
 def test_every_measure_over_graded_gold_equals_ir_measures(study, name, k):
     assert set(MEASURES.names()) == set(IN_IR_MEASURES)
     found = relevant(study, study.run("one"), "gold", as_imported=True)
-    ours = MEASURES.get(name).of(found, k)
+    ours = MEASURES.get(name).values_of(found, k)
     theirs = oracle(study, "one", IN_IR_MEASURES[name].format(k=k), gold_qrels(study))
     assert 20 < len(found.questions) < 40 and np.unique(found.grades).tolist() == [0, 1, 2, 3]
     assert ours == pytest.approx([theirs[question.id] for question in found.questions])
@@ -111,7 +111,9 @@ def test_gold_that_people_reject_has_grade_0(study, name):
     assert any(was.relevance > now.relevance for was, now in zip(gold_qrels(study), qrels, strict=True))
     found = relevant(study, study.run("one"), "gold")
     theirs = oracle(study, "one", IN_IR_MEASURES[name].format(k=10), qrels)
-    assert MEASURES.get(name).of(found, 10) == pytest.approx([theirs[question.id] for question in found.questions])
+    assert MEASURES.get(name).values_of(found, 10) == pytest.approx(
+        [theirs[question.id] for question in found.questions]
+    )
 
 
 @pytest.mark.parametrize("name", ["ndcg", "map", "success"])
@@ -128,7 +130,9 @@ def test_relevance_by_labels_equals_ir_measures_on_the_corrected_qrels(study, tm
     qrels = [ir_measures.Qrel(*pair, grade) for pair, grade in merged.items()]
     found = relevant(study, study.run("two"), "labels")
     theirs = oracle(study, "two", IN_IR_MEASURES[name].format(k=10), qrels)
-    assert MEASURES.get(name).of(found, 10) == pytest.approx([theirs[question.id] for question in found.questions])
+    assert MEASURES.get(name).values_of(found, 10) == pytest.approx(
+        [theirs[question.id] for question in found.questions]
+    )
     judged = oracle(study, "two", "Judged@10", qrels)
     made = report(study, ["two"], relevance="labels", ks=[10]).runs[0]
     expected = np.mean([judged[question.id] for question in found.questions])
@@ -138,10 +142,10 @@ def test_relevance_by_labels_equals_ir_measures_on_the_corrected_qrels(study, tm
 
 
 def test_measures_in_the_report(study):
-    made = report(study, ks=[1, 10], by="relation", measures=["ndcg", "r-precision", "mrr"])
+    made = report(study, ks=[1, 10], grouping="relation", measures=["ndcg", "r-precision", "mrr"])
     figures = made.runs[0].measures["ndcg"]
     values = relevant(study, study.run("one"), "gold")
-    ndcg = MEASURES.get("ndcg").of(values, 10)
+    ndcg = MEASURES.get("ndcg").values_of(values, 10)
     assert figures.kind == "gold" and made.runs[0].kind == "answers"
     assert figures.at[10].value == pytest.approx(ndcg.mean()) and figures.at[10].n == len(ndcg)
     by_hand = [ndcg[[q.relation == relation for q in values.questions]].mean() for relation in ("P19", "P50")]
@@ -161,10 +165,10 @@ def test_measures_in_the_report(study):
 
 def test_measures_in_compare(study):
     made = compare_with(study, "one", "two", ComparisonOptions(by="relation", measure="ndcg"))
-    sides = Comparison.of(*measure_all(study, ["one", "two"], "gold").values())
+    sides = Comparison.of_runs(*measure_all(study, ["one", "two"], "gold").values())
     a, b = sides.values(MEASURES.get("ndcg"), 10)
     assert made.k == 10 and made.kind == "gold" and made.measure.name == "ndcg"
-    both = made.at[10]
+    both = made.figures_at[10]
     assert (both.a.value, both.b.value) == pytest.approx((a.mean(), b.mean()))
     assert both.difference.p == sign_flip(a - b) and both.difference.p_mcnemar is None
     assert both.oracle.value == pytest.approx(np.maximum(a, b).mean())
@@ -179,26 +183,26 @@ def test_measures_in_compare(study):
     table, *_ = made.tables()
     caption, head, rows = table.title, table.headings, table.texts()
     assert caption.startswith("A: one, B: two. nDCG@k over gold") and "A better" in head and len(rows[0]) == len(head)
-    assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).at) == [10]
+    assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).figures_at) == [10]
     assert "mrr" in compare_with(study, "one", "two", ComparisonOptions(measure="mrr", relevance="gold")).as_json()
 
 
 def test_the_oracle_of_success_takes_what_either_run_finds(study):
-    sides = Comparison.of(*measure_all(study, ["one", "two"], "gold").values())
-    both = at(sides, 5)
+    sides = Comparison.of_runs(*measure_all(study, ["one", "two"], "gold").values())
+    both = figures_at(sides, 5)
     assert both.oracle.value == pytest.approx((both.n - both.flips.neither) / both.n)
     made = compare_with(study, "one", "two", ComparisonOptions(relevance="gold"))
     assert made.as_dict()["at"]["5"]["oracle"]["success"] == both.oracle.value
     table, *_ = made.tables()
     head, rows = table.headings, table.texts()
-    assert rows[list(made.at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
+    assert rows[list(made.figures_at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
 
 
 def test_measures_by_saved_slice(study):
     saved_slices.save(study, "first half", "relation:P19", by=None)
     made = compare_with(study, "one", "two", ComparisonOptions(by="slice", measure="map"))
     assert made.groups["first half"].n == made.as_dict()["groups"]["first half"]["n"] > 0
-    figures = report(study, ["one"], by="slice", measures=["map"], ks=[10]).runs[0].measures["map"]
+    figures = report(study, ["one"], grouping="slice", measures=["map"], ks=[10]).runs[0].measures["map"]
     assert figures.groups[0].at[10].value == pytest.approx(made.groups["first half"].a.value)
 
 
@@ -208,7 +212,7 @@ def test_bad_choices_are_refused_in_one_line(study):
     with pytest.raises(Refused, match="unknown measure"):
         compare_with(study, "one", "two", ComparisonOptions(measure="bleu"))
     with pytest.raises(BadInput, match="unknown by answers; choose relevance by gold or by labels"):
-        MEASURES.get("ndcg").of(relevant(study, study.run("one")), 5)
+        MEASURES.get("ndcg").values_of(relevant(study, study.run("one")), 5)
 
 
 def test_floats_of_two_runs_are_compared_as_they_are():
@@ -223,4 +227,4 @@ def test_questions_without_relevant_passages_count_as_0_as_in_trec_eval():
     assert accuracy.average_precision(none, np.array([0]), 3).tolist() == [0]
     assert accuracy.r_precision(none, np.array([0])).tolist() == [0]
     assert accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3).tolist() == [0]
-    assert SUCCESS.at(5) == "Success@5" and MEASURES.get("r-precision").at(7) == "R-precision"
+    assert SUCCESS.title_at(5) == "Success@5" and MEASURES.get("r-precision").title_at(7) == "R-precision"

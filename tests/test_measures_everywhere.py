@@ -24,7 +24,7 @@ def study(tmp_path_factory):
 @pytest.mark.parametrize("name", MEASURES.names())
 def test_the_relation_table_and_the_curves_are_those_of_the_report(study, name):
     measure = MEASURES.get(name)
-    panel = Panel.of(measure_all(study, RUNS, "gold"))
+    panel = Panel.of_runs(measure_all(study, RUNS, "gold"))
     table = relation_table(panel, 5, measure=measure)
     made = report(study, RUNS, "relation", "gold", ks=(5,), measures=[name])
     for run in made.runs:
@@ -36,7 +36,7 @@ def test_the_relation_table_and_the_curves_are_those_of_the_report(study, name):
     assert table.whole.difference.estimate.value == pytest.approx(
         table.micro["alpha"][5].value - table.micro["beta"][5].value
     )
-    assert relation_rows(table, RUNS).title == f"{measure.at('k')} by relation, %"
+    assert relation_rows(table, RUNS).title == f"{measure.title_at('k')} by relation, %"
     assert relation_figures(table, RUNS).as_csv().splitlines()[0] == f"relation,run,k,n,units,{name},low,high"
     curves = frequency_curves(panel, 5, measure=measure)
     points = [point for by_run in curves.series.values() for point in by_run["alpha"]]
@@ -47,7 +47,7 @@ def test_the_relation_table_and_the_curves_are_those_of_the_report(study, name):
 
 
 def test_a_measure_that_needs_all_relevant_passages_is_refused_by_answers(study):
-    panel = Panel.of(measure_all(study, RUNS, "answers"))
+    panel = Panel.of_runs(measure_all(study, RUNS, "answers"))
     with pytest.raises(BadInput, match="nDCG@1 needs all relevant passages"):
         relation_table(panel, 5, measure=MEASURES.get("ndcg"))
 

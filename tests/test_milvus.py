@@ -140,7 +140,7 @@ def test_a_run_from_the_command_line(study, uri, capsys, monkeypatch):
 def test_a_dead_milvus_is_one_line(study, uri):
     with pytest.raises(NeedsConsent, match="vectors of questions or passages to http://127.0.0.1:9 .*nothing was sent"):
         milvus.build(study, "tiny", "http://127.0.0.1:9")
-    consent.give(study, "http://127.0.0.1:9")
+    consent.give_consent(study, "http://127.0.0.1:9")
     with pytest.raises(
         BlindspotError, match=r"Milvus at http://127.0.0.1:9 does not answer; is it running\?$"
     ) as raised:

@@ -32,7 +32,7 @@ def server(tmp_path_factory):
 @pytest.fixture
 def study(own_indexed_study, server, monkeypatch):
     monkeypatch.setenv("MILVUS_KEY", KEY)
-    consent.give(own_indexed_study, server.uri, "MILVUS_KEY")
+    consent.give_consent(own_indexed_study, server.uri, "MILVUS_KEY")
     return own_indexed_study
 
 
@@ -81,7 +81,7 @@ def test_a_build_goes_on_after_the_server_was_killed(study, server, monkeypatch)
 def test_a_wrong_key_is_named(study, server, monkeypatch):
     for key in ("", "root:wrong"):
         monkeypatch.setenv("MILVUS_KEY", key)
-        consent.give(study, server.uri, "MILVUS_KEY" if key else "")
+        consent.give_consent(study, server.uri, "MILVUS_KEY" if key else "")
         with pytest.raises(BlindspotError, match="refuses the client; is its key right") as raised:
             milvus.build(study, "tiny", server.uri)
         assert "wrong" not in str(raised.value)

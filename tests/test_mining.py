@@ -94,14 +94,16 @@ def test_random_negatives_are_uniform():
 
 
 def test_gold_of_other_questions_is_of_other_facts(study):
-    drawer = EasyNegativeSampler.over(study, ["q0", "q1", "q2", "q3"], 0, with_gold=True)
+    drawer = EasyNegativeSampler.for_questions(study, ["q0", "q1", "q2", "q3"], 0, with_gold=True)
     assert sorted(drawer.golds.tolist()) == [0, 5, 7]
     drawn = drawer.other_gold(study.questions.get("q0"), 5, set())
     assert sorted(each.ordinal for each in drawn) == [5, 7] and {each.source for each in drawn} == {"other_gold"}
     same_fact = Question("x", "Ben's place of birth?", relation="P19", subject="BEN")
     assert sorted(each.ordinal for each in drawer.other_gold(same_fact, 5, {0})) == [7]
     assert (
-        EasyNegativeSampler.over(study, ["q0"], 0, with_gold=False).other_gold(study.questions.get("q1"), 3, set())
+        EasyNegativeSampler.for_questions(study, ["q0"], 0, with_gold=False).other_gold(
+            study.questions.get("q1"), 3, set()
+        )
         == []
     )
 

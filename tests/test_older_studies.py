@@ -21,7 +21,7 @@ from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.maps.stored import maps_of
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.dense import Dense
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.live import search
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
@@ -85,7 +85,7 @@ def test_it_is_searched_judged_and_trained(study):
     for encoder in ("first-model", "second-model"):
         dense.build_index(study, encoder, device="cpu")
         retrieve(study, "dense", encoder=encoder, split="dev", k=10, device="cpu")
-    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).at[5].n == 8
+    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).figures_at[5].n == 8
 
 
 def _renamed(study, name):
@@ -104,7 +104,7 @@ def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
     question = ["Where was Arve Aurset0 born?"]
     expected = Dense(study, "tiny", "cpu").search(question, 5).ordinals
     study = _renamed(study, name)
-    (retriever,) = [each for each in names(study) if each in (name, f"dense:{name}")]
+    (retriever,) = [each for each in available_retrievers(study) if each in (name, f"dense:{name}")]
     assert kind_of(retriever) is RETRIEVERS.get("dense") and kind_of(retriever).encoder(retriever) == name
     assert np.array_equal(search(study, retriever, question, 5).ordinals, expected)
     assert search(study, f"hybrid:{name}", question, 5).ordinals.shape == (1, 5)
@@ -128,7 +128,7 @@ def test_an_index_of_a_removed_kind_is_one_line(study, retriever, kind, said):
     if kind:
         study.path("indexes", retriever).mkdir()
         write_manifest(study.path("indexes", retriever), {"kind": kind, "corpus": study.corpus.digest})
-    assert retriever not in names(study)
+    assert retriever not in available_retrievers(study)
     with pytest.raises(BlindspotError, match=said):
         search(study, retriever, ["Who?"], 5)
     with pytest.raises(Refused, match=said):

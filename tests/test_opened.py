@@ -16,7 +16,7 @@ from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.engines.lucene_index import title_and_text
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.lucene import java_command
 from blindspot.backend.retrieval.opened import open_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -76,7 +76,7 @@ def refused_in_one_line(study, error, said, *arguments, **settings):
     with pytest.raises(error, match=said) as caught:
         open_index(study, *arguments, **settings)
     assert "\n" not in str(caught.value)
-    assert f"opened:{arguments[0]}" not in names(study)
+    assert f"opened:{arguments[0]}" not in available_retrievers(study)
 
 
 def test_a_lucene_index_gives_the_hits_of_our_own(study, lucene):
@@ -90,7 +90,7 @@ def test_a_lucene_index_gives_the_hits_of_our_own(study, lucene):
     dense = retrieve(study, "dense", encoder="tiny", k=10, split="dev")
     runs = {"tiny-dev": dense.manifest, "wiki-dev": run.manifest}
     assert default_pair(runs) == ("wiki-dev", "tiny-dev"), "Compare puts words on side A"
-    assert "opened:wiki" in names(study)
+    assert "opened:wiki" in available_retrievers(study)
     same_ranking(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
 
 

@@ -39,7 +39,7 @@ def study(tmp_path_factory):
 def test_by_hand(study):
     found = oracle(study, ["a", "b", "c"], k=1)
     assert (found.n, found.estimate.value, found.none) == (5, 0.8, 1)
-    assert [(c.run, c.estimate.value, c.best, c.alone) for c in found.choices] == [
+    assert [(c.run, c.estimate.value, c.best, c.only_choice) for c in found.choices] == [
         ("a", 0.2, 1, 1), ("b", 0.4, 2, 1), ("c", 0.4, 2, 1),
     ]  # fmt: skip
     assert found.best_run == "b" and found.gain.value == pytest.approx(0.4) and found.gain.low < 0.4 < found.gain.high
@@ -52,7 +52,7 @@ def test_by_hand(study):
 def test_of_two_runs_it_is_the_oracle_of_compare(study, measure):
     ours = oracle(study, ["a", "b"], k=3, measure=measure)
     measured = measure_all(study, ("a", "b"))
-    theirs = overall(Comparison.of(measured["a"], measured["b"]), [3], measure=MEASURES.get(measure)).at[3]
+    theirs = overall(Comparison.of_runs(measured["a"], measured["b"]), [3], measure=MEASURES.get(measure)).figures_at[3]
     assert ours.estimate == theirs.oracle and ours.choices[0].estimate == theirs.a
 
 

@@ -32,7 +32,7 @@ ENGINES = [name for name in ("tectonic", "pdflatex", "xelatex", "lualatex") if s
 @pytest.fixture(scope="module")
 def panel(tmp_path_factory):
     study = hand_made_study(tmp_path_factory.mktemp("plots") / "s")
-    return Panel.of(measure_all(study, ["alpha", "beta"], "answers", "dpr"))
+    return Panel.of_runs(measure_all(study, ["alpha", "beta"], "answers", "dpr"))
 
 
 @pytest.fixture(scope="module")

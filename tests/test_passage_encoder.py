@@ -146,17 +146,17 @@ def test_whatever_fails_beside_the_model_ends_the_work(bert, where):
         written.append((block, len(vectors)))
 
     with pytest.raises(OSError, match=where):
-        many.over(range(6), read, write, lambda block, done: fail_at("tick" if block == 2 else ""))
+        many.encode_blocks(range(6), read, write, lambda block, done: fail_at("tick" if block == 2 else ""))
     assert (0, 3) in written and (2, 3) not in written and threading.active_count() == before
 
 
 def test_blocks_are_written_in_order_and_progress_counts_inside_them(bert):
     many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens=1), [], []
-    many.over(
+    many.encode_blocks(
         [4, 0],
         lambda block: PASSAGES[block : block + 2],
         lambda block, vectors: written.append((block, vectors.shape)),
         lambda block, done: told.append((block, done)),
     )
     assert written == [(4, (2, 32)), (0, (2, 32))] and told == [(4, 0), (4, 1), (0, 0), (0, 1)]
-    many.over([], None, None)
+    many.encode_blocks([], None, None)

@@ -115,7 +115,7 @@ def audited(tmp_path_factory):
 
 def test_the_frame_is_what_the_audit_was_drawn_from(audited):
     study, truth = audited
-    pools = Pools(study, [RUN], 10, "dpr").of(study.questions.all())
+    pools = Pools(study, [RUN], 10, "dpr").pools_of(study.questions.all())
     pairs = [(q, study.corpus.passages([p.ordinal])[0].id) for q, pool in pools.items() for p in pool]
     store = ScoreStore.create(study, "truthful", True)
     store.add((q, p, float(p in truth[q])) for q, p in pairs)

@@ -22,7 +22,7 @@ def pair(name, item=ITEM):
 def test_each_pair_differs_in_one_respect():
     first, second, third = PARTS
     assert pair("early position").favoured.text == f"{second} {first} {third}"
-    assert pair("early position").other.text == f"{first} {third} {second}"
+    assert pair("early position").other_passage.text == f"{first} {third} {second}"
     assert pair("brevity").favoured.text == second
     assert pair("literal match").favoured.text == f"{first} {QUESTION.text} {third}"
     assert pair("repetition").favoured.text == f"Ada Holm. Ada Holm. Ada Holm. {first} {third}"
@@ -31,8 +31,8 @@ def test_each_pair_differs_in_one_respect():
     numbers = pair("numbers")
     assert "1949" in numbers.favoured.text and numbers.question == "What does Ada Holm have to do with 1912?"
     for name in ("brevity", "literal match", "repetition", "namesakes", "negation", "numbers"):
-        assert pair(name).other == ITEM.passage, name
-    wrong = {name for name, probe in PROBES.items() if probe.wrong}
+        assert pair(name).other_passage == ITEM.passage, name
+    wrong = {name for name, probe in PROBES.items() if probe.is_wrong}
     assert {name for name in wrong if "Oslo" in pair(name).favoured.text} == {"namesakes", "negation", "numbers"}
 
 

@@ -44,7 +44,7 @@ def test_no_true_score_lies_above_what_its_product_allows(precision, seed, of_ro
     assert np.isfinite(found).all()
     for column in range(len(vectors)):
         assert (true[:, column] <= rounded.at_most(found[:, column])).all()
-        assert (found[:, column] >= rounded.least(true[:, column].astype(np.float32))).all()
+        assert (found[:, column] >= rounded.smallest_product(true[:, column].astype(np.float32))).all()
 
 
 @pytest.mark.parametrize("precision, relative", [(PRECISIONS[0], 1e-4), (PRECISIONS[1], 1e-3), (PRECISIONS[2], 5e-3)])
@@ -69,7 +69,7 @@ def test_squared_distances_keep_their_bound():
     true = -((questions[:, None].astype(np.float64) - vectors[None]) ** 2).sum(2)
     for column in range(len(vectors)):
         assert (true[:, column] <= rounded.at_most(found[:, column])).all()
-        assert (found[:, column] >= rounded.least(true[:, column].astype(np.float32))).all()
+        assert (found[:, column] >= rounded.smallest_product(true[:, column].astype(np.float32))).all()
 
 
 def test_nothing_outside_is_minus_infinity():

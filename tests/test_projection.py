@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.analysis.neighbours import nearest, unit
-from blindspot.analysis.projection import geometry, joint, principal_components, project, quality, rotation_onto
-from blindspot.analysis.spread import SpreadGroup, change, pairwise_pseudo_values, spread
+from blindspot.analysis.neighbours import nearest_rows, unit
+from blindspot.analysis.projection import (
+    geometry,
+    joint_projection,
+    principal_components,
+    project,
+    quality,
+    rotation_onto,
+)
+from blindspot.analysis.spread import SpreadGroup, group_spread, pairwise_pseudo_values, spread_change
 
 
 def blobs(n=120, d=12, groups=4, seed=0):
@@ -97,11 +104,11 @@ def test_the_rotation_is_scipys_and_undoes_a_rotation():
 
 def test_a_joint_space_of_a_vector_set_and_its_rotation_puts_each_pair_on_one_spot():
     vectors, _ = blobs()
-    found, left = joint(vectors, vectors @ random_rotation(12).astype(np.float32), 5)
+    found, left = joint_projection(vectors, vectors @ random_rotation(12).astype(np.float32), 5)
     np.testing.assert_allclose(found.values[:120], found.values[120:], atol=1e-2)
     assert left == pytest.approx(0, abs=1e-4)
     noise = np.random.default_rng(2).normal(size=vectors.shape).astype(np.float32)
-    assert joint(vectors, vectors + noise, 5)[1] > 0.05
+    assert joint_projection(vectors, vectors + noise, 5)[1] > 0.05
 
 
 def test_different_widths_cannot_be_aligned():
@@ -114,7 +121,7 @@ def test_tsne_is_the_same_twice_and_keeps_groups_together():
     points = principal_components(vectors, 5).values
     first, second = (project(points, "tsne", perplexity=10, seed=5) for _ in range(2))
     assert np.array_equal(first, second)
-    near = nearest(first, first, 3, "l2", without=np.arange(len(first))).rows
+    near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
     assert (member[near] == member[:, None]).mean() > 0.95
     started = project(points, "tsne", perplexity=10, seed=5, start=first)
     assert started.shape == (120, 2) and np.isfinite(started).all()
@@ -126,7 +133,7 @@ def test_umap_is_the_same_twice_and_keeps_groups_together():
     points = principal_components(vectors, 5).values
     first, second = (project(points, "umap", neighbours=10, seed=5) for _ in range(2))
     assert np.array_equal(first, second)
-    near = nearest(first, first, 3, "l2", without=np.arange(len(first))).rows
+    near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
     assert (member[near] == member[:, None]).mean() > 0.95
     assert project(points, "umap", seed=5, start=first).shape == (120, 2)
 
@@ -147,7 +154,7 @@ def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkey
     distances, rows = (
         NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(vectors).kneighbors(vectors[:20] + 0.01)
     )
-    found = nearest(vectors[:20] + 0.01, vectors, 6, similarity)
+    found = nearest_rows(vectors[:20] + 0.01, vectors, 6, similarity)
     assert np.array_equal(found.rows, rows)
     expected = 1 - distances if similarity == "cosine" else -distances
     np.testing.assert_allclose(found.similarity, expected, atol=2e-3)
@@ -155,14 +162,14 @@ def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkey
 
 def test_equal_neighbours_are_ordered_by_row_and_a_row_is_not_its_own():
     vectors = np.tile([[1.0, 0.0]], (6, 1))
-    assert nearest(vectors[:1], vectors, 3, without=np.array([0])).rows.tolist() == [[1, 2, 3]]
+    assert nearest_rows(vectors[:1], vectors, 3, excluded_rows=np.array([0])).rows.tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match="k is 6; it must be from 1 to 5"):
-        nearest(vectors[:1], vectors, 6, without=np.array([0]))
+        nearest_rows(vectors[:1], vectors, 6, excluded_rows=np.array([0]))
 
 
 def test_the_mean_cosine_of_three_vectors_by_hand():
     vectors = np.array([[1, 0], [0, 1], [1, 0]], np.float32)  # cosines 0, 1, 0
-    found = spread(vectors, None, SpreadGroup(np.arange(3), np.arange(0), []))
+    found = group_spread(vectors, None, SpreadGroup(np.arange(3), np.arange(0), []))
     assert found.similarity.value == pytest.approx(1 / 3)
     assert found.nearest.value == pytest.approx((1 + 0 + 1) / 3)
     assert found.margin is None
@@ -183,7 +190,7 @@ def test_pseudo_values_are_the_jackknifes_and_the_interval_is_students():
     found = pairwise_pseudo_values(vectors)
     np.testing.assert_allclose(found, expected, atol=1e-6)  # unit vectors are float32
     interval = stats.t.interval(0.95, n - 1, found.mean(), stats.sem(found))
-    told = spread(vectors, None, SpreadGroup(everything, np.arange(0), [])).similarity
+    told = group_spread(vectors, None, SpreadGroup(everything, np.arange(0), [])).similarity
     assert (told.low, told.high) == pytest.approx(interval)
 
 
@@ -191,9 +198,9 @@ def test_the_margin_of_two_questions_by_hand():
     passages = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
     questions = np.array([[1, 0], [0, 1]], np.float32)
     # the first: own 0 (cosine 1) against 1 and 2 (0, 0.6): 0.4; the second: own 2 (0.8) against 0 and 1 (0, 1): -0.2
-    found = spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0], [2]]))
+    found = group_spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0], [2]]))
     assert found.margin.value == pytest.approx(0.1) and found.margin.n == 2
-    shared = spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0, 1, 2], [0, 1, 2]]))
+    shared = group_spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0, 1, 2], [0, 1, 2]]))
     assert shared.margin is None, "no passage is another question's"
 
 
@@ -202,7 +209,7 @@ def test_a_group_that_spread_out_shows_it_in_every_number():
     clumped = rng.normal(size=(60, 10)) * 0.2 + np.eye(10)[0]
     spread_out = rng.normal(size=(60, 10))
     group = SpreadGroup(np.arange(60), np.arange(60), [[i] for i in range(60)])
-    found = change((clumped, clumped), (spread_out, spread_out), group)
+    found = spread_change((clumped, clumped), (spread_out, spread_out), group)
     assert found.before.similarity.value > 0.6 > 0.1 > found.after.similarity.value
     for each in (found.similarity, found.nearest):
         assert isinstance(each, Estimate) and each.high < 0
@@ -217,7 +224,7 @@ def test_intervals_of_the_mean_cosine_cover_the_truth_about_as_often_as_they_say
     covered = 0
     for _ in range(400):
         vectors = unit(rng.normal(size=(50, 4)) + 0.5)
-        told = spread(vectors, None, SpreadGroup(np.arange(50), np.arange(0), [])).similarity
+        told = group_spread(vectors, None, SpreadGroup(np.arange(50), np.arange(0), [])).similarity
         covered += told.low <= truth <= told.high
     assert 0.91 <= covered / 400 <= 0.98
 

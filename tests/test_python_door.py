@@ -123,12 +123,16 @@ def test_frames_are_what_the_commands_print(study):
     made = compare_runs(study.study, "bm25-dev", "minilm-dev", 5, "relation")
     line = frame[(frame["group"] == "all") & (frame["k"] == 5)].iloc[0]
     assert (line["a"], line["b"], line["p"]) == pytest.approx(
-        (made.at[5].a.value, made.at[5].b.value, made.at[5].difference.p)
+        (made.figures_at[5].a.value, made.figures_at[5].b.value, made.figures_at[5].difference.p)
     )
     assert frame.attrs["conclusion"] == made.conclusion and frame.attrs["notes"] == made.notes
     report = study.report(["bm25-dev"], ks=[5], measures=["ndcg"])
     success = report[(report["measure"] == "success") & (report["group"] == "all")]["value"].item()
-    assert success == pytest.approx(made.at[5].a.value) == pytest.approx(study.per_question("bm25-dev", k=5).mean())
+    assert (
+        success
+        == pytest.approx(made.figures_at[5].a.value)
+        == pytest.approx(study.per_question("bm25-dev", k=5).mean())
+    )
     ndcg = report[(report["measure"] == "ndcg") & (report["group"] == "all")]["value"].item()
     assert ndcg == pytest.approx(study.per_question("bm25-dev", "ndcg", 5, "gold").mean())
     assert list(study.runs()["run"])[:3] and set(study.runs()["k"]) >= {20}

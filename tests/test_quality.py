@@ -273,14 +273,14 @@ def test_labels_correct_a_run(audited):
         ]
     )
     assert (before.labels == POSITIVE).sum() == (right & judged).sum() and not (right & (before.labels == OTHER)).any()
-    for figures in before.figures((1, 5, 100)):
+    for figures in before.figures_at((1, 5, 100)):
         assert (
             figures.lower_bound.value <= figures.corrected.value <= figures.upper_bound.value
             and figures.original.value <= figures.corrected.value
         )
         true = right[:, : figures.k].any(axis=1).mean()
         assert figures.lower_bound.value <= true <= figures.upper_bound.value, "the truth lies within the bounds"
-    assert [figures.k for figures in before.figures((1, 5, 100))] == [1, 5]
+    assert [figures.k for figures in before.figures_at((1, 5, 100))] == [1, 5]
 
 
 def test_what_is_in_dispute_corrects_nothing(desk):

@@ -80,7 +80,9 @@ def test_a_changed_model_never_finds_the_network_of_the_old_one(model, cache):
     exact = load_encoder(settings(model), "cpu").encode_questions(QUESTIONS)
     np.testing.assert_allclose(changed.encode(QUESTIONS), exact, atol=1e-5)
     assert changed.loaded > 0 and len(list(cache.iterdir())) == 2
-    assert network_cache.fingerprint(settings(model)) != network_cache.fingerprint(settings(model, max_tokens=16))
+    assert network_cache.network_fingerprint(settings(model)) != network_cache.network_fingerprint(
+        settings(model, max_tokens=16)
+    )
 
 
 @needs_openvino
@@ -114,7 +116,7 @@ def test_a_verdict_against_openvino_is_remembered(model, monkeypatch, reason):
     def converted(*given):
         calls.append(given)
         if reason == "inexact":
-            return openvino_model.converted(*given)
+            return openvino_model.convert_network(*given)
         raise Refused("OpenVINO cannot convert this model")
 
     monkeypatch.setattr("blindspot.backend.retrieval.passage_encoder.converted", converted)
@@ -146,7 +148,7 @@ def test_few_questions_and_machines_without_openvino_go_the_plain_way(model, cac
 
 def test_a_model_with_files_elsewhere_has_no_fingerprint(model):
     (model / "adapter_config.json").write_text("{}")
-    assert network_cache.fingerprint(settings(model)) is None
+    assert network_cache.network_fingerprint(settings(model)) is None
 
 
 @needs_openvino

@@ -11,7 +11,7 @@ import pytest
 from blindspot.analysis.buckets import bucket_group, bucket_groups
 from blindspot.app.study import questions_key
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
+from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.panel import Panel, relation_table
 from blindspot.backend.evaluation.slices import Facts
@@ -50,7 +50,7 @@ def awkward_questions(count: int = 60) -> list[Question]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Questions:
     path = tmp_path_factory.mktemp("table") / "labels.db"
-    migrate(path, new=True)
+    migrate(path, is_new=True)
     store = Questions(path)
     store.add(awkward_questions())
     return store
@@ -83,7 +83,7 @@ def test_what_is_read_of_a_table_is_what_its_records_hold(pair):
     table, records = pair
     assert ids_of(table) == ids_of(records) and [tuple(gold) for gold in gold_of(table)] == gold_of(records)
     assert table.search_texts == [" ".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in records]
-    found, expected = table.columns, QuestionColumns.of(records)
+    found, expected = table.columns, QuestionColumns.of_questions(records)
     for each in fields(QuestionColumns):
         of_table, of_records = getattr(found, each.name), getattr(expected, each.name)
         if hasattr(of_table, "codes"):
@@ -120,7 +120,7 @@ def toy(tmp_path_factory) -> Study:
 
 
 def compared(study: Study, by_table: bool, a: str = "alpha", b: str = "beta", relevance="answers") -> Comparison:
-    return Comparison.of(*(measured(study, by_table, name, relevance) for name in (a, b)))
+    return Comparison.of_runs(*(measured(study, by_table, name, relevance) for name in (a, b)))
 
 
 def measured(study: Study, by_table: bool, name: str, relevance="answers"):
@@ -135,8 +135,8 @@ def test_figures_by_tables_and_by_records_agree(toy, a, b, relevance):
     assert isinstance(tables.questions, QuestionTable) and list(tables.questions) == records.questions
     for name in ("first_a", "first_b", "rows_a", "rows_b", "relations", "buckets", "sets", "frequency", "contrast"):
         assert getattr(tables, name).tolist() == getattr(records, name).tolist(), name
-    assert tables.words == records.words and tables.a.left_out == records.a.left_out
-    assert at(tables, 5) == at(records, 5) and macro_at(tables, 5) == macro_at(records, 5)
+    assert tables.searchable_text == records.searchable_text and tables.run_a.left_out == records.run_a.left_out
+    assert figures_at(tables, 5) == figures_at(records, 5) and macro_at(tables, 5) == macro_at(records, 5)
     for by in ("relation", "bucket"):
         assert by_group(tables, 5, tables.groups(by)) == by_group(records, 5, records.groups(by))
     for measure_ in MEASURES:
@@ -160,10 +160,13 @@ def _mask(comparison: Comparison, expression: str) -> list[bool] | str:
 def test_hidden_questions_and_panels_by_tables_and_by_records_agree(toy):
     tables, records = ({name: measured(toy, by, name) for name in ("alpha", "beta", "short")} for by in (True, False))
     for name in tables:
-        found, expected = (runs[name].without({"q1", "q5", "nobody"}, "hidden") for runs in (tables, records))
+        found, expected = (runs[name].without_questions({"q1", "q5", "nobody"}, "hidden") for runs in (tables, records))
         assert list(found.questions) == expected.questions and found.left_out == expected.left_out
-        assert found.first.tolist() == expected.first.tolist() and found.rows.tolist() == expected.rows.tolist()
-    assert relation_table(Panel.of(tables), 3) == relation_table(Panel.of(records), 3)
+        assert (
+            found.first_ranks.tolist() == expected.first_ranks.tolist()
+            and found.rows.tolist() == expected.rows.tolist()
+        )
+    assert relation_table(Panel.of_runs(tables), 3) == relation_table(Panel.of_runs(records), 3)
 
 
 def test_home_reads_no_record_of_a_question(tmp_path, monkeypatch):

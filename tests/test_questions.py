@@ -49,7 +49,7 @@ def test_order_of_import_is_kept_and_filters_narrow(questions):
     assert [q.id for q in questions.all(split="dev")] == [*ids[1::2], FULL.id]
     assert questions.all(split="dev", dataset="eq", relation="P19") == [FULL]
     assert [q.id for q in questions.some(reversed(ids))] == ids[::-1]
-    assert questions.known([*ids, "x"]) == set(ids)
+    assert questions.known_ids([*ids, "x"]) == set(ids)
 
 
 def test_counts_by_data_set_and_split(questions):
@@ -73,9 +73,9 @@ def test_rows_and_record_come_together_or_not_at_all(path, questions):
     record = ImportRecord("nonsense", "f", "s", 1, 1)
     with pytest.raises(sqlite3.IntegrityError):
         questions.add([FULL], record)
-    assert len(questions) == 0 and Imports(path).all() == []
+    assert len(questions) == 0 and Imports(path).all_records() == []
     questions.add([FULL], ImportRecord("questions", "f.jsonl", "aa", 10, 1, 2, "{}"))
-    (kept,) = Imports(path).all("questions")
+    (kept,) = Imports(path).all_records("questions")
     assert (kept.file, kept.sha256, kept.size, kept.rows, kept.left_out) == ("f.jsonl", "aa", 10, 1, 2)
     assert Imports(path).find("questions", "aa", "{}") == kept
     assert Imports(path).find("questions", "aa") is None
@@ -195,7 +195,7 @@ def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch
     migrate(path)
     assert connect(path).execute("SELECT * FROM import_record").fetchall() == [row]
     Imports(path).add(ImportRecord("qrels", "q", "cd", 1, 1))
-    assert [record.kind for record in Imports(path).all()] == ["questions", "qrels"]
+    assert [record.kind for record in Imports(path).all_records()] == ["questions", "qrels"]
 
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):

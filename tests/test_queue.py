@@ -211,10 +211,10 @@ def test_an_undo_of_surplus_takes_no_place(desk):
 def test_a_closed_batch_hands_out_nothing_and_takes_what_is_out(desk):
     desk.batch(questions=2)
     desk.claim("ann")
-    desk.queue.set_state("b1", "closed", by="lea")
+    desk.queue.set_state("b1", "closed", actor="lea")
     assert desk.claim("ann") == [] and desk.claim("ben") == [] and desk.queue.waiting() == set()
     assert desk.work("ann", "b1", "q0") is False
-    desk.queue.set_state("b1", "open", by="lea")
+    desk.queue.set_state("b1", "open", actor="lea")
     assert desk.claim("ann") == ["q1"]
     with pytest.raises(Missing, match="b9"):
         desk.queue.set_state("b9", "closed")
@@ -224,15 +224,15 @@ def test_only_a_lead_changes_the_queue(desk):
     desk.batch(questions=1)
     for by in ("ann", "ada"):
         for change in (
-            lambda by: desk.queue.set_state("b1", "closed", by=by),
-            lambda by: desk.queue.set_people_needed("b1", 2, by=by),
-            lambda by: desk.queue.assign("b1", "ann", by=by),
-            lambda by: desk.queue.add_batch("b2", [Item("q1", SHOWN)], {}, by=by),
+            lambda by: desk.queue.set_state("b1", "closed", actor=by),
+            lambda by: desk.queue.set_people_needed("b1", 2, actor=by),
+            lambda by: desk.queue.assign("b1", "ann", actor=by),
+            lambda by: desk.queue.add_batch("b2", [Item("q1", SHOWN)], {}, actor=by),
         ):
             with pytest.raises(Refused, match="takes the role lead"):
                 change(by)
     assert [batch.name for batch in desk.queue.batches()] == ["b1"]
-    desk.queue.add_batch("b2", [Item("q1", SHOWN)], {"seed": 4}, by="lea")
+    desk.queue.add_batch("b2", [Item("q1", SHOWN)], {"seed": 4}, actor="lea")
     assert (desk.queue.batches()[1].made_by, desk.queue.batches()[1].settings) == ("lea", {"seed": 4})
     with pytest.raises(Refused, match="already"):
         desk.queue.add_batch("b2", [Item("q1", SHOWN)], {})
@@ -246,19 +246,19 @@ def test_people_needed_can_be_changed_and_what_is_done_follows(desk):
     for question in ("q0", "q1"):
         desk.work("ann", "b1", question)
     assert desk.claim("ben", 3) == []
-    assert desk.queue.set_people_needed("b1", 2, by="lea") == 2 and desk.queue.batches()[0].done == 0
+    assert desk.queue.set_people_needed("b1", 2, actor="lea") == 2 and desk.queue.batches()[0].done == 0
     assert desk.claim("ben", 3) == ["q0", "q1"]
-    assert desk.queue.set_people_needed("b1", 1, ["q0"], by="lea") == 1 and desk.queue.batches()[0].done == 1
+    assert desk.queue.set_people_needed("b1", 1, ["q0"], actor="lea") == 1 and desk.queue.batches()[0].done == 1
     with pytest.raises(Refused, match="at least one"):
         desk.queue.set_people_needed("b1", 0)
 
 
 def test_assigned_questions_go_to_one_person(desk):
     desk.batch(questions=3)
-    assert desk.queue.assign("b1", "ben", ["q0", "q2"], by="lea") == 2
+    assert desk.queue.assign("b1", "ben", ["q0", "q2"], actor="lea") == 2
     assert desk.claim("ann", 3) == ["q1"] and desk.claim("ben", 3) == ["q0", "q2"]
     desk.queue.release("ben")
-    desk.queue.assign("b1", None, by="lea")
+    desk.queue.assign("b1", None, actor="lea")
     assert desk.claim("cid", 3) == ["q0", "q2"]
     with pytest.raises(Missing, match="zoe"):
         desk.queue.assign("b1", "zoe")

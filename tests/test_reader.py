@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 
-from blindspot.backend.reader.answer_scores import exact_match, f1, normalised, scored
+from blindspot.backend.reader.answer_scores import exact_match, f1, normalised, score_prediction
 from blindspot.backend.reader.best_span import best_spans
 from blindspot.backend.reader.inputs import ReaderInputs, answer_positions
 from blindspot.backend.reader.loss import reader_loss, span_loss
@@ -252,13 +252,16 @@ def test_answers_by_hand():
     )
     assert f1("the Beatles band", ["Beatles"]) == pytest.approx(2 / 3) and f1("x", []) == 0.0
     patterns = (r"19\d\d", r"(unfinished")
-    assert [scored(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)] == [
+    assert [score_prediction(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)] == [
         True,
         True,
         False,
         False,
     ]
-    assert scored(None, ("1984",)) == (False, 0.0) and scored("in 1984", ("1984",)) == (False, pytest.approx(2 / 3))
+    assert score_prediction(None, ("1984",)) == (False, 0.0) and score_prediction("in 1984", ("1984",)) == (
+        False,
+        pytest.approx(2 / 3),
+    )
 
 
 def test_a_start_is_any_bert(folder, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reading import Reading
-from blindspot.backend.reader.readings import answered
+from blindspot.backend.reader.readings import measure_reading
 from tests.app_pages import HOSTILE, Page, hand_made_study
 
 DEPTH = 5
@@ -60,7 +60,7 @@ def panel(page):
 def test_compare_shows_exact_match_by_k_and_relation(study):
     shown = panel(Page(study.folder, "compare", a="alpha", b="beta", k=5))
     assert "Reader accuracy" in shown and "@1 @5" in shown and "7 questions." in shown
-    made = answered(study, Reading.open(study, "alpha", "tiny"))
+    made = measure_reading(study, Reading.open(study, "alpha", "tiny"))
     assert (made.exact[5].tolist(), made.exact[1].tolist()) == ([1, 1, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0, 1])
     assert (
         f"A alpha {100 * 3 / 7:.1f}" in shown and f"{100 * 4 / 7:.1f}" in shown and f"B beta {100 * 1 / 7:.1f}" in shown

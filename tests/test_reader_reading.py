@@ -21,7 +21,14 @@ from blindspot.backend.reader.answer_scores import exact_match
 from blindspot.backend.reader.model import load_reader
 from blindspot.backend.reader.reader import Reader
 from blindspot.backend.reader.reading import PER_PART, Reading, read, readings_of
-from blindspot.backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
+from blindspot.backend.reader.readings import (
+    MeasuredReading,
+    answer_rows,
+    compare_readings,
+    macro_exact,
+    measure_reading,
+    tuned_k,
+)
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Question
 from tests import forked
@@ -192,15 +199,21 @@ def test_figures_by_hand():
     assert [row.group for row in answer_rows(made, "bucket")] == ["<=1 mentions", "2-3 mentions"]
     assert macro_exact(made)[5].value == 0.5 and macro_exact(hand_made({1: [1, 0]})) == {}
     other = hand_made({1: [0, 1, 1, 1], 5: [0, 1, 1, 1]}, ["P19", "P19", "P20", None])
-    both = both_answer(made, other, 5)["all"]
-    assert (both.n, both.a.value, both.b.value, both.difference.only_a, both.difference.only_b) == (4, 0.5, 0.75, 1, 2)
-    groups = both_answer(made, other, 5, "relation", kept={"q0", "q2"})
+    both = compare_readings(made, other, 5)["all"]
+    assert (both.n, both.estimate_a.value, both.estimate_b.value, both.difference.only_a, both.difference.only_b) == (
+        4,
+        0.5,
+        0.75,
+        1,
+        2,
+    )
+    groups = compare_readings(made, other, 5, "relation", kept_ids={"q0", "q2"})
     assert {name: (each.n, each.difference.estimate.value) for name, each in groups.items()} == {
         "P19": (1, 1.0),
         "P20": (1, -1.0),
     }
     assert groups["P19"].difference.p_adjusted is not None
-    assert both_answer(made, hand_made({1: [], 5: []}), 5) == {}
+    assert compare_readings(made, hand_made({1: [], 5: []}), 5) == {}
 
 
 def test_k_is_tuned_on_dev_alone():
@@ -212,12 +225,12 @@ def test_k_is_tuned_on_dev_alone():
 
 def test_measuring_is_scoring_what_was_said(study, reader):
     reading = read(study, "dev", reader, device="cpu")
-    made = answered(study, reading, [1, 6])
-    for question, said, right in zip(made.questions, made.said[6], made.exact[6], strict=True):
+    made = measure_reading(study, reading, [1, 6])
+    for question, said, right in zip(made.questions, made.predictions[6], made.exact[6], strict=True):
         assert right == exact_match(said, question.answers)
-    assert (made.found[6]).all() and made.found[1].mean() < 1  # the answer is at rank 1, 2 or 3
+    assert (made.successes[6]).all() and made.successes[1].mean() < 1  # the answer is at rank 1, 2 or 3
     with pytest.raises(BadInput, match="k must be from 1 to 6, not 1, 7"):
-        answered(study, reading, [1, 7])
+        measure_reading(study, reading, [1, 7])
 
 
 def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
@@ -255,7 +268,7 @@ def test_short_rows_are_read_as_far_as_they_go(study, reader):
         lines[0]["predictions"] == [{"k": 1, "answer": None}, {"k": 6, "answer": None}]
         and lines[1]["predictions"][1]["rank"] <= 2
     )
-    assert not answered(study, reading).exact[6][0]
+    assert not measure_reading(study, reading).exact[6][0]
 
 
 def invoke(study, *words):
@@ -313,7 +326,7 @@ def test_the_commands(study, reader):
         "exact match" in said.output and "P19" in said.output and "is best on the dev questions of dev" in said.output
     )
     told = json.loads(invoke(study, "read", "--run", "dev", "--reader", "own", "--by", "bucket", "--json").stdout)
-    made = answered(study, Reading.open(study, "dev", "own"))
+    made = measure_reading(study, Reading.open(study, "dev", "own"))
     assert told["n"] == len(made.questions) and told["k"]["5"]["exact_match"]["value"] == made.exact[5].mean()
     assert (
         told["k"]["1"]["f1"]["value"] == pytest.approx(made.f1[1].mean())

@@ -180,7 +180,7 @@ def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
 
 
 def test_the_judge_teaches_where_it_is_asked_to():
-    taught = RecipeSettings.of({"small": True, "distil": 0.5})
+    taught = RecipeSettings.from_values({"small": True, "distil": 0.5})
     assert "distil" not in taught.dual_settings(1, "judge") and "distil" not in RecipeSettings(
         small=True
     ).dual_settings(3, "judge")
@@ -189,13 +189,13 @@ def test_the_judge_teaches_where_it_is_asked_to():
         for step in (3, 4)
     )
     with pytest.raises(BadInput, match="distil must be a number of at least 0, not -1"):
-        RecipeSettings.of({"distil": -1})
+        RecipeSettings.from_values({"distil": -1})
 
 
 def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
     build(study, "plain-4", ["mined"])
-    why = Recipe(study, "plain", "mined", "tiny", RecipeSettings.of(SETTINGS), "cpu").nothing_taught()
+    why = Recipe(study, "plain", "mined", "tiny", RecipeSettings.from_values(SETTINGS), "cpu").nothing_taught()
     assert (
         why
         == "the cross-encoder scored no passage of the 10 unlabelled questions above 0.9, so there is nothing to add"
@@ -250,7 +250,7 @@ def test_other_settings_and_names_that_are_taken_are_refused(whole):
 )
 def test_settings_that_cannot_be(values, said):
     with pytest.raises(BadInput, match=said):
-        RecipeSettings.of(values)
+        RecipeSettings.from_values(values)
 
 
 def test_the_command(whole, monkeypatch):
@@ -260,7 +260,7 @@ def test_the_command(whole, monkeypatch):
     from blindspot.app.commands.recipe import rocketqa
 
     monkeypatch.setattr(
-        RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]})
+        RecipeSettings, "of", lambda values, of=RecipeSettings.from_values: of({**SETTINGS, "depth": values["depth"]})
     )
     app = typer.Typer()
     app.command()(rocketqa)

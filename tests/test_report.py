@@ -116,7 +116,7 @@ def test_without_answers_relevance_is_gold_and_it_is_said(study):
 
 def test_nothing_to_measure_gives_null_and_breaks_nothing(study):
     make_run(study, "bm25", {"q3": [0, 1]})
-    made = report(study, relevance="gold", ks=[1], by="relation")
+    made = report(study, relevance="gold", ks=[1], grouping="relation")
     run = json.loads(made.as_json())["runs"]["bm25"]
     assert run["k"]["1"] == {"success": None, "n": 0, "units": 0, "low": None, "high": None}
     assert run["relations"] == {} and run["macro"] == {"k": {}}
@@ -125,12 +125,12 @@ def test_nothing_to_measure_gives_null_and_breaks_nothing(study):
 
 
 def test_by_bucket_and_by_split(with_run):
-    groups = report(with_run, by="bucket", ks=[3]).as_dict()
+    groups = report(with_run, grouping="bucket", ks=[3]).as_dict()
     names = {name: group["n"] for name, group in groups["runs"]["bm25"]["groups"].items()}
     assert names == {"bucket 0": 1, "<=1 mentions": 1, "30-99 mentions": 1, "frequency unknown": 1}
     assert list(names) == ["bucket 0", "<=1 mentions", "30-99 mentions", "frequency unknown"]
     assert "(source: the question files)" in groups["convention"]
-    by_split = report(with_run, by="split", ks=[3]).as_dict()["runs"]["bm25"]["groups"]
+    by_split = report(with_run, grouping="split", ks=[3]).as_dict()["runs"]["bm25"]["groups"]
     assert {name: (group["n"], group["k"]["3"]["success"]) for name, group in by_split.items()} == {
         "dev": (3, 1.0),
         "test": (1, 0.0),
@@ -204,7 +204,7 @@ def rendered(made, width: int = 120) -> str:
 
 
 def test_the_terminal_shows_figures_intervals_and_the_convention(with_run):
-    shown = rendered(report(with_run, by="relation", ks=(1, 3, 20)))
+    shown = rendered(report(with_run, grouping="relation", ks=(1, 3, 20)))
     low, high = (100 * bound for bound in wilson(1, 4))
     words = shown.split()
     assert "25.0" in words and f"[{low:.1f}–{high:.1f}]" in words, "the interval stands on the line below"
@@ -213,7 +213,7 @@ def test_the_terminal_shows_figures_intervals_and_the_convention(with_run):
 
 
 def test_csv_has_one_figure_a_line(with_run):
-    made = report(with_run, by="relation", ks=(1, 3))
+    made = report(with_run, grouping="relation", ks=(1, 3))
     rows = list(csv.DictReader(io.StringIO(made.as_csv())))
     at = {(row["group"], row["measure"], row["k"]): row for row in rows}
     assert len(at) == len(rows) == 2 * (1 + 1 + 1 + 2)
@@ -224,7 +224,7 @@ def test_csv_has_one_figure_a_line(with_run):
 
 def test_latex_escapes_names_and_balances(study):
     make_run(study, "bm25_k1", {"q0": [0, 4], "q2": [1, 2]})
-    tex = report(study, by="bucket", ks=(1, 2)).as_latex()
+    tex = report(study, grouping="bucket", ks=(1, 2)).as_latex()
     body = [line for line in tex.splitlines() if not line.startswith("%")]
     assert "bm25\\_k1" in tex and "\\textless{}=1 mentions" in tex
     assert tex.count("\\begin{") == tex.count("\\end{") and tex.count("\\toprule") == tex.count("\\bottomrule")
@@ -288,15 +288,15 @@ def test_by_saved_slices(with_run):
     from blindspot.backend.evaluation.saved_slices import save
 
     with pytest.raises(Missing, match="no saved slices"):
-        report(with_run, by="slice")
+        report(with_run, grouping="slice")
     save(with_run, "births", "relation:P19")
     save(with_run, "found late", "first(bm25)>1 and first(bm25)<=3")
-    made = report(with_run, by="slice", ks=(3,)).runs[0]
+    made = report(with_run, grouping="slice", ks=(3,)).runs[0]
     assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [
         ("births", 2, 1.0),
         ("found late", 2, 1.0),
     ]
-    assert "births (relation:P19)" in report(with_run, by="slice").as_csv()
+    assert "births (relation:P19)" in report(with_run, grouping="slice").as_csv()
 
 
 def test_by_relation_without_relations_says_so(tmp_path):
@@ -312,11 +312,13 @@ def test_by_relation_without_relations_says_so(tmp_path):
     study.questions.add([replace(question, relation=None, subject=None) for question in QUESTIONS])
     for name in ("one", "two"):
         make_run(study, name, BM25)
-    made = report(study, ["one"], by="relation")
+    made = report(study, ["one"], grouping="relation")
     shown = " ".join(rendered(made).split())
     assert "no question has a relation" in shown and "--questions FILE" in shown
     assert "no question has a relation" not in rendered(report(study, ["one"]))
-    assert any("No question has a relation" in note for note in compare_runs(study, "one", "two", by="relation").notes)
+    assert any(
+        "No question has a relation" in note for note in compare_runs(study, "one", "two", grouping="relation").notes
+    )
 
 
 def test_by_frequency_is_the_word_on_the_command_line(with_run):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blindspot
-from blindspot.backend.hub.pushing import planned, push
+from blindspot.backend.hub.pushing import plan_push, push
 from blindspot.backend.hub.repository import HubRepository
 from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.gold_measuring import measure_on_gold
@@ -92,7 +92,7 @@ def test_it_works_where_there_is_no_study(study, tmp_path):
 
 
 def test_it_loads_from_the_hub(hub, study):  # noqa: F811
-    with planned(study, "judge", "judge") as plan:
+    with plan_push(study, "judge", "judge") as plan:
         push(plan, HubRepository("ada/ranker", "judge"))
     question, passages, scores, _ = candidates(study, 1)
     there, here = (blindspot.Reranker.load(source) for source in ("ada/ranker", study.path("models", "judge")))

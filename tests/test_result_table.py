@@ -82,7 +82,7 @@ FIGURES = ResultTable(
 
 
 def test_the_format_of_a_column_writes_its_values():
-    assert FIGURES.headings == ["run", "n", "success, %", "A - B", "p"] and FIGURES.words()[:2] == [True, False]
+    assert FIGURES.headings == ["run", "n", "success, %", "A - B", "p"] and FIGURES.text_columns()[:2] == [True, False]
     assert FIGURES.texts() == [
         ["a|b", "1,348", "50.0 [47.1–52.9]", "-2.0 [-5.1,+1.1]", "<0.001"],
         ["<c>", "0", "–", "–", "–"],

@@ -15,7 +15,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.data.importing.runs import import_run
 from blindspot.backend.data.task_folder import export_task
-from blindspot.backend.evaluation.results_files import NAMES, export_results, figures, read_mteb
+from blindspot.backend.evaluation.results_files import NAMES, export_results, mean_measures, read_mteb
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage, Question
@@ -145,7 +145,7 @@ def test_the_task_folder_is_beir_s_and_comes_back(study, tmp_path):
 def test_beir_s_results(study, tmp_path):
     path, values = export_results(study, "random", "beir", None, tmp_path / "r.json")
     content = json.loads(path.read_text())
-    assert content["NDCG"]["NDCG@10"] == pytest.approx(figures(study, study.run("random"))["ndcg"][10], abs=1e-5)
+    assert content["NDCG"]["NDCG@10"] == pytest.approx(mean_measures(study, study.run("random"))["ndcg"][10], abs=1e-5)
     assert set(content) == {"dataset", "run", "ignore_identical_ids", "NDCG", "MAP", "Recall", "P", "MRR", "Accuracy"}
     assert content["ignore_identical_ids"] is False and values["Recall@20"] >= values["Recall@10"]
     with pytest.raises(Refused, match="--format must be one of mteb, beir"):

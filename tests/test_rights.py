@@ -27,7 +27,7 @@ from blindspot.db.jobs import Jobs
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, role_allows, table
 from blindspot.db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
@@ -70,13 +70,13 @@ class _Map:
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
     "tag questions": [
-        lambda study, by: Tags(study.labels_path).add(f"word of {by}", ["q0"], by=by),
-        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", by=by),
+        lambda study, by: Tags(study.labels_path).add(f"word of {by}", ["q0"], actor=by),
+        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", actor=by),
     ],
     "manage tags": [
-        lambda study, by: Tags(study.labels_path).rename("nothing", "x", by=by),
-        lambda study, by: Tags(study.labels_path).merge(["nothing"], "x", by=by),
-        lambda study, by: Tags(study.labels_path).delete("nothing", by=by),
+        lambda study, by: Tags(study.labels_path).rename("nothing", "x", actor=by),
+        lambda study, by: Tags(study.labels_path).merge(["nothing"], "x", actor=by),
+        lambda study, by: Tags(study.labels_path).delete("nothing", actor=by),
     ],
     "adjudicate": [
         lambda study, by: Labels(study.labels_path, passages=study.corpus.ordinals).add(
@@ -89,45 +89,45 @@ ATTEMPTS = {
         lambda study, by: save_selection(study, f"selection of {by}", ["q0"], ["q:q0"], "map", by),
     ],
     "edit maps": [
-        lambda study, by: edits.rename(_Map(study), 0, "x", by=by),
-        lambda study, by: edits.note(_Map(study), 0, "x", by=by),
-        lambda study, by: edits.merge(_Map(study), [0, 1], by=by),
-        lambda study, by: edits.split(_Map(study), 0, by=by),
-        lambda study, by: edits.undo(_Map(study), by=by),
-        lambda study, by: edits.redo(_Map(study), by=by),
+        lambda study, by: edits.rename(_Map(study), 0, "x", actor=by),
+        lambda study, by: edits.note(_Map(study), 0, "x", actor=by),
+        lambda study, by: edits.merge(_Map(study), [0, 1], actor=by),
+        lambda study, by: edits.split(_Map(study), 0, actor=by),
+        lambda study, by: edits.undo(_Map(study), actor=by),
+        lambda study, by: edits.redo(_Map(study), actor=by),
     ],
     "set the unit": [lambda study, by: set_unit(study, "subject", by)],
     "make batches": [
         lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
-        lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], by=by),
-        lambda study, by: make_practice(study, f"practice by {by}", 1, by=by),
-        lambda study, by: queue_stratified_sample(study, f"strata by {by}", "raw", by=by),
-        lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, by=by),
+        lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], actor=by),
+        lambda study, by: make_practice(study, f"practice by {by}", 1, actor=by),
+        lambda study, by: queue_stratified_sample(study, f"strata by {by}", "raw", actor=by),
+        lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, actor=by),
     ],
     "manage batches": [
-        lambda study, by: Queue(study.labels_path).set_state("first", "closed", by=by),
-        lambda study, by: Queue(study.labels_path).set_people_needed("first", 2, by=by),
-        lambda study, by: Queue(study.labels_path).assign("first", "ann", by=by),
+        lambda study, by: Queue(study.labels_path).set_state("first", "closed", actor=by),
+        lambda study, by: Queue(study.labels_path).set_people_needed("first", 2, actor=by),
+        lambda study, by: Queue(study.labels_path).assign("first", "ann", actor=by),
     ],
     "manage people": [
-        lambda study, by: People(study.labels_path).add(f"friend of {by}", by=by),
-        lambda study, by: People(study.labels_path).invite(f"guest of {by}", by=by),
-        lambda study, by: People(study.labels_path).revoke("ben", by=by),
-        lambda study, by: People(study.labels_path).pause("ben", by=by),
-        lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", by=by),
+        lambda study, by: People(study.labels_path).add(f"friend of {by}", actor=by),
+        lambda study, by: People(study.labels_path).invite(f"guest of {by}", actor=by),
+        lambda study, by: People(study.labels_path).revoke("ben", actor=by),
+        lambda study, by: People(study.labels_path).pause("ben", actor=by),
+        lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", actor=by),
     ],
     "manage parts": [
-        lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], by=by),
-        lambda study, by: parts.rename(study, "run", "r", f"r-{by}", True, by=by),
-        lambda study, by: parts.delete(study, "training-set", "raw", True, by=by),
-        lambda study, by: Queue(study.labels_path).rename("first", f"first of {by}", by=by),
-        lambda study, by: Queue(study.labels_path).delete(f"first of {by}", by=by),
-        lambda study, by: Descriptions(study.labels_path).rename("run", "r", "x", by=by),
-        lambda study, by: Descriptions(study.labels_path).remove("run", "x", by=by),
+        lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], actor=by),
+        lambda study, by: parts.rename(study, "run", "r", f"r-{by}", True, actor=by),
+        lambda study, by: parts.delete(study, "training-set", "raw", True, actor=by),
+        lambda study, by: Queue(study.labels_path).rename("first", f"first of {by}", actor=by),
+        lambda study, by: Queue(study.labels_path).delete(f"first of {by}", actor=by),
+        lambda study, by: Descriptions(study.labels_path).rename("run", "r", "x", actor=by),
+        lambda study, by: Descriptions(study.labels_path).remove("run", "x", actor=by),
     ],
-    "export": [lambda study, by: download(study, "report", "report", "html", by=by)],
-    "export labels": [lambda study, by: download(study, "labels", "labels", "csv", by=by)],
-    "cancel jobs": [lambda study, by: jobs.cancel(study, "nothing", by=by)],
+    "export": [lambda study, by: download(study, "report", "report", "html", actor=by)],
+    "export labels": [lambda study, by: download(study, "labels", "labels", "csv", actor=by)],
+    "cancel jobs": [lambda study, by: jobs.cancel(study, "nothing", actor=by)],
 }
 IN_THE_PAGES = {"see results", "ask live", "see others' labels"}
 """Actions that only show something; what the pages show is tested in test_blindness.py and below."""
@@ -139,7 +139,7 @@ NEEDED = {"retrieve": {"kind": "bm25"}}
 
 
 def submit(study: Study, kind: str, by: str | None) -> None:
-    jobs.submit_request(study, jobs.JobRequest(KINDS[kind], {"name": "n"} | NEEDED.get(kind, {})), by=by)
+    jobs.submit_request(study, jobs.JobRequest(KINDS[kind], {"name": "n"} | NEEDED.get(kind, {})), actor=by)
 
 
 def attempts():
@@ -173,7 +173,7 @@ def test_every_attempt_is_refused_or_taken_as_the_table_says(study, started, rol
     for action, attempt in attempts():
         before = content(study)
         refused = is_refused(attempt, study, name)
-        assert refused != allows(role, action), f"{role}: {action}"
+        assert refused != role_allows(role, action), f"{role}: {action}"
         if refused:
             assert content(study) == before, f"{action} was refused and changed something"
         tried.add(action)
@@ -186,7 +186,7 @@ def test_the_role_is_read_from_the_store_at_every_act(study, started):
     people = People(study.labels_path)
     people.add("zoe", "lead")
     submit(study, "index bm25", "lea")
-    people.set_role("lea", "annotator", by="zoe")
+    people.set_role("lea", "annotator", actor="zoe")
     with pytest.raises(Refused, match="lea is an annotator and may not build indexes; this takes the role lead"):
         submit(study, "index bm25", "lea")
     assert len(started) == len(Jobs(study.labels_path).recent()) == 1
@@ -255,7 +255,7 @@ def test_a_press_on_a_button_that_a_former_lead_still_sees_is_refused(study, sta
     people.add("zoe", "lead")
     page = Page(study.folder, "", "lea")
     start = next(button for button in page.app.button if button.label == "Start")
-    people.set_role("lea", "annotator", by="zoe")
+    people.set_role("lea", "annotator", actor="zoe")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     start.click().run()
@@ -351,7 +351,7 @@ def is_allowed(who: str, action: str) -> bool:
         return who in ROLES
     if who == "client":
         return action in ("see results", "ask live")
-    return ACTIONS[action].unnamed if who == "unnamed" else allows(who, action)
+    return ACTIONS[action].unnamed if who == "unnamed" else role_allows(who, action)
 
 
 def made_api(study: Study, token: str | None = None):

@@ -270,7 +270,7 @@ def test_a_thread_does_not_wait_for_the_table(table_and_products):
 def test_no_row_outside_the_table_is_above_the_floor(table_and_products):
     """More equal products than the table keeps, too: their rows stay outside, and the floor says how good they are."""
     table, products = table_and_products
-    table.begin(products[:, ::40].numpy())
+    table.set_floors(products[:, ::40].numpy())
     for start in range(0, 4000, 500):
         table.add(start, products[:, start : start + 500].contiguous())
     candidates, floors = table.result()

@@ -209,10 +209,10 @@ def until(condition):
 def test_questions_that_wait_are_searched_together_and_come_back_to_their_askers():
     slow = Slow()
     batcher = Batcher(slow, window=0)
-    first = batcher.ask("t", "a", ["x"], 2)
+    first = batcher.submit("t", "a", ["x"], 2)
     until(lambda: slow.asked)
-    others = [batcher.ask("t", "a", ["y" * n, "z"], 2) for n in range(2, 6)]
-    deeper, elsewhere = batcher.ask("t", "a", ["w"], 3), batcher.ask("t", "b", ["v"], 2)
+    others = [batcher.submit("t", "a", ["y" * n, "z"], 2) for n in range(2, 6)]
+    deeper, elsewhere = batcher.submit("t", "a", ["w"], 3), batcher.submit("t", "b", ["v"], 2)
     slow.go.set()
     assert first.result(5).hits.ordinals.tolist() == [[1, 1]]
     assert [future.result(5).hits.ordinals.tolist() for future in others] == [[[n, n], [1, 1]] for n in range(2, 6)]
@@ -225,7 +225,7 @@ def test_the_window_gathers_those_that_come_a_moment_later():
     slow = Slow()
     slow.go.set()
     batcher = Batcher(slow, window=0.3)
-    futures = [batcher.ask("t", "a", ["x"], 1), batcher.ask("t", "a", ["yy"], 1)]
+    futures = [batcher.submit("t", "a", ["x"], 1), batcher.submit("t", "a", ["yy"], 1)]
     assert [future.result(5).hits.ordinals.tolist() for future in futures] == [[[1]], [[2]]]
     assert len(slow.asked) == 1
     batcher.close()
@@ -234,14 +234,14 @@ def test_the_window_gathers_those_that_come_a_moment_later():
 def test_a_full_queue_refuses_and_room_comes_back():
     slow = Slow()
     batcher = Batcher(slow, window=0, waiting=2)
-    running = batcher.ask("t", "a", ["x"], 1)
+    running = batcher.submit("t", "a", ["x"], 1)
     until(lambda: slow.asked)
-    waiting = [batcher.ask("t", "a", ["x"], 1) for _ in range(2)]
+    waiting = [batcher.submit("t", "a", ["x"], 1) for _ in range(2)]
     with pytest.raises(Busy, match="2 requests are already waiting"):
-        batcher.ask("t", "a", ["x"], 1)
+        batcher.submit("t", "a", ["x"], 1)
     assert batcher.waiting() == {"t": 2}
     waiting[0].cancel()
-    late = batcher.ask("t", "a", ["late"], 1)
+    late = batcher.submit("t", "a", ["late"], 1)
     slow.go.set()
     assert running.result(5) and waiting[1].result(5) and late.result(5)
     assert sum(len(questions) for _, questions, _ in slow.asked) == 3, "the cancelled one was not searched"
@@ -251,7 +251,7 @@ def test_a_full_queue_refuses_and_room_comes_back():
 def test_one_person_s_bad_question_fails_alone():
     slow = Slow()
     batcher = Batcher(slow, window=0.2)
-    good, bad = batcher.ask("t", "a", ["good"], 1), batcher.ask("t", "a", ["bad"], 1)
+    good, bad = batcher.submit("t", "a", ["good"], 1), batcher.submit("t", "a", ["bad"], 1)
     slow.go.set()
     assert good.result(5).hits.ordinals.tolist() == [[4]]
     with pytest.raises(Refused, match="bad question"):
@@ -262,7 +262,7 @@ def test_one_person_s_bad_question_fails_alone():
 def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypatch):
     slow = Slow()
     monkeypatch.setattr(Service, "_search", lambda self, *asked: slow(*asked))
-    monkeypatch.setattr(Service, "warm", lambda self: self.ready.set())
+    monkeypatch.setattr(Service, "warm_up", lambda self: self.ready.set())
     with TestClient(make_api(Service(indexed_study, "cpu", window=0, waiting=1), time_limit=0.3), URL) as client:
         answers = []
         threads = [threading.Thread(target=lambda: answers.append(ask(client))) for _ in range(4)]
@@ -280,22 +280,22 @@ def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypat
 def test_an_index_made_again_is_opened_again(own_indexed_study):
     study = own_indexed_study
     service = Service(study, "cpu")
-    before = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
+    before = service.submit_search("hybrid:tiny", QUESTIONS, 5).result(60)
     folder = study.folder / "indexes" / "tiny"
     manifest = read_manifest(folder)
     vectors = np.load(folder / "embeddings.npy")
     np.save(folder / "new.npy", vectors[::-1])
     (folder / "new.npy").rename(folder / "embeddings.npy")
     write_manifest(folder, {**manifest, "made_by": "the test"})
-    after = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
+    after = service.submit_search("hybrid:tiny", QUESTIONS, 5).result(60)
     assert after.indexes["tiny"] != before.indexes["tiny"] and after.indexes["bm25"] == before.indexes["bm25"]
     assert (
-        service.ask("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist()
+        service.submit_search("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist()
         == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
     )
     shutil.rmtree(folder)
     with pytest.raises(Missing, match="unknown retriever 'tiny'"):
-        service.ask("tiny", QUESTIONS, 5)
+        service.submit_search("tiny", QUESTIONS, 5)
     service.close()
 
 

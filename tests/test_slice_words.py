@@ -54,7 +54,7 @@ def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
         ]  # the first passage holds the answer, the second does not
         hits = Hits(rows, np.ones((160, 1), dtype=np.float32))
         write_run(study, name, [each.id for each in questions], hits, {"retriever": name})
-    facts = Facts(Comparison.of(measure(study, "a"), measure(study, "b")), 1)
+    facts = Facts(Comparison.of_runs(measure(study, "a"), measure(study, "b")), 1)
     (head, nested), *others = merged(find_slices(facts), facts)
     assert {head.expression, *(each.expression for each in nested)} & {"relation:P19", "relation:P20"}
     assert not [each for each, _ in others if "P19" in each.expression and "P19" in head.expression]

@@ -19,7 +19,7 @@ from blindspot.analysis.significance import holm
 from blindspot.analysis.slices import CORRECTIONS, find, null_rate, p_values, slice_tests, step_down
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
-from blindspot.backend.evaluation.slice_finder import candidates, find_slices, joined
+from blindspot.backend.evaluation.slice_finder import candidates, find_slices, join_expressions
 from blindspot.backend.evaluation.slices import NUMBERS, TAGS, Facts, by_results
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.app_pages import hand_made_study
@@ -53,7 +53,7 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def facts(study) -> Facts:
     runs = measure_all(study, ("alpha", "beta"))
-    return Facts(Comparison.of(runs["alpha"], runs["beta"]), 5)
+    return Facts(Comparison.of_runs(runs["alpha"], runs["beta"]), 5)
 
 
 def shown(expression) -> str:
@@ -152,7 +152,7 @@ def test_overlap_and_answer_in_title_by_hand(tmp_path):
     assert found.overlap[:2] == pytest.approx([1 / 3, 2 / 3]) and np.isnan(found.overlap[2])  # of arve, furset, born
     assert found.answer_in_title.tolist() == [True, False, False]
     assert found.answer_length[:2].tolist() == [1, 1] and np.isnan(found.answer_length[2])
-    assert found.word.tolist() == ["where", "where", "who"]
+    assert found.question_words.tolist() == ["where", "where", "who"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_run_that_does_not_exist_and_a_tag_without_bm25(facts, study):
         facts.mask("first(nobody)<=5")
     runs = measure_all(study, ("alpha", "short"))
     with pytest.raises(BadInput, match="only_a or tag:only_b"):
-        Facts(Comparison.of(runs["alpha"], runs["short"]), 5).mask("tag:bm25_only")
+        Facts(Comparison.of_runs(runs["alpha"], runs["short"]), 5).mask("tag:bm25_only")
 
 
 def test_every_name_has_an_example_that_reads(facts):
@@ -279,7 +279,7 @@ def test_findings_carry_the_figures_of_their_slices():
         zip(slices, p_values(*counts.T, 600, int((differences > 0).sum()), int((differences < 0).sum())), strict=True)
     )
     adjusted = dict(zip(p, holm(list(p.values())), strict=True))
-    found = find(differences, predicates, level=1.0, limit=100, correction="holm")
+    found = find(differences, predicates, confidence=1.0, limit=100, correction="holm")
     assert found.tried == len(slices) and (1, 3) in [each.members for each in found.findings]
     for each in found.findings:
         mask = slices[each.members]
@@ -354,7 +354,7 @@ def test_a_small_slice_without_differences_proves_nothing():
     """37 questions with no difference where 8% have one: 0.92^37 is 5%, so nothing after correction."""
     differences = np.array([0.0] * 389 + [-1] * 32)
     inside = np.arange(421) < 37
-    found = find(differences, np.array([inside, np.arange(421) % 2 == 0]), level=1.0)
+    found = find(differences, np.array([inside, np.arange(421) % 2 == 0]), confidence=1.0)
     assert next(each.p for each in found.findings if each.members == (0,)) > 0.05
     plain = slice_finder.welch(np.array([37]), np.zeros(1), np.zeros(1), 421, 0, 32)
     assert plain[0] < 1e-6, "Welch's t test takes the variance inside to be zero"
@@ -374,7 +374,7 @@ def test_the_exact_tail_equals_the_hypergeometric_and_the_normal():
 
 def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
     from blindspot.backend.core.runs import write_run
-    from blindspot.backend.evaluation.comparison import at
+    from blindspot.backend.evaluation.comparison import figures_at
     from blindspot.db.records import Hits, Passage, Question
     from tests.studies import make_study
 
@@ -392,17 +392,19 @@ def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
         hits = Hits(ordinals, np.tile(np.linspace(9, 2, 10, dtype=np.float32), (200, 1)))
         write_run(study, name, [q.id for q in asked], hits, {"retriever": name})
     runs = measure_all(study, ("x", "y"))
-    facts = Facts(Comparison.of(runs["x"], runs["y"]), 5)
+    facts = Facts(Comparison.of_runs(runs["x"], runs["y"]), 5)
     found = find_slices(facts)
     assert found.slices[0].expression in ("relation:P19", "relation:P50") and found.mean == pytest.approx(0.3)
     for each in found.slices:
-        assert each.figures == at(facts.comparison, 5, facts.mask(each.expression))
+        assert each.figures == figures_at(facts.comparison, 5, facts.mask(each.expression))
     assert {family for family, _ in candidates(facts)} >= {"relation", "word", "length"}
 
 
 def test_joined_expressions_stay_plain():
-    assert joined(["relation:P19", "length>=6 and length<=7", ""]) == "relation:P19 and length>=6 and length<=7"
-    assert joined(["a:b or c:d", "e:f"]) == "(a:b or c:d) and e:f" and joined([]) == ""
+    assert (
+        join_expressions(["relation:P19", "length>=6 and length<=7", ""]) == "relation:P19 and length>=6 and length<=7"
+    )
+    assert join_expressions(["a:b or c:d", "e:f"]) == "(a:b or c:d) and e:f" and join_expressions([]) == ""
 
 
 def test_saved_slices(study):
@@ -440,7 +442,7 @@ def test_labels_of_people_count_in_the_tags(tmp_path):
 
     study = hand_made_study(tmp_path / "judged")
     runs = measure_all(study, ("alpha", "beta"))
-    compared = Comparison.of(runs["alpha"], runs["beta"])
+    compared = Comparison.of_runs(runs["alpha"], runs["beta"])
     row = compared.rows["q3"]
 
     def carries(tag: str) -> bool:

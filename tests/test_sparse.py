@@ -12,7 +12,7 @@ from blindspot.backend.evaluation.report import report
 from blindspot.backend.retrieval import encoded_blocks, live, sparse
 from blindspot.backend.retrieval.cost import index_bytes
 from blindspot.backend.retrieval.encoder import load_encoder
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
 from blindspot.backend.retrieval.model_kinds import encoder_kind, kind_of_model
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -89,7 +89,7 @@ def test_an_explanation_adds_up_to_the_score_and_names_the_librarys_words(made):
     row = int(hits.ordinals[0, 1])
     found = retriever.explain(QUESTIONS[0], row)
     assert found.score == pytest.approx(float(hits.scores[0, 1]), rel=1e-6)
-    assert sum(match.product for match in found.shared) == pytest.approx(found.score, rel=1e-6)
+    assert sum(match.product for match in found.shared_terms) == pytest.approx(found.score, rel=1e-6)
     decoded = library.decode(library.encode_query(QUESTIONS[0]))
     assert dict(found.question) == pytest.approx(dict(decoded), rel=1e-4)
     decoded = library.decode(library.encode_document(texts(study)[row]))
@@ -104,7 +104,7 @@ def test_a_run_a_live_question_and_the_service_agree(made, monkeypatch):
     assert run.name == f"{name}-dev" and run.manifest["kind"] == "sparse"
     kind = RETRIEVERS.get("sparse")
     assert kind.made(run.manifest) and kind.describe(run.manifest) == f"learned sparse, {name}"
-    assert kind.retriever_of(run.manifest) in names(study)
+    assert kind.retriever_of(run.manifest) in available_retrievers(study)
     assert run.manifest["index_bytes"] == index_bytes(study, kind, kind.options(encoder=name))
     first = study.questions.some(run.question_ids)[0].text
     alone = live.search(study, f"sparse:{name}", [first], 5)
@@ -132,10 +132,10 @@ def test_an_interrupted_encoding_resumes_after_its_last_block(tmp_path, monkeypa
     with pytest.raises(Cancelled):
         sparse.build_index(study, "s", device="cpu", progress=stop_at_40)
     blocks = sorted(path.name for path in study.path("indexes", "s", "blocks").glob("*.npz"))
-    assert blocks == ["0000000000.npz", "0000000016.npz"] and "sparse:s" not in names(study)
+    assert blocks == ["0000000000.npz", "0000000016.npz"] and "sparse:s" not in available_retrievers(study)
     started = []
     sparse.build_index(study, "s", device="cpu", progress=lambda done, *_: started.append(done))
-    assert started[0] == 32 and "sparse:s" in names(study)
+    assert started[0] == 32 and "sparse:s" in available_retrievers(study)
     assert not study.path("indexes", "s", "blocks").exists()
     again = sparse.Sparse(study, "s", "cpu").search(QUESTIONS, 5)
     study.path("indexes", "s", "manifest.json").unlink()

@@ -237,7 +237,7 @@ def test_sqlites_bare_words_become_a_file_and_advice(code, says):
     error.sqlite_errorname, error.sqlite_errorcode = code, 1
     told = DatabaseUnavailable("a/labels.db", error)
     assert str(told).startswith("a/labels.db: ") and says in str(told) and "bare words" not in str(told)
-    assert told.damaged == code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+    assert told.damaged_file_error == code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
 def test_a_damaged_page_is_one_line_for_every_reader(study):

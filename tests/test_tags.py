@@ -41,48 +41,48 @@ def tags(study) -> Tags:
 
 
 def standing(tags: Tags) -> list[tuple]:
-    return [(each.tag, each.question, each.run, each.author) for each in tags.all()]
+    return [(each.tag, each.question, each.run, each.author) for each in tags.all_tags()]
 
 
 def test_people_tag_in_their_own_words(tags):
-    assert tags.add("  wrong   gold ", ["q1", "q2", "q1"], by="ann") == "wrong gold"
-    assert tags.add("Wrong Gold", ["q1"], by="ben") == "wrong gold", "the spelling that is there is kept"
+    assert tags.add("  wrong   gold ", ["q1", "q2", "q1"], actor="ann") == "wrong gold"
+    assert tags.add("Wrong Gold", ["q1"], actor="ben") == "wrong gold", "the spelling that is there is kept"
     tags.add("odd", ["q1"], "alpha", "ann")
     tags.add("odd", ["q1"], "alpha", "ann")
     assert tags.last_event == 4, "a tag that stands is not written again"
     assert [(each.tag, each.questions, each.people) for each in tags.counts()] == [("wrong gold", 2, 2), ("odd", 1, 1)]
     assert tags.questions("ODD") == tags.questions("odd", "alpha") == {"q1"} and tags.questions("odd", "beta") == set()
-    assert {each.tag for each in tags.of("q2")} == {"wrong gold"}
+    assert {each.tag for each in tags.tags_of("q2")} == {"wrong gold"}
     assert tags.counts(frozenset({"q1"}))[0].questions == 1
 
 
 def test_renaming_merging_and_deleting(tags):
-    tags.add("a", ["q1", "q2"], by="ann")
-    tags.add("b", ["q2", "q3"], by="ann")
-    tags.add("c", ["q4"], by="ben")
+    tags.add("a", ["q1", "q2"], actor="ann")
+    tags.add("b", ["q2", "q3"], actor="ann")
+    tags.add("c", ["q4"], actor="ben")
     with pytest.raises(Refused, match="merge 'a' into it instead"):
         tags.rename("a", "B")
-    tags.rename("a", "first", by="ada")
+    tags.rename("a", "first", actor="ada")
     assert tags.questions("first") == {"q1", "q2"}
     with pytest.raises(Missing, match="tags: b, c, first"):
         tags.questions("a")
-    assert tags.merge(["first", "b", "b"], "c", by="ada") == 2
+    assert tags.merge(["first", "b", "b"], "c", actor="ada") == 2
     assert tags.questions("c") == {"q1", "q2", "q3", "q4"} and len(tags.counts()) == 1
     tags.rename("c", "C")
     assert [each.tag for each in tags.counts()] == ["C"]
-    assert tags.delete("c") == 4 and tags.all() == []
-    tags.add("a", ["q1"], by="ann")
+    assert tags.delete("c") == 4 and tags.all_tags() == []
+    tags.add("a", ["q1"], actor="ann")
     assert standing(tags) == [("a", "q1", None, "ann")], "a word that was renamed once can be used again"
 
 
 def test_own_tags_and_those_of_others(tags):
     for name in ("ann", "ben"):
-        tags.add("x", ["q1"], by=name)
-    assert tags.remove("x", "q1", by="ann") == 1 and standing(tags) == [("x", "q1", None, "ben")]
+        tags.add("x", ["q1"], actor=name)
+    assert tags.remove("x", "q1", actor="ann") == 1 and standing(tags) == [("x", "q1", None, "ben")]
     with pytest.raises(Missing, match="no tag 'x' of yours"):
-        tags.remove("x", "q1", by="ann")
-    assert tags.remove("x", "q1", by="ada") == 1, "whoever settles disputes takes back everybody's"
-    for attempt in (lambda: tags.rename("x", "y", by="ann"), lambda: tags.delete("x", by="ann")):
+        tags.remove("x", "q1", actor="ann")
+    assert tags.remove("x", "q1", actor="ada") == 1, "whoever settles disputes takes back everybody's"
+    for attempt in (lambda: tags.rename("x", "y", actor="ann"), lambda: tags.delete("x", actor="ann")):
         with pytest.raises(Refused, match="and may not rename, merge and delete tags"):
             attempt()
 
@@ -98,12 +98,12 @@ def test_nothing_is_stored_unless_all_is_right(tags):
     with pytest.raises(Missing, match="no question 'q99'"):
         tags.add("x", ["q1", "q99"])
     with pytest.raises(Missing):
-        tags.add("x", ["q1"], by="nobody")
+        tags.add("x", ["q1"], actor="nobody")
     assert tags.last_event == 0
 
 
 def test_the_record_is_append_only(study, tags):
-    tags.add("x", ["q1"], by="ann")
+    tags.add("x", ["q1"], actor="ann")
     with sqlite3.connect(study.labels_path) as connection:
         for sql in (
             "UPDATE tag_event SET tag = 'y'",
@@ -119,8 +119,8 @@ def test_the_record_is_append_only(study, tags):
 def test_a_question_that_waits_to_be_judged_cannot_be_tagged(study, tags):
     Queue(study.labels_path).add_batch("b", [Item("q0", (Candidate("answer0"),))], {})
     with pytest.raises(Refused, match="you still have to judge question 'q0'; tag it afterwards"):
-        tags.add("x", ["q0"], by="ann")
-    tags.add("x", ["q0"], by="ada")
+        tags.add("x", ["q0"], actor="ann")
+    tags.add("x", ["q0"], actor="ada")
     assert tags.counts(Queue(study.labels_path).hidden("ann")) == []
 
 
@@ -147,10 +147,10 @@ def test_the_events_stand_for_the_same_as_a_plain_set(tmp_path_factory, actions)
     for kind, tag, other, question, by in actions:
         try:
             if kind == "add":
-                tags.add(tag, [question], by=by)
+                tags.add(tag, [question], actor=by)
                 model.add((tag, question, by))
             elif kind == "remove":
-                tags.remove(tag, question, by=by)
+                tags.remove(tag, question, actor=by)
                 assert (tag, question, by) in model
                 model.discard((tag, question, by))
             elif kind == "delete":
@@ -166,10 +166,10 @@ def test_the_events_stand_for_the_same_as_a_plain_set(tmp_path_factory, actions)
 
 def test_tags_are_slices(study, tags):
     runs = measure_all(study, ("alpha", "beta"))
-    facts = Facts(Comparison.of(runs["alpha"], runs["beta"]), 5)
-    tags.add('say "when"', ["q1", "q4"], by="ann")
+    facts = Facts(Comparison.of_runs(runs["alpha"], runs["beta"]), 5)
+    tags.add('say "when"', ["q1", "q4"], actor="ann")
     tags.add("odd", ["q2"], "alpha", "ann")
-    tags.add("odd", ["q3"], by="ann")
+    tags.add("odd", ["q3"], actor="ann")
 
     def rows(expression):
         return np.flatnonzero(facts.mask(expression)).tolist()
@@ -186,7 +186,7 @@ def test_no_word_of_people_hides_a_tag_of_runs():
 
 
 def test_tags_choose_the_questions_of_a_batch(study, tags):
-    tags.add("look", ["q1", "q3"], by="ann")
+    tags.add("look", ["q1", "q3"], actor="ann")
     assert questions_of(study, tags=["look"]) == ["q1", "q3"] and questions_of(study, ["P50"], tags=["look"]) == ["q3"]
     made = make_batch(study, "tagged", ["alpha"], size=5, slice=questions_of(study, tags=["look"]))
     assert made.frame == 2
@@ -199,7 +199,7 @@ def test_backups_and_copies_carry_tags(study, tags, tmp_path):
     kept = back_up(study.labels_path, tmp_path / "kept.db")
     copy_study(study, tmp_path / "copy")
     assert standing(Tags(tmp_path / "copy" / "labels.db")) == [("x", "q1", "alpha", "ann")]
-    tags.add("later", ["q2"], by="ann")
+    tags.add("later", ["q2"], actor="ann")
     tags.close()
     with pytest.raises(Refused, match="drop-newer"):
         restore(kept, study.labels_path)
@@ -254,8 +254,8 @@ def test_the_question_page_shows_tags_and_takes_ones_own(study, tags, monkeypatc
 
 
 def test_slices_counts_tags_and_leads_mend_them(study, tags, monkeypatch):
-    tags.add("a", ["q1", "q2"], by="ann")
-    tags.add("b", ["q3"], by="ben")
+    tags.add("a", ["q1", "q2"], actor="ann")
+    tags.add("b", ["q3"], actor="ben")
     address = {"a": "alpha", "b": "beta", "k": 5}
     seen = Page(study.folder, "slices", "ann", **address)
     assert "People's tags, Success@5, %" in seen.text and "a 2 1 2 100.0" in seen.text
@@ -271,9 +271,9 @@ def test_slices_counts_tags_and_leads_mend_them(study, tags, monkeypatch):
     page.app.multiselect(key="tags-chosen").set_value(["b"])
     page.app.text_input(key="tags-name").set_value("A, b")
     page.app.button(key="tags-rename").click().run()
-    assert "contains a comma" in page.text and len(tags.all()) == 3
+    assert "contains a comma" in page.text and len(tags.all_tags()) == 3
     page.app.button(key="tags-delete").click().run()
-    assert tags.all() == [] and "People's tags" not in page.text
+    assert tags.all_tags() == [] and "People's tags" not in page.text
 
 
 def test_a_lead_makes_a_batch_of_tagged_questions(study, tags, monkeypatch):
@@ -282,7 +282,7 @@ def test_a_lead_makes_a_batch_of_tagged_questions(study, tags, monkeypatch):
         "blindspot.app.components.jobs.start", lambda opened, request: bool(started.append(request)) or True
     )
     People(study.labels_path).add("lea", "lead")
-    tags.add("look", ["q1", "q3"], by="ann")
+    tags.add("look", ["q1", "q3"], actor="ann")
     page = Page(study.folder, "team", "lea")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")

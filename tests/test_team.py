@@ -7,7 +7,7 @@ import pytest
 from blindspot.analysis.agreement import Agreement
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import agreement_in_words, strength
-from blindspot.backend.judging.quality import Agreements, Quality, clashes, quality, standing_labels
+from blindspot.backend.judging.quality import Agreements, Quality, label_clashes, quality, standing_labels
 from blindspot.backend.judging.team_progress import days, team_progress, too_fast
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -121,7 +121,7 @@ def test_disputes_that_are_about_no_label_in_particular_name_none():
         None,
         (("positive", "unsure", 1), ("related", "negative", 1)),
     )
-    assert agreement_in_words(found).label == "" and clashes([]) == ()
+    assert agreement_in_words(found).label == "" and label_clashes([]) == ()
 
 
 def test_the_team_page_is_the_lead_s(study):

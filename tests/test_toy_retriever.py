@@ -16,7 +16,7 @@ from blindspot.app.runs import retriever_label
 from blindspot.backend.core import jobs
 from blindspot.backend.core.declared import declared
 from blindspot.backend.retrieval import live
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
 from blindspot.backend.service.api import make_api
@@ -138,7 +138,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
     started = []
-    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, by: started.append(asked.arguments))
+    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, actor: started.append(asked.arguments))
     home = Page(study.folder)
     offered = home.app.selectbox(key="more-retriever")
     assert offered.options == ["toy"]  # the study has no index
@@ -179,7 +179,7 @@ def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study
     with pytest.raises(BadInput, match="unknown retriever option 'strode'; options of toy: stride"):
         retrieve(study, "toy", strode=9)
     ours = [line for line in RETRIEVERS.failures if "outside_toy" in line]
-    assert names(study) == ["toy"] and len(ours) == 2
+    assert available_retrievers(study) == ["toy"] and len(ours) == 2
     assert all(line.startswith("cannot load the retriever ") for line in ours)
 
 

@@ -164,7 +164,7 @@ def test_what_new_labels_would_change(study):
         NewLabel("q0", "p8", None, "negative", "negative", "negative"),
         NewLabel("q3", "p7", None, "positive", None, "positive"),
     ]
-    assert [label.matters for label in new_labels(study, made)] == [True, True, False, True]
+    assert [label.is_important for label in new_labels(study, made)] == [True, True, False, True]
     changed = {
         (change.question, change.passage) for change in diff(made, build(study, "labels")) if change.before is not None
     }

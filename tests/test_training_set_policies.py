@@ -208,7 +208,7 @@ def test_a_judge_that_is_missing_or_has_no_thresholds_is_one_line(study):
 
 def test_thresholds_of_older_sets_are_read_and_keep_their_fingerprint(study):
     score(study, JUDGED)
-    older = TrainingSetSpec.of(
+    older = TrainingSetSpec.from_values(
         "older", ["r"], policy="cross_encoder", model="judge", thresholds={"keep_below": 0.1, "propose_above": 0.9}
     )
     first, second = make_training_set(study, older), build(study, "cross_encoder", model="judge")

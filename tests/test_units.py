@@ -8,7 +8,7 @@ from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by, generalisation, n_cell, set_unit, units_by_id, units_of
-from blindspot.backend.evaluation.comparison import Comparison, at, measure
+from blindspot.backend.evaluation.comparison import Comparison, figures_at, measure
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.report import report
 from blindspot.db.errors import BadInput
@@ -102,7 +102,7 @@ def twice(tmp_path):
 
 def test_a_comparison_counts_by_the_studys_unit(twice):
     def compared():
-        return at(Comparison.of(*(measure(twice, name, "gold") for name in "ab")), 1)
+        return figures_at(Comparison.of_runs(*(measure(twice, name, "gold") for name in "ab")), 1)
 
     by_fact = compared()
     assert (by_fact.n, by_fact.units, by_fact.questions) == (120, 60, "120 questions about 60 facts")
@@ -117,7 +117,7 @@ def test_a_comparison_counts_by_the_studys_unit(twice):
 
 
 def test_reports_say_both_numbers(twice):
-    made = compare_runs(twice, "a", "b", 1, by="relation", relevance="gold")
+    made = compare_runs(twice, "a", "b", 1, grouping="relation", relevance="gold")
     assert "Over these 120 questions about 60 facts a finds" in made.conclusion
     assert "other facts of these relations" in made.method
     assert made.tables()[0].rows[0][1] == "120 (60 facts)" and made.as_dict()["at"]["1"]["units"] == 60

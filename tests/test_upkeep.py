@@ -60,7 +60,7 @@ def study(untouched, tmp_path) -> Study:
 
 
 def words(study: Study, kind: str, name: str) -> list[str]:
-    return [each.words for each in dependents(study, kind, name)]
+    return [each.sentence_part for each in dependents(study, kind, name)]
 
 
 def test_what_depends_on_a_part_is_named(study):
@@ -102,7 +102,7 @@ def test_a_name_that_is_taken_or_no_name_changes_nothing(study, new):
     build(study, name="other")
     with pytest.raises(BlindspotError):
         parts.rename(study, "training-set", "other", new, confirmed=True)
-    assert set(parts.names(study, "training-set")) == {"raw", "other"}
+    assert set(parts.part_names(study, "training-set")) == {"raw", "other"}
 
 
 def test_a_set_is_renamed_in_its_own_record(study):
@@ -124,7 +124,9 @@ def test_a_model_goes_with_its_encoder_and_its_index(study):
     parts.describe(study, "model", "tuned", "old", [])
     also = parts.delete(study, "model", "tuned", confirmed=True)
     assert [each.kind for each in also] == ["encoder", "index"]
-    assert parts.names(study, "model") == [] and not study.parts("indexes") and "tuned" not in study.settings.encoders
+    assert (
+        parts.part_names(study, "model") == [] and not study.parts("indexes") and "tuned" not in study.settings.encoders
+    )
     assert not list(study.folder.glob("models/.*")) and "old" not in str(
         parts.Descriptions(study.labels_path).of_kind("model")
     )
@@ -158,7 +160,9 @@ def test_a_batch_that_people_worked_on_is_kept(study):
     with pytest.raises(Refused, match="nothing brings batch 'second' back"):
         parts.delete(study, "batch", "second")
     parts.delete(study, "batch", "second", confirmed=True)
-    assert parts.names(study, "batch") == ["monday"] and [lease.batch for lease in queue.leases_of("ann")] == ["monday"]
+    assert parts.part_names(study, "batch") == ["monday"] and [lease.batch for lease in queue.leases_of("ann")] == [
+        "monday"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_every_kind_is_downloaded(study):
         download(study, "run", "r", "xml")
     Queue(study.labels_path).claim("ann")
     Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="first"))
-    assert b"positive" in download(study, "labels", "labels", "csv", by="lea").content
+    assert b"positive" in download(study, "labels", "labels", "csv", actor="lea").content
 
 
 def test_the_command_line(study):

@@ -82,7 +82,7 @@ def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(
     finished, size = done(queue, "b")
     reserved = {each.reserved for each in queue.unfinished("b") if each.reserved}
     assert finished < size == 30 and reserved and reserved <= {"dot", "eve"}
-    assert all(each.blocked for each in queue.unfinished("b")), "whoever is active has nothing left to do"
+    assert all(each.blocked_questions for each in queue.unfinished("b")), "whoever is active has nothing left to do"
     said = " ".join(waiting_lines(queue.unfinished("b"), people.all()))
     assert all(f"reserved for {name}, who is paused." in said for name in reserved)
     if button:
@@ -188,7 +188,7 @@ def test_a_second_label_that_nobody_new_can_give_becomes_a_repeat(desk):
 def test_what_cannot_be_moved_on_is_said(desk):
     desk.batch(questions=1)
     with pytest.raises(Forbidden, match="close, open and assign batches"):
-        desk.queue.reassign("b1", by="ann")
+        desk.queue.reassign("b1", actor="ann")
     for person in desk.people.all():
         desk.people.pause(person.name)
     with pytest.raises(Refused, match="nobody is active"):

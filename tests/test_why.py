@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blindspot.app.components.why import why_panel
-from blindspot.backend.evaluation.why import name_words, near_namesake, nearest, why
+from blindspot.backend.evaluation.why import explain_question, name_words, near_namesake, nearest_rows
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.records import Question
 from tests.app_pages import HOSTILE, hand_made_study, words
@@ -19,7 +19,7 @@ def study(tmp_path_factory):
 
 def test_ranks_margins_and_words_by_hand(study):
     """Question 2: alpha has its gold at 3 of scores 9, 8.5, 8 ...; beta at 1. The winner of alpha is a filler."""
-    found = why(study, study.questions.get("q2"), ["alpha", "beta", "short", "alpha"])
+    found = explain_question(study, study.questions.get("q2"), ["alpha", "beta", "short", "alpha"])
     alpha, beta, short = found.standings
     assert (alpha.rank, alpha.score, alpha.margin, alpha.top) == (3, 8.0, 1.0, 9.0) and (beta.rank, beta.margin) == (
         1,
@@ -32,9 +32,9 @@ def test_ranks_margins_and_words_by_hand(study):
     )
     assert found.words[alpha.gold].shared == ("2",) and found.words[alpha.winner].missing == ("thing", "2")
     assert found.frequency == 20 and found.trained is None and found.neighbours == {}
-    missed = why(study, study.questions.get("q3"), ["alpha"]).standings[0]
+    missed = explain_question(study, study.questions.get("q3"), ["alpha"]).standings[0]
     assert (missed.rank, missed.score, missed.margin, missed.gold) == (None, None, None, None)
-    assert why(study, study.questions.get("q4"), ["short"]).standings == [], "short did not search it"
+    assert explain_question(study, study.questions.get("q4"), ["short"]).standings == [], "short did not search it"
 
 
 def test_near_namesakes():
@@ -52,7 +52,7 @@ def test_training_by_relation_wording_and_subject(tmp_path):
             Question("t2", "Who made that?", ("x",), "P19", "that", template="Who made [X]?", split="train"),
         ]
     )
-    found = why(study, study.questions.get("q1"), ["alpha"]).trained
+    found = explain_question(study, study.questions.get("q1"), ["alpha"]).trained
     assert (found.total, found.relation, found.template, found.subject) == (2, 2, 1, 1)
 
 
@@ -67,10 +67,10 @@ def test_neighbours_equal_a_plain_product(similarity, count_rows):
         "l2": -((plain - plain[7]) ** 2).sum(axis=1),
     }[similarity]
     values[7] = -np.inf
-    found = nearest(vectors, 7, 5, similarity, {3}, block=17 if count_rows == 50 else 5000)
+    found = nearest_rows(vectors, 7, 5, similarity, {3}, block=17 if count_rows == 50 else 5000)
     assert [each.ordinal for each in found] == np.argsort(-values)[:5].tolist()
     assert [each.similarity for each in found] == pytest.approx(np.sort(values)[::-1][:5].tolist(), abs=1e-3)
-    assert len(nearest(vectors[:3], 0, 5)) == 2
+    assert len(nearest_rows(vectors[:3], 0, 5)) == 2
 
 
 def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_path):
@@ -81,7 +81,7 @@ def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_pa
     study = Study.open(shutil.copytree(indexed_study.folder, tmp_path / "copy"))
     run = retrieve(study, "dense", encoder="tiny", split="dev", k=5, device="cpu")
     question = study.questions.all()[0]
-    found = why(study, question, [run.name], neighbours=3)
+    found = explain_question(study, question, [run.name], neighbours=3)
     near = found.neighbours["tiny"]
     assert len(near) == 3 and all(each.ordinal in found.passages for each in near)
     assert near[0].similarity >= near[1].similarity

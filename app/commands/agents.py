@@ -51,10 +51,10 @@ def mcp(
             raise typer.Exit(130) from None
         return
     from blindspot.backend.service.agents_over_http import PATH, serve_agents
-    from blindspot.backend.service.guard import listen
+    from blindspot.backend.service.guard import bind_socket
     from blindspot.backend.service.running import read_token
 
     token = None if token_file is None else read_token(token_file)
-    listening = listen("localhost", port)
+    listening = bind_socket("localhost", port)
     print(f"agents reach the study at http://localhost:{port}{PATH} (Ctrl-C ends it)", flush=True)
     serve_agents(server, listening, token)

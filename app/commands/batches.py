@@ -35,7 +35,7 @@ batch_app = group("Create, assign and close batches of questions to judge.")
 
 @batch_app.command("new")
 @takes_settings(
-    BatchSettings, only=("size", "depth", "candidates", "splits", "people_needed", "seed", "order", "pairs")
+    BatchSettings, names=("size", "depth", "candidates", "splits", "people_needed", "seed", "order", "pairs")
 )
 def batch_new(
     name: Name,
@@ -64,12 +64,12 @@ def batch_new(
     if training_set is not None and judge is None:
         raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     opened = open_study(study)
-    if (chosen := _chosen(opened, relation, bucket, tag)) is not None:
+    if (chosen := _chosen_questions(opened, relation, bucket, tag)) is not None:
         settings["slice"] = tuple(chosen)
     make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with terminal_progress() as watch:
         result = make(opened, name, run, **settings, progress=watch)
-    _say(result)
+    _print_summary(result)
     size = settings.get("size", declared(BatchSettings)["size"].default)
     if sum(result.arms.values()) < size:
         print(
@@ -103,7 +103,7 @@ def batch_list(study: StudyOption = None) -> None:
         if batch.state == "open" and not batch.practice:
             waiting = queue.unfinished(batch.name)
             notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
-            if any(each.blocked for each in waiting):
+            if any(each.blocked_questions for each in waiting):
                 notes.append(
                     f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
                 )
@@ -120,7 +120,7 @@ def batch_practice(
     from blindspot.backend.judging.practice import make_practice
 
     result = make_practice(open_study(study), name, size)
-    _say(result.batch)
+    _print_summary(result.batch)
     print(f"{result.adjudicated:,} adjudicated; {result.single_annotator:,} with labels of one person only.")
 
 
@@ -137,11 +137,11 @@ def batch_strata(
     """
     from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 
-    _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
+    _print_summary(queue_stratified_sample(open_study(study), name, training_set, size, seed))
 
 
 @batch_app.command("gold")
-@takes_settings(GoldCheck, only=("population", "k", "relevance", "rule", "judge", "seed"))
+@takes_settings(GoldCheck, names=("population", "k", "relevance", "rule", "judge", "seed"))
 def batch_gold(
     name: Name,
     *,
@@ -160,7 +160,7 @@ def batch_gold(
     if not of_training and not run:
         raise BadInput("--run names the run whose misses or finds are checked")
     opened, check = open_study(study), GoldCheck(of=training_set if of_training else run, **settings)
-    _say(queue_gold_check(opened, name, with_judge(opened, check), size))
+    _print_summary(queue_gold_check(opened, name, with_judge(opened, check), size))
     print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 
@@ -207,7 +207,7 @@ def batch_assign(
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
     opened = open_study(study)
-    slice = _chosen(opened, relation, bucket, tag)
+    slice = _chosen_questions(opened, relation, bucket, tag)
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
 
@@ -224,7 +224,7 @@ def batch_reassign(name: Name, study: StudyOption = None) -> None:
     print(reassigned_words(_queue(study).reassign(name)))
 
 
-def _chosen(
+def _chosen_questions(
     study: Study, relations: list[str] | None, buckets: list[str] | None, tags: list[str] | None
 ) -> Iterable[str] | None:
     """Return the ids of the questions that the options choose; None without any of the options."""
@@ -233,11 +233,11 @@ def _chosen(
     return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
 
 
-def _say(made: BatchSummary) -> None:
-    arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
+def _print_summary(summaries: BatchSummary) -> None:
+    arms = ", ".join(f"{count:,} {arm}" for arm, count in summaries.arms.items())
     print(
-        f"Created batch {made.name}: {sum(made.arms.values()):,} of {counted(made.frame, 'question')} ({arms}), "
-        f"{counted(made.passages, 'passage')}."
+        f"Created batch {summaries.name}: {sum(summaries.arms.values()):,} of {counted(summaries.frame, 'question')} ({arms}), "
+        f"{counted(summaries.passages, 'passage')}."
     )
 
 

@@ -56,58 +56,58 @@ def check(
             if asked.judge is not None:
                 found.judge_with(asked.judge, watch)
         written = None if out is None else found.write(out, not asked.drop, asked.rule)
-    _show(found, written, json)
+    _print_check(found, written, json)
     if open_app and not json:
         from blindspot.app.server import serve
 
         serve(found.study, port)
 
 
-def _show(found: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
+def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
     """Print what was found, and the files that were written."""
     if json:
         from blindspot.app.terminal_tables import print_json
 
-        print_json({**found.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
+        print_json({**checked.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
         return
-    _show_facts(found)
+    _show_facts(checked)
     if written is not None:
         print(f"\nWrote {counted(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
 
 
-def _show_facts(found: Check) -> None:
+def _show_facts(checked: Check) -> None:
     from blindspot.backend.checking.card import batch_words, finding_words, rate_words, size_lines
 
-    print(f"{found.file.path}: {found.file.name}")
-    for line in size_lines(found.facts):
+    print(f"{checked.file.path}: {checked.file.name}")
+    for line in size_lines(checked.facts):
         print(f"  {line}")
     print("\nSeen at once")
-    for finding in found.facts.findings:
+    for finding in checked.facts.findings:
         print(f"  {finding_words(finding)}")
-    if not found.facts.findings:
+    if not checked.facts.findings:
         print("  nothing wrong")
-    if found.facts.batches:
+    if checked.facts.batches:
         print(
-            f"\nInside the batch ({counted(found.facts.doubled, 'row')} with the question or the positive of another)"
+            f"\nInside the batch ({counted(checked.facts.doubled, 'row')} with the question or the positive of another)"
         )
-        for batch in found.facts.batches:
+        for batch in checked.facts.batches:
             print(f"  {batch_words(batch)}")
-    rate = found.rate()
+    rate = checked.rate()
     if rate is None:
         return
     print("\nFalse negatives")
     print(f"  {rate_words(rate)}")
     if rate.judged < rate.drawn:
         print(
-            f"  Next: blindspot open --study {found.study.folder}, and judge the batch 'check' by keys; then check again."
+            f"  Next: blindspot open --study {checked.study.folder}, and judge the batch 'check' by keys; then check again."
         )
-    _show_rules(found)
+    _show_rules(checked)
 
 
-def _show_rules(found: Check) -> None:
+def _show_rules(checked: Check) -> None:
     from blindspot.backend.checking.card import paste_words, rule_words
 
-    curve = found.rules()
+    curve = checked.rules()
     if not curve.rows:
         return
     print("\nRules: of the negatives that each keeps, so many are false")

@@ -116,10 +116,10 @@ class PrintedReport(Protocol):
     def as_latex(self) -> str: ...
 
 
-def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+def group(description: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Create a group of commands whose help is plain text, the same on a terminal, in a log and in the docs."""
     return typer.Typer(
-        help=about,
+        help=description,
         cls=cls,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -30,7 +30,7 @@ def give(
     """Allow texts of this study to go to a server: a language model, a search engine, Milvus, a tracker."""
     from blindspot.backend.core import consent
 
-    given = consent.give(open_study(study), url, key_variable)
+    given = consent.give_consent(open_study(study), url, key_variable)
     key = f", with the key in ${given.key_variable}" if given.key_variable else ", without a key"
     print(f"Texts of {given.study} may go to {given.server}{key}.")
     print(f"Take it back: blindspot consent withdraw {given.server}")

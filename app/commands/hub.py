@@ -47,7 +47,7 @@ def push(
     from blindspot.backend.hub.repository import HubRepository
 
     target = HubRepository(repository, kind)
-    with progress() as watch, pushing.planned(open_study(study), kind, name, format, with_names, watch) as plan:
+    with progress() as watch, pushing.plan_push(open_study(study), kind, name, format, with_names, watch) as plan:
         _say_plan(plan, f"{'public' if public else 'private'} {target.type} {target.address}")
         if dry_run:
             print("Nothing was sent: --dry-run.")
@@ -80,8 +80,8 @@ def pull(
     print(_next_step(kind, pulled.name, to))
 
 
-def _say_plan(plan: PushPlan, where: str) -> None:
-    print(f"To {where}: {counted(len(plan.files), 'file')}, {plan.bytes / 1e6:,.1f} MB.")
+def _say_plan(plan: PushPlan, repository_name: str) -> None:
+    print(f"To {repository_name}: {counted(len(plan.files), 'file')}, {plan.bytes / 1e6:,.1f} MB.")
     for path, size in plan.files[:LISTED]:
         print(f"  {path} ({size:,} bytes)")
     if len(plan.files) > LISTED:

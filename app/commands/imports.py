@@ -328,10 +328,10 @@ def _open_or_new(folder: str | None) -> Study:
     return Study.open(place)
 
 
-def _say_imported(result: Any, what: str, plural: str | None = None) -> None:
+def _say_imported(result: Any, noun: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {counted(result.rows, what, plural)} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {counted(result.rows, noun, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
         print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:

@@ -274,8 +274,8 @@ def _can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask_for_prompt(what: str, proposed: str) -> str:
-    line = f"The model stores no prompts. Text before each {what} (Enter for {proposed!r})"
+def _ask_for_prompt(prompt_kind: str, proposed: str) -> str:
+    line = f"The model stores no prompts. Text before each {prompt_kind} (Enter for {proposed!r})"
     return str(typer.prompt(line, default=proposed, show_default=False))
 
 

@@ -99,13 +99,13 @@ def add(
 
 
 def _add_cross_encoder(
-    opened: Study, name: str, model: str, run: str | None, device: str | None, replace: bool, trust: bool
+    open_study: Study, name: str, model: str, run: str | None, device: str | None, replace: bool, trust: bool
 ) -> None:
     from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 
     if trust:
-        trust_models(opened, model)
-    made = do(add_cross_encoder, opened, name, model, run=run, device=device, replace=replace)
+        trust_models(open_study, model)
+    made = do(add_cross_encoder, open_study, name, model, run=run, device=device, replace=replace)
     report = made["report"]
     if report is None:
         print(
@@ -223,7 +223,7 @@ def run_judge(
 
 
 def _ask_language_model(
-    opened: Study,
+    open_study: Study,
     name: str,
     run: str | None,
     depth: int | None,
@@ -234,10 +234,10 @@ def _ask_language_model(
     from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
-        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit), max_cost):
+        for line in plan_lines(plan(open_study, name, run, depth or DEPTH, limit), max_cost):
             print(line)
         return
-    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
+    found = do(judge_with_llm, open_study, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
@@ -393,7 +393,7 @@ def explain(
 
     for judged in explain_question(open_study(study), name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
-        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
+        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.contributions))
 
 
 TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")]

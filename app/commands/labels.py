@@ -55,7 +55,7 @@ def labels_restore(
     if file is None:
         if path.exists() and path.stat().st_size:
             raise Refused(f"{path} contains data; --empty is for a study whose labels.db is missing or empty")
-        migrate(path, new=True)
+        migrate(path, is_new=True)
         print(f"Created an empty {path}. Import the questions again.")
         return
     safety_copy = restore(file, path, drop_newer)

@@ -21,7 +21,7 @@ map_app = group("Make maps of the embedding space, list them, print their number
 
 
 @map_app.command("new")
-@takes_settings(MapRequest, only=[name for name in declared(MapRequest) if name not in ("name", "slice")])
+@takes_settings(MapRequest, names=[name for name in declared(MapRequest) if name not in ("name", "slice")])
 def map_new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the map.")],
     *,
@@ -111,7 +111,7 @@ def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
-        f"Map {map.name}: {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), "
+        f"Map {map.name}: {counted(map.shown_questions, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), "
         f"{manifest['request']['method']}, seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:
@@ -124,7 +124,7 @@ def _print_map(map: Map) -> None:
             f"{quality['points']:,} points"
         )
     if len(manifest["encoders"]) > 1:
-        print(map.together)
+        print(map.alignment_sentence)
 
 
 def _print_spread(map: Map) -> None:

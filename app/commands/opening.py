@@ -62,10 +62,10 @@ def demo(
     from blindspot.backend.demo import making
 
     with progress() as watch:
-        study = making.begin(folder, passages, seed, watch)
+        study = making.make_first_parts(folder, passages, seed, watch)
         if app:
             making.finish_in_background(study)
-        elif making.missing(study):
+        elif making.missing_parts(study):
             jobs.run(making.finish, study, progress=watch)
     for line in making.shows(study):
         print(line)

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from blindspot.app.commands.common import whole_numbers
-from blindspot.backend.core.declared import Declared, declared, plain
+from blindspot.backend.core.declared import Declared, declared, value_text
 
 LARGEST_SHOWN = 100_000
 
@@ -19,7 +19,7 @@ LARGEST_SHOWN = 100_000
 def takes_settings(
     kind: type,
     parameter: str = "settings",
-    only: Sequence[str] = (),
+    names: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command an option for each setting of `kind`. The command receives the options that the user gave as a
@@ -27,11 +27,11 @@ def takes_settings(
 
     Args:
         parameter: the command's parameter that receives the dict.
-        only: the settings to offer; default all that fit on a command line.
+        names: the settings to offer; default all that fit on a command line.
         defaults: defaults that the help shows in place of the declared ones.
     """
     known = declared(kind)
-    return takes_options([known[name] for name in only or known], parameter, defaults)
+    return takes_options([known[name] for name in names or known], parameter, defaults)
 
 
 def takes_options(
@@ -105,36 +105,36 @@ def reads(kind: str) -> type[ReadsFormat]:
     return type(f"Reads{kind.title()}", (ReadsFormat,), {"kind": kind})
 
 
-def option(one: Declared, default: Any) -> Any:
+def option(declared: Declared, default: Any) -> Any:
     """Return the annotation of an optional command-line option. Without the option the value is None, and the setting
     keeps its default.
     """
-    dashed = one.option
-    about = one.help if default == one.default else one.help.split("; default ")[0]
-    if one.kind is bool and default is False:
+    dashed = declared.option
+    about = declared.help if default == declared.default else declared.help.split("; default ")[0]
+    if declared.kind is bool and default is False:
         return Annotated[bool | None, typer.Option(dashed, help=f"{about}.")]
-    remarks = ["repeatable"] if one.kind is tuple and one.item is str else []
-    shown = ",".join(map(plain, default)) if isinstance(default, tuple) else plain(default)
+    remarks = ["repeatable"] if declared.kind is tuple and declared.item is str else []
+    shown = ",".join(map(value_text, default)) if isinstance(default, tuple) else value_text(default)
     if default is not None and shown:
         remarks.append(f"default {shown}")
     about = f"{about} ({'; '.join(remarks)})." if remarks else f"{about}."
-    if one.kind is bool:
+    if declared.kind is bool:
         return Annotated[bool | None, typer.Option(f"{dashed}/--no-{dashed[2:]}", help=about)]
-    names = (dashed, *one.extra.get("aliases", ()))
-    extra: dict[str, Any] = {"metavar": "|".join(one.choices)} if one.choices else {}
-    if "metavar" in one.extra:
-        extra["metavar"] = one.extra["metavar"]
-    if one.kind is tuple and one.item is int:
+    names = (dashed, *declared.extra.get("aliases", ()))
+    extra: dict[str, Any] = {"metavar": "|".join(declared.choices)} if declared.choices else {}
+    if "metavar" in declared.extra:
+        extra["metavar"] = declared.extra["metavar"]
+    if declared.kind is tuple and declared.item is int:
         return Annotated[list | None, typer.Option(*names, help=about, parser=_numbers(dashed), metavar="N,N,...")]
-    if one.kind is tuple:
+    if declared.kind is tuple:
         return Annotated[list[str] | None, typer.Option(*names, help=about, **extra)]
-    if one.kind in (int, float):  # the class checks every bound; the help shows only the informative ones
-        extra |= {"min": one.minimum, "max": one.maximum if (one.maximum or 0) < LARGEST_SHOWN else None}
-    return Annotated[one.kind | None, typer.Option(*names, help=about, **extra)]
+    if declared.kind in (int, float):  # the class checks every bound; the help shows only the informative ones
+        extra |= {"min": declared.minimum, "max": declared.maximum if (declared.maximum or 0) < LARGEST_SHOWN else None}
+    return Annotated[declared.kind | None, typer.Option(*names, help=about, **extra)]
 
 
-def _numbers(dashed: str) -> Callable[[str], list[int]]:
+def _numbers(option_name: str) -> Callable[[str], list[int]]:
     def parse(text: str) -> list[int]:
-        return whole_numbers(text, dashed, "5,20,100")
+        return whole_numbers(text, option_name, "5,20,100")
 
     return parse

@@ -26,7 +26,7 @@ def rename(
     from blindspot.backend.upkeep import parts
 
     parts.rename(open_study(study), kind, name, new, yes)
-    print(f"{parts.words(kind).capitalize()} {name} is now {new}.")
+    print(f"{parts.kind_words(kind).capitalize()} {name} is now {new}.")
 
 
 def describe(
@@ -53,7 +53,7 @@ def describe(
     print(f"Keywords: {', '.join(known.keywords) or 'none'}")
     found = dependents(opened, kind, name)
     for each in found:
-        print(f"- {each.words}")
+        print(f"- {each.sentence_part}")
     if not found:
         print("Nothing depends on it.")
 
@@ -64,4 +64,4 @@ def delete(kind: Kind, name: Name, yes: Confirmed = False, study: StudyOption = 
 
     also = parts.delete(open_study(study), kind, name, yes)
     more = f", with {' and '.join(f'{each.kind} {each.name}' for each in also)}" if also else ""
-    print(f"Deleted {parts.words(kind)} {name}{more}.")
+    print(f"Deleted {parts.kind_words(kind)} {name}{more}.")

@@ -73,7 +73,7 @@ def read(
     again.
     """
     from blindspot.backend.reader.reading import read as read_run
-    from blindspot.backend.reader.readings import answered, tuned_k
+    from blindspot.backend.reader.readings import measure_reading, tuned_k
 
     ks = settings.get("ks")
     by = "bucket" if by == "frequency" else by
@@ -88,9 +88,9 @@ def read(
     def read_from(source: str) -> Reading:
         return do(read_run, opened, run=source, reader=reader, **settings)
 
-    tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
+    tuned = tuned_k(measure_reading(opened, read_from(tune_on), ks)) if tune_on is not None else None
     reading = read_from(run)
-    result = answered(
+    result = measure_reading(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
@@ -114,70 +114,74 @@ def _check_dev(study: Any, run: str) -> None:
         )
 
 
-def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> None:
+def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manifest: dict) -> None:
     from blindspot.analysis.relations import relation_name
     from blindspot.app.terminal_tables import console
     from blindspot.backend.core.result_table import ResultTable, rich_tables
     from blindspot.backend.core.units import counted_by, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
-    (whole,), macro = answer_rows(made), macro_exact(made)
+    (whole,), macro = answer_rows(readings), macro_exact(readings)
     columns = ["k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k"]
-    rows = [[str(k), whole.exact[k], *([macro[k]] if macro else []), whole.f1[k], whole.found[k]] for k in made.ks]
-    tables = [ResultTable(f"{made.run}, read by {made.reader}, %", columns, rows)]
-    if by is not None:
+    rows = [[str(k), whole.exact[k], *([macro[k]] if macro else []), whole.f1[k], whole.found[k]] for k in readings.ks]
+    tables = [ResultTable(f"{readings.run}, read by {readings.reader}, %", columns, rows)]
+    if grouping is not None:
         groups = [
             [
                 relation_name(row.group),
-                n_value(row.n, row.exact[made.ks[0]].units, made.unit),
-                *(row.exact[k] for k in made.ks),
+                n_value(row.n, row.exact[readings.ks[0]].units, readings.unit),
+                *(row.exact[k] for k in readings.ks),
             ]
-            for row in answer_rows(made, by)
+            for row in answer_rows(readings, grouping)
         ]
-        tables.append(ResultTable("", [by, "n", *(f"exact match @{k}" for k in made.ks)], groups))
+        tables.append(ResultTable("", [grouping, "n", *(f"exact match @{k}" for k in readings.ks)], groups))
     console.print(rich_tables(tables, []))
-    print(f"{made.units.words()}; 95% intervals. {generalisation(made.unit)}")
+    print(f"{readings.units.count_words()}; 95% intervals. {generalisation(readings.unit)}")
     print(CONVENTION)
-    if made.left_out:
-        print(f"{counted(made.left_out, 'question')} without answers {noun(made.left_out, 'is')} left out.")
+    if readings.left_out:
+        print(f"{counted(readings.left_out, 'question')} without answers {noun(readings.left_out, 'is')} left out.")
     if tuned is not None:
-        chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
+        chosen = "" if tuned.k not in readings.exact else f": exact match here {_percent_cell(whole.exact[tuned.k])}"
         print(
-            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, "
-            f"{counted_by(tuned.exact.n, tuned.exact.units, made.unit)}){chosen}."
+            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_percent_cell(tuned.exact)}, "
+            f"{counted_by(tuned.exact.n, tuned.exact.units, readings.unit)}){chosen}."
         )
     each = manifest["seconds_per_question"]
     if each is not None:
         print(f"Read {manifest['depth']} passages per question in {each:.3f} s on {manifest['device']}.")
 
 
-def _cell(estimate: Estimate) -> str:
+def _percent_cell(estimate: Estimate) -> str:
     if estimate.value is None:
         return "–"
     value, low, high = estimate.percent
     return f"{value:.1f} ({low:.1f}–{high:.1f})"
 
 
-def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
+def _as_dict(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manifest: dict) -> dict[str, Any]:
     from dataclasses import asdict
 
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
-    def row(each: AnswerRow) -> dict[str, Any]:
-        figures = {"exact_match": each.exact, "f1": each.f1, "success": each.found}
+    def row(answer_row: AnswerRow) -> dict[str, Any]:
+        figures = {"exact_match": answer_row.exact, "f1": answer_row.f1, "success": answer_row.found}
         return {
-            "n": each.n,
-            "k": {str(k): {name: asdict(values[k]) for name, values in figures.items()} for k in made.ks},
+            "n": answer_row.n,
+            "k": {str(k): {name: asdict(values[k]) for name, values in figures.items()} for k in readings.ks},
         }
 
-    groups = {} if by is None else {"by": by, "groups": {each.group: row(each) for each in answer_rows(made, by)}}
+    groups = (
+        {}
+        if grouping is None
+        else {"by": grouping, "groups": {each.group: row(each) for each in answer_rows(readings, grouping)}}
+    )
     return {
-        "run": made.run,
-        "reader": made.reader,
+        "run": readings.run,
+        "reader": readings.reader,
         "convention": CONVENTION,
-        **row(answer_rows(made)[0]),
-        "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()},
-        "left_out": made.left_out,
+        **row(answer_rows(readings)[0]),
+        "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(readings).items()},
+        "left_out": readings.left_out,
         **groups,
         "tuned": None if tuned is None else asdict(tuned),
         "seconds_per_question": manifest["seconds_per_question"],

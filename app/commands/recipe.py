@@ -24,7 +24,7 @@ Start = Annotated[
 
 
 @train_app.command("rocketqa")
-@takes_settings(RecipeSettings, only=("small", "depth", "hard_negatives", "distil", "seed"))
+@takes_settings(RecipeSettings, names=("small", "depth", "hard_negatives", "distil", "seed"))
 @takes_settings(
     DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
 )

@@ -47,9 +47,9 @@ def retrieve() -> None:
 
 
 def _unavailable(kind: RetrieverKind) -> str:
-    from blindspot.backend.core.extras import lacking
+    from blindspot.backend.core.extras import first_missing
 
-    extra = lacking(kind.extras)
+    extra = first_missing(kind.extras)
     return "" if extra is None else f" (not installed: needs the extra {extra})"
 
 

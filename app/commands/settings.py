@@ -12,7 +12,7 @@ from blindspot.backend.core.settings import Settings, change_settings
 OFFERED = ("name", "seed", "k", "unit")
 
 
-@takes_settings(Settings, only=OFFERED)
+@takes_settings(Settings, names=OFFERED)
 def settings(settings: dict[str, Any], study: StudyOption = None) -> None:
     """Show the settings of the study itself, or change those that are named."""
     opened = open_study(study)

@@ -29,7 +29,7 @@ training_set_app = group("Build training sets from runs, labels and scores; comp
 @training_set_app.command("build")
 @takes_settings(
     TrainingSetSpec,
-    only=("policy", "questions", "positives", "model", "random", "other_gold", "rule", "until", "seed"),
+    names=("policy", "questions", "positives", "model", "random", "other_gold", "rule", "until", "seed"),
 )
 @takes_settings(Thresholds, parameter="thresholds")
 def build(
@@ -53,7 +53,7 @@ def build(
 
     settings |= {"first": int(first), "last": int(last or first), "thresholds": thresholds}
     result = do(build, open_study(study), name=name, runs=run, **settings)
-    _say(result)
+    _print_set(result)
 
 
 @training_set_app.command("list")
@@ -106,7 +106,7 @@ def show(
     if json:
         print_json({**result.manifest, "certificate": None if certificate is None else certificate.as_json()})
         return
-    _say(result)
+    _print_set(result)
     print(*stated_lines(certificate), sep="\n")
     _print_counts(result.manifest["counts"])
 
@@ -148,7 +148,7 @@ def diff(
 
 
 @training_set_app.command("certify")
-@takes_settings(CertificateSettings, only=("judge", "labels", "positives", "seed"))
+@takes_settings(CertificateSettings, names=("judge", "labels", "positives", "seed"))
 def certify_set(
     name: Name,
     at_most: Annotated[
@@ -290,16 +290,16 @@ def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
         print(f"{name}: {text}")
 
 
-def _say(made: TrainingSet) -> None:
-    counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
+def _print_set(training_set: TrainingSet) -> None:
+    counts, labels = training_set.manifest["counts"], training_set.manifest["inputs"]["labels"]
     print(
-        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, "
-        f"{counted(counts['pairs'], 'pair')}, {made.manifest['seconds']:.0f} s; labels "
+        f"Training set {training_set.name}: policy {training_set.manifest['policy']}, {counted(counts['questions'], 'question')}, "
+        f"{counted(counts['pairs'], 'pair')}, {training_set.manifest['seconds']:.0f} s; labels "
         f"{'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
-    for reason, count in made.manifest["left_out"].items():
+    for reason, count in training_set.manifest["left_out"].items():
         print(f"  {counted(count, 'question')} left out: {reason}")
 
 
@@ -334,10 +334,10 @@ def _first_ranks(rows: dict[str, dict[str, int]]) -> list[tuple[str, dict[str, i
     return list(groups.items())
 
 
-def _print_pairs(made: TrainingSet, question: str, pairs: list[Any]) -> None:
+def _print_pairs(training_set: TrainingSet, question: str, pairs: list[Any]) -> None:
     if not pairs:
-        reason = made.left_out().get(question)
-        print(f"Question {question} is not in training set {made.name}" + (f": {reason}." if reason else "."))
+        reason = training_set.left_out().get(question)
+        print(f"Question {question} is not in training set {training_set.name}" + (f": {reason}." if reason else "."))
     for pair in pairs:
         where = f", {pair.run} rank {pair.rank}" if pair.rank is not None else ""
         print(f"{pair.passage}: {pair.role} by {pair.source}{where} ({pair.reason})")

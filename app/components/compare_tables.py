@@ -13,8 +13,8 @@ from blindspot.analysis.buckets import FEW, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.marks import INTERVAL, figure, grouping, letter, percent, relation_label, success_head
-from blindspot.app.markup import Html, div, heads, join, link, span, table, tag, term
+from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, percentage, relation_label, success_head
+from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import ends, signed_ends
@@ -33,16 +33,16 @@ def cut_offs(depth: int, chosen: int) -> list[int]:
 
 
 def accuracy_table(
-    comparison: Comparison, selection: Selection, subset: np.ndarray, others: Sequence[Measured] = ()
+    comparison: Comparison, selection: Selection, subset: np.ndarray, other_runs: Sequence[Measured] = ()
 ) -> Html:
     """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page.
 
     Args:
-        others: Further runs, measured over the same questions; a click on one compares A with it.
+        other_runs: Further runs, measured over the same questions; a click on one compares A with it.
     """
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
-    figures = _figures(comparison, selection, subset)
+    figures = _overall_figures(comparison, selection, subset)
     heads = [
         tag(
             "th",
@@ -62,20 +62,20 @@ def accuracy_table(
         tag(
             "tr",
             tag("th", letter(side), " ", name, scope="row"),
-            *(_accuracy_cell(getattr(figures.at[k], side), measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
-    lines += [_other_line(each, asked, measure, ks, selection) for each in others]
+    lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
     lines.append(
         tag(
             "tr",
             tag("th", term("oracle", ORACLE), scope="row"),
-            *(_accuracy_cell(figures.at[k].oracle, measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks),
         )
     )
-    ahead = [tag("td", gain(figures.at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
         cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
@@ -94,18 +94,18 @@ def accuracy_table(
 
 
 def _other_line(
-    measured_run: Measured, asked: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
+    measured_run: Measured, question_ids: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
 ) -> Html:
-    rows = rows_among(asked, measured_run.questions)
+    rows = rows_among(question_ids, measured_run.questions)
     rows = rows[rows >= 0]
-    codes = measured_run.units.take(rows).codes
+    codes = measured_run.units.units_of_rows(rows).codes
     cells = [
         _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k == selection.k)
         if k <= measured_run.k
         else tag("td", "–")
         for k in ks
     ]
-    less = span(f" {len(rows):,} of {len(asked):,}", cls="soft") if len(rows) < len(asked) else ""
+    less = span(f" {len(rows):,} of {len(question_ids):,}", cls="soft") if len(rows) < len(question_ids) else ""
     name = link(
         measured_run.name, selection.on_compare(b=measured_run.name), title=f"Compare A with {measured_run.name}"
     )
@@ -116,7 +116,7 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -
     """Return which run is ahead at the chosen k and by how much, in one short sentence."""
     if by_results(selection.slice):
         return "These questions were chosen by their results."
-    figures = _figures(comparison, selection, subset).at[selection.k]
+    figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
     estimate, where = (
         figures.difference.estimate,
         f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
@@ -124,7 +124,7 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -
     if estimate.value is None:
         return "No questions, so no conclusion."
     value, low, high = estimate.percent
-    a, b = comparison.a.name, comparison.b.name
+    a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
         return f"No difference between {a} and {b} {where} is established ({signed_ends(low, high)} points)."
     low, high = (low, high) if value > 0 else (-high, -low)
@@ -136,40 +136,40 @@ def _measure_term(measure: RankingMeasure) -> Html:
         message = f"Share of questions with a relevant passage among the first k. Small print: {INTERVAL}."
     else:
         message = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
-    return term(f"{measure.at('k')}, %", message)
+    return term(f"{measure.title_at('k')}, %", message)
 
 
 def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, is_chosen: bool) -> Html:
-    return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if is_chosen else None)
+    return tag("td", percentage(estimate, True, measure is SUCCESS), cls="chosen" if is_chosen else None)
 
 
-def _figures(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Overall:
+def _overall_figures(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Overall:
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
     return overall(comparison, ks, None if subset.all() else subset, measure=measure)
 
 
-def concluded(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
+def conclusion_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
     """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
-    figures = _figures(comparison, selection, subset)
-    return conclusion(figures.at[selection.k], comparison.a.name, comparison.b.name, figures.tests)
+    figures = _overall_figures(comparison, selection, subset)
+    return conclusion(figures.figures_at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:
     """The two-by-two table of the runs that find a relevant passage within k. Each cell links to its questions."""
-    counts = flips.flip_table(comparison.first_a[subset], comparison.first_b[subset], selection.k)
+    counts = flips.flip_table(comparison.first_ranks_a[subset], comparison.first_ranks_b[subset], selection.k)
     k = selection.k
 
-    def cell(name: str, words: str) -> Html:
+    def count_cell(name: str, label: str) -> Html:
         number = getattr(counts, name)
         share = number / counts.n if counts.n else 0.0
         chosen = selection.cell == name
         inside = join(
             span(f"{number:,}", cls="number"),
             span(f"{percent(share)}%", cls="share"),
-            span(words, cls="words"),
+            span(label, cls="words"),
             span(cls="bar", style=f"width:{100 * share:.1f}%"),
         )
         return tag(
@@ -194,14 +194,14 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
         tag(
             "tr",
             tag("th", letter("a"), f" finds at {k}", scope="row"),
-            cell("both", "both find"),
-            cell("only_a", "only A finds"),
+            count_cell("both", "both find"),
+            count_cell("only_a", "only A finds"),
         ),
         tag(
             "tr",
             tag("th", letter("a"), " misses", scope="row"),
-            cell("only_b", "only B finds"),
-            cell("neither", "neither finds"),
+            count_cell("only_b", "only B finds"),
+            count_cell("neither", "neither finds"),
         ),
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="flips")
@@ -210,29 +210,29 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
 Grouping = Literal["relation", "bucket"]
 
 
-def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, by: Grouping) -> Html:
+def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> Html:
     """Success@k, difference and two-by-two counts by relation or bucket.
 
     A click on a group filters the page by the group; a click on a count shows the questions behind it.
     """
-    members = {name: rows[subset[rows]] for name, rows in comparison.groups(by).items()}
-    if by == "relation":
+    members = {name: rows[subset[rows]] for name, rows in comparison.groups(group_kind).items()}
+    if group_kind == "relation":
         members[""] = np.flatnonzero(subset & (comparison.relations == ""))
     measure = MEASURES.get(selection.measure)
     found = by_group(comparison, selection.k, members, measure=measure)
-    names = sorted(found, key=relation_order if by == "relation" else bucket_order)
-    if by == "relation":
+    names = sorted(found, key=relation_order if group_kind == "relation" else bucket_order)
+    if group_kind == "relation":
         names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
-    head = heads(
-        grouping(by),
-        tag("th", "n", title=f"Questions of this {grouping(by)}", scope="col"),
-        tag("th", letter("a"), f" @{selection.k}", title=measure.at(selection.k), scope="col"),
-        tag("th", letter("b"), f" @{selection.k}", title=measure.at(selection.k), scope="col"),
+    head = table_head(
+        grouping(group_kind),
+        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col"),
+        tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
+        tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
         tag("th", "p", title=HOLM, scope="col"),
         *(tag("th", words, title=f"Number of questions: {said}", scope="col") for words, said in FLIP_HEADS.values()),
     )
-    lines = [_group_line(name, found[name], selection, by) for name in names]
+    lines = [_group_line(name, found[name], selection, group_kind) for name in names]
     return table(head, lines, "figures groups sortable")
 
 
@@ -255,8 +255,8 @@ MACRO = (
 HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
 
 
-def _grouping(by: str) -> dict[str, str]:
-    return {} if by == "relation" else {"groups": by}
+def _grouping(grouping: str) -> dict[str, str]:
+    return {} if grouping == "relation" else {"groups": grouping}
 
 
 def gain(difference: Difference) -> Html:
@@ -286,29 +286,31 @@ def gain(difference: Difference) -> Html:
     )
 
 
-def _group_line(name: str, both: PairedFigures, selection: Selection, by: str) -> Html:
-    now = selection.relation if by == "relation" else selection.bucket
+def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping: str) -> Html:
+    now = selection.relation if grouping == "relation" else selection.bucket
     chosen = now == name and name != ""
-    more = _grouping(by)
+    more = _grouping(grouping)
 
-    def opened(words: object, cell: str, value: str, focus: str, title: str, **attributes: object) -> Html:
-        address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{by: value}) | more)
-        return link(words, address, data_focus=f"{focus}-{name}", title=title, **attributes)
+    def group_link(label: object, cell: str, value: str, focus: str, title: str, **attributes: object) -> Html:
+        address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{grouping: value}) | more)
+        return link(label, address, data_focus=f"{focus}-{name}", title=title, **attributes)
 
-    label = relation_label(name) if by == "relation" else name
-    title = f"Show all {by}s" if chosen else f"Show only the questions of this {by}"
+    label = relation_label(name) if grouping == "relation" else name
+    title = f"Show all {grouping}s" if chosen else f"Show only the questions of this {grouping}"
     head = (
-        opened(label, selection.cell, "" if chosen else name, by, title, aria_current="true" if chosen else None)
+        group_link(
+            label, selection.cell, "" if chosen else name, grouping, title, aria_current="true" if chosen else None
+        )
         if name
         else label
     )
-    p = both.difference.p_shown
+    p = paired.difference.p_shown
 
     def flip_count(cell: str) -> Html:
-        count = getattr(both.flips, cell)
+        count = getattr(paired.flips, cell)
         if not count or not name:
             return Html(f"{count:,}")
-        return opened(
+        return group_link(
             f"{count:,}",
             cell,
             name,
@@ -319,43 +321,48 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str) -
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(both.n, both.units, both.unit)),
-        tag("td", figure(both.a, is_share=both.measure is SUCCESS)),
-        tag("td", figure(both.b, is_share=both.measure is SUCCESS)),
-        tag("td", gain(both.difference), data_value=both.difference.estimate.value),
+        tag("td", n_cell(paired.n, paired.units, paired.unit)),
+        tag("td", percentage(paired.a, is_share=paired.measure is SUCCESS)),
+        tag("td", percentage(paired.b, is_share=paired.measure is SUCCESS)),
+        tag("td", gain(paired.difference), data_value=paired.difference.estimate.value),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
         *(
             tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
             for cell in flips.CELLS
         ),
-        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if both.n < FEW else "") if each) or None,
+        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.n < FEW else "") if each) or None,
     )
 
 
 def run_figures(measured_run: Measured, measure: RankingMeasure) -> list[Html]:
     """A run's cells of a measure for the table of runs, at the usual cut-offs."""
 
-    def cell(k: int) -> Html:
+    def estimate_cell(k: int) -> Html:
         if k > measured_run.k:
-            return tag("td", "–", title=f"the run has {measured_run.k} hits per question", cls=_deepest(k))
-        shown = figure(mean(measured_run.values(measure, k), measured_run.units.codes), True, measure is SUCCESS)
-        return tag("td", shown, cls=_deepest(k))
+            return tag("td", "–", title=f"the run has {measured_run.k} hits per question", cls=_deepest_cutoff(k))
+        shown = percentage(mean(measured_run.values(measure, k), measured_run.units.codes), True, measure is SUCCESS)
+        return tag("td", shown, cls=_deepest_cutoff(k))
 
-    return [cell(k) for k in KS] if measure.has_cut_off else [cell(measured_run.k)]
+    return [estimate_cell(k) for k in KS] if measure.has_cut_off else [estimate_cell(measured_run.k)]
 
 
 def measure_heads(measure: RankingMeasure) -> list[Html]:
     if measure is SUCCESS:
-        return [tag("th", success_head(k), scope="col", cls=_deepest(k)) for k in KS]
+        return [tag("th", success_head(k), scope="col", cls=_deepest_cutoff(k)) for k in KS]
     about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
-        tag("th", term(title, f"{measure.at('k')}: {about}"), scope="col", cls=_deepest(k) if len(titles) > 1 else None)
+        tag(
+            "th",
+            term(title, f"{measure.title_at('k')}: {about}"),
+            scope="col",
+            cls=_deepest_cutoff(k) if len(titles) > 1 else None,
+        )
         for title, k in zip(titles, KS, strict=False)
     ]
 
 
-def _deepest(k: int) -> str | None:
+def _deepest_cutoff(k: int) -> str | None:
     """The class of the column that a narrow page leaves out."""
     return "deep" if k == KS[-1] else None
 

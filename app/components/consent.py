@@ -12,7 +12,7 @@ from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
 
 
-def consent_form(opened: Study, url: str) -> None:
+def consent_form(open_study: Study, url: str) -> None:
     """Show what allows texts to go to a server: a form where only this machine reaches the app, else the command."""
     server = consent.server_of(url)
     if not who.on_this_machine():
@@ -30,7 +30,7 @@ def consent_form(opened: Study, url: str) -> None:
         given = st.form_submit_button("Allow")
     if given and agreed:
         try:
-            consent.give(opened, server, variable.strip())
+            consent.give_consent(open_study, server, variable.strip())
         except BlindspotError as error:
             show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
             return

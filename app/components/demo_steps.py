@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app import study, url
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
+from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, is_running
 from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, demo_steps
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.people import Person
@@ -13,11 +13,15 @@ from blindspot.db.people import Person
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
-def demo_panel(opened: Study, person: Person | None) -> Html:
+def demo_panel(open_study: Study, person: Person | None) -> Html:
     """Two sentences on the demo, and its steps with their state, each a link."""
     name = person.name if person is not None else None
-    steps = demo_steps(opened, lambda a, b: study.comparison(opened, a, b, "answers", study.rule(opened, a, b)), name)
-    is_made = running(opened) is not None
+    steps = demo_steps(
+        open_study,
+        lambda a, b: study.comparison(open_study, a, b, "answers", study.rule_of_runs(open_study, a, b)),
+        name,
+    )
+    is_made = is_running(open_study) is not None
     return div(
         tag("h1", "Where does dense retrieval fail, and what do labels change?"),
         tag(

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-def plot_downloads(figure: Figure, name: str) -> None:
+def plot_downloads(plot: Figure, name: str) -> None:
     """Show buttons that save a plot as SVG, PDF or PNG: one column wide, black on white, with embedded fonts."""
     with _row(f"save-plot-{name}", "Save the plot"):
         for form in FORMS:
-            _button(form.upper(), partial(paper_plot, figure, form), f"{name}.{form}", MIME[form])
+            _button(form.upper(), partial(paper_plot, plot, form), f"{name}.{form}", MIME[form])
 
 
 def table_downloads(name: str, latex: Callable[[], str], csv: Callable[[], str]) -> None:
@@ -29,11 +29,11 @@ def table_downloads(name: str, latex: Callable[[], str], csv: Callable[[], str])
         _button("CSV", csv, f"{name}.csv", "text/csv")
 
 
-def _row(key: str, words: str):
+def _row(key: str, label: str):
     row = st.container(key=key, horizontal=True, vertical_alignment="center", gap="small")
-    row.html(str(span(words, cls="soft")), width="content")
+    row.html(str(span(label, cls="soft")), width="content")
     return row
 
 
-def _button(words: str, content: Callable[[], str | bytes], file: str, mime: str) -> None:
-    st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
+def _button(label: str, content: Callable[[], str | bytes], file: str, mime: str) -> None:
+    st.download_button(label, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")

@@ -34,10 +34,10 @@ def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, ru
         return tag(
             "p", link("Try edits of the gold passage and the question", address, cls="quiet", data_focus="edits")
         )
-    return join(*(_tried(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
+    return join(*(_tried_edits(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
 
 
-def _tried(study: Study, run: str, encoder: str, question: Question, k: int, rule: str) -> Html:
+def _tried_edits(study: Study, run: str, encoder: str, question: Question, k: int, rule: str) -> Html:
     import streamlit as st
 
     try:
@@ -85,14 +85,14 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
             if each.rank
             else tag("td", "–"),
             tag("td", f"{each.lifted(k)} of {len(each.placebos)}") if each.rank else tag("td", "–"),
-            tag("td", _edited(explained, each), cls="left"),
+            tag("td", _edited_text(explained, each), cls="left"),
         )
         for each in (*explained.tried, *explained.pairs)
     ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _edited(explained: ExplainedMiss, edit: TriedEdit) -> Html:
+def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
     """What the edit changed: the texts, escaped, or how many passages no longer compete."""
     if edit.name == DOUBT:
         close = len(edit.placebos) - edit.beaten

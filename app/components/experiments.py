@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from blindspot.app import url
-from blindspot.app.components.marks import command, how
+from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import experiments
-from blindspot.backend.experiments.tables import counts, difference, grid, shown
+from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -22,22 +22,22 @@ SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no fi
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
-def experiment_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
+def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
     """All experiments by paper, each with its strongest verdict."""
-    words: dict[str, str] = {}
-    for result in found:
-        words[result["experiment"]] = min(
-            words.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
+    verdicts: dict[str, str] = {}
+    for result in results:
+        verdicts[result["experiment"]] = min(
+            verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
     parts = []
     for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
-        rows = [tag("li", _experiment_link(name, words.get(name), name == chosen)) for name in names]
+        rows = [tag("li", _experiment_link(name, verdicts.get(name), name == chosen)) for name in names]
         parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
     return tag("nav", *parts, cls="panel", aria_label="Experiments")
 
 
-def _experiment_link(name: str, word: str | None, is_chosen: bool) -> Html:
-    words = join(name, _word(word) if word else "")
+def _experiment_link(name: str, verdict: str | None, is_chosen: bool) -> Html:
+    words = join(name, _verdict(verdict) if verdict else "")
     return link(
         words,
         url.href(url.EXPERIMENTS, {"experiment": name}),
@@ -46,13 +46,13 @@ def _experiment_link(name: str, word: str | None, is_chosen: bool) -> Html:
     )
 
 
-def _word(word: str) -> Html:
-    return span(f"{SIGNS[word]} {word}", cls=f"word {word.replace(' ', '-')}")
+def _verdict(verdict: str) -> Html:
+    return span(f"{SIGNS[verdict]} {verdict}", cls=f"word {verdict.replace(' ', '-')}")
 
 
 def result_table(result: Mapping[str, Any]) -> Html:
     """Our figures with intervals in small print, and the paper's figure if there is one."""
-    rows, columns, cells = grid(result)
+    rows, columns, cells = result_grid(result)
     unit = result["unit"]
     head = tag(
         "tr",
@@ -64,38 +64,38 @@ def result_table(result: Mapping[str, Any]) -> Html:
         tag(
             "tr",
             tag("th", row, scope="row"),
-            *(tag("td", _cell(cells.get((row, column)), unit)) for column in columns),
-            tag("td", counts(row, cells)),
+            *(tag("td", _figure_cell(cells.get((row, column)), unit)) for column in columns),
+            tag("td", count_note(row, cells)),
         )
         for row in rows
     ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures experiment"), cls="panel scrolling")
 
 
-def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
+def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     if cell is None or cell["value"] is None:
         return Html("–")
     paper = "" if cell["published"] is None else span(f"paper {cell['published']:g}", cls="published")
-    interval = span(f"{shown(cell['low'], unit)}–{shown(cell['high'], unit)}", cls="interval")
-    return join(span(shown(cell["value"], unit), interval, cls="figure"), paper)
+    interval = span(f"{format_value(cell['low'], unit)}–{format_value(cell['high'], unit)}", cls="interval")
+    return join(span(format_value(cell["value"], unit), interval, cls="figure"), paper)
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
     """The verdict with its size, each claim with its figures; the notes on demand."""
     claims = [
-        tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
+        tag("li", _verdict(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
         for claim in result["claims"]
     ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
     return div(
         tag(
             "h2",
-            _word(result["verdict"]),
+            _verdict(result["verdict"]),
             f" {result['sentence']} ",
             span(f"Up to {n:,} questions a cell.", cls="soft"),
         ),
         tag("ul", *claims, cls="claims"),
-        how(" ".join([*result["notes"], result["convention"]])),
+        methods_note(" ".join([*result["notes"], result["convention"]])),
         cls="panel verdict",
     )
 
@@ -118,7 +118,7 @@ def figure_of(result: Mapping[str, Any]) -> Figure:
     """The paper's plot with our figures and intervals."""
     from plotly.graph_objects import Figure, Scatter
 
-    _, _, cells = grid(result)
+    _, _, cells = result_grid(result)
     made, figure = result["plot"], Figure()
     scale = 100 if result["unit"] == "%" else 1
     for number, (name, points) in enumerate(made["series"].items()):

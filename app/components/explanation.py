@@ -14,7 +14,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.hit_lists import HitList
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
-from blindspot.app.markup import Html, div, heads, join, row, show, span, table, tag, text
+from blindspot.app.markup import Html, div, join, row, show, span, table, table_head, tag, text
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import VERMILION
 from blindspot.backend.retrieval import live
@@ -32,38 +32,38 @@ STRONGEST = 0.55  # opacity behind the word that adds most to the score
 
 
 def explanation_section(
-    opened: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], displayed: int
+    open_study: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], displayed: int
 ) -> None:
     """Let the reader pick a passage of a list whose retriever explains its scores, and show what the score is made of.
 
     Args:
         displayed: number of hits that the page shows of each list.
     """
-    retrievers = {column.side: name for column in lists if (name := _retriever(opened, column))}
+    retrievers = {column.run_side: name for column in lists if (name := _retriever(open_study, column))}
     offered = {
-        f"{column.side}-{rank}": (column, rank)
+        f"{column.run_side}-{rank}": (column, rank)
         for column in lists
-        if column.side in retrievers
+        if column.run_side in retrievers
         for rank in range(1, min(displayed, column.depth) + 1)
     }
     if not offered:
         return
 
-    def words(place: str) -> str:
+    def passage_label(place: str) -> str:
         if not place:
             return "choose a passage"
         column, rank = offered[place]
         title = passages[int(column.ordinals[rank - 1])].title or "untitled"
-        return f"{column.side.upper()}, rank {rank}: {title[:80]}"
+        return f"{column.run_side.upper()}, rank {rank}: {title[:80]}"
 
-    chosen = url.select("What a score is made of", "explain", ("", *offered), "", format_func=words)
+    chosen = url.select("What a score is made of", "explain", ("", *offered), "", format_func=passage_label)
     if not chosen:
         return
     column, rank = offered[chosen]
     row = int(column.ordinals[rank - 1])
     try:
         with st.spinner("Loading the encoder …"):
-            found = study.explained(opened, retrievers[column.side], question.text, row)
+            found = study.explain_score(open_study, retrievers[column.run_side], question.text, row)
     except BlindspotError as error:
         show(notice(str(error), kind="error"))
         return
@@ -74,12 +74,12 @@ def explanation_section(
         plot(heat_map(found), "token-matches")
 
 
-def _retriever(opened: Study, column: HitList) -> str:
+def _retriever(open_study: Study, column: HitList) -> str:
     """The name of the open retriever behind a list, if it explains its scores; else ""."""
-    manifest = study.runs(opened).get(column.name)
+    manifest = study.runs(open_study).get(column.name)
     kind = None if manifest is None else kind_of_run(manifest)
     name = column.name if manifest is None or kind is None else kind.retriever_of(manifest)
-    return name if live.explains(opened, name) else ""
+    return name if live.explains(open_study, name) else ""
 
 
 def term_weights(weights: TermWeights) -> Html:
@@ -92,24 +92,24 @@ def term_weights(weights: TermWeights) -> Html:
             f"{100 * match.product / weights.score:.0f}" if weights.score else "–",
             head=match.term,
         )
-        for match in weights.shared[:TERMS]
+        for match in weights.shared_terms[:TERMS]
     ]
-    head = heads("term", "in the question", "in the passage", "product", "% of the score")
-    shared = {match.term for match in weights.shared}
+    head = table_head("term", "in the question", "in the passage", "product", "% of the score")
+    shared = {match.term for match in weights.shared_terms}
     return div(
         tag("h2", f"Score {weights.score:.4g}: terms that question and passage share"),
         scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
-        tag("p", f"and {len(weights.shared) - TERMS:,} more shared terms", cls="soft")
-        if len(weights.shared) > TERMS
+        tag("p", f"and {len(weights.shared_terms) - TERMS:,} more shared terms", cls="soft")
+        if len(weights.shared_terms) > TERMS
         else "",
-        _others("Only in the question", weights.question, shared),
-        _others("Only in the passage", weights.passage, shared),
+        _other_words("Only in the question", weights.question, shared),
+        _other_words("Only in the passage", weights.passage, shared),
         cls="panel explanation",
     )
 
 
-def _others(title: str, weights: Sequence[tuple[str, float]], shared: set[str]) -> Html:
-    rest = [(term, weight) for term, weight in weights if term not in shared]
+def _other_words(title: str, weights: Sequence[tuple[str, float]], shared_words: set[str]) -> Html:
+    rest = [(term, weight) for term, weight in weights if term not in shared_words]
     if not rest:
         return Html("")
     words = [join(term, span(f" {weight:.2f}", cls="soft"), "  ") for term, weight in rest[:TERMS]]

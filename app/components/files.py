@@ -14,7 +14,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.log_upload import log_form, may_be_log, start_log
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import command, notice
-from blindspot.app.markup import heads, join, show, table, tag
+from blindspot.app.markup import join, show, table, table_head, tag
 from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_training_file
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.core.jobs import request
@@ -36,14 +36,14 @@ _TAKEN = "file-taken"  # (id of the uploaded file, its path, its readings, what 
 
 def is_empty(study: Study) -> bool:
     """Return whether a study holds nothing yet."""
-    return not study.has_corpus and study.questions.last < 0
+    return not study.has_corpus and study.questions.last_position < 0
 
 
-def files_panel(opened: Study) -> None:
+def files_panel(open_study: Study) -> None:
     """Show the field for a file, its preview and the button that imports it; where others reach the app, the commands."""
-    if not who.may(opened.labels_path, "import"):
+    if not who.may(open_study.labels_path, "import"):
         return
-    if is_empty(opened):
+    if is_empty(open_study):
         with st.container(key="upload"):
             show(tag("h2", "Drop a file"))
             show(
@@ -53,13 +53,13 @@ def files_panel(opened: Study) -> None:
                     "retriever: how precise is it?",
                 )
             )
-            _field(opened)
+            _field(open_study)
     else:
         with st.expander("Add a file: a run, questions, relevance judgements", expanded=_TAKEN in st.session_state):
-            _field(opened)
+            _field(open_study)
 
 
-def _field(opened: Study) -> None:
+def _field(open_study: Study) -> None:
     megabytes = int(st.get_option("server.maxUploadSize") or 0)
     lines = join(
         "Folders and larger files: ", command("blindspot import --help"), ", ", command("blindspot check FILE")
@@ -74,20 +74,20 @@ def _field(opened: Study) -> None:
     if given is None:
         return
     if st.session_state.get(_TAKEN, ("",))[0] != given.file_id:
-        st.session_state[_TAKEN] = (given.file_id, *_take(opened, given))
+        st.session_state[_TAKEN] = (given.file_id, *_keep_upload(open_study, given))
     _, path, found, fault = st.session_state[_TAKEN]
     if fault:
         show(notice(fault, kind="error"))
     elif found:
-        _import_form(opened, path, found)
-    if path is not None and not fault and is_empty(opened) and may_be_log(path):
-        log_form(opened, path)
+        _import_form(open_study, path, found)
+    if path is not None and not fault and is_empty(open_study) and may_be_log(path):
+        log_form(open_study, path)
 
 
-def _take(opened: Study, given: Any) -> tuple[Path | None, list[FileReading], str]:
+def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[FileReading], str]:
     """Keep the file. Return its path, the ways to read it, and what is wrong; a check of a training file starts at once."""
     try:
-        path = keep_file(opened, given.name, given)
+        path = keep_file(open_study, upload.name, upload)
     except BlindspotError as error:
         return None, [], str(error)
     reason = "no passages, questions, run or judgements of a known form"
@@ -95,15 +95,15 @@ def _take(opened: Study, given: Any) -> tuple[Path | None, list[FileReading], st
         found = readings(path)
     except BlindspotError as error:
         found, reason = [], str(error)
-    if is_empty(opened) and path.suffix[1:] in UPLOAD_TYPES and not any(each.kind == "passages" for each in found):
+    if is_empty(open_study) and path.suffix[1:] in UPLOAD_TYPES and not any(each.kind == "passages" for each in found):
         try:
             open_training_file(path)
-            jobs.start(opened, request(import_training_file, path.name))
+            jobs.start(open_study, request(import_training_file, path.name))
             return None, [], ""
         except BlindspotError as error:
             reason = f"{error}; {reason}"
-    if is_empty(opened) and path.suffix[1:] in UPLOAD_TYPES:
-        if start_log(opened, path):
+    if is_empty(open_study) and path.suffix[1:] in UPLOAD_TYPES:
+        if start_log(open_study, path):
             return None, [], ""
         if not found and may_be_log(path):
             return path, [], ""
@@ -112,7 +112,7 @@ def _take(opened: Study, given: Any) -> tuple[Path | None, list[FileReading], st
     return path, found, "" if found else reason
 
 
-def _import_form(opened: Study, path: Path, found: list[FileReading]) -> None:
+def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> None:
     """Show the first rows of the file, the choices of its kind of data, and the button that starts the import."""
     columns = st.columns([4, 2, 3, 3], vertical_alignment="bottom")
     kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in found}
@@ -131,13 +131,13 @@ def _import_form(opened: Study, path: Path, found: list[FileReading]) -> None:
             columns[2].text_input("Name of the run", path.stem[:64], max_chars=64, key=f"file-run-{path.name}").strip()
         )
     chosen = next(each for each in readings(path, arguments.get("split")) if each.kind == kind)
-    lacking = "needs passages first" if kind in ("runs", "qrels") and not opened.has_corpus else ""
+    lacking = "needs passages first" if kind in ("runs", "qrels") and not open_study.has_corpus else ""
     with columns[3]:
         job = request(IMPORTS[kind], str(path), format=chosen.format, **arguments)
         lacking = lacking or ("choose how to read it" if chosen.fault else "")
-        jobs.start_button(opened, job, key="file-import", words="Import", lacking=lacking, primary=True)
+        jobs.start_button(open_study, job, key="file-import", label="Import", missing_part=lacking, primary=True)
     if chosen.fault:
         show(notice(chosen.fault.replace(str(path), path.name).replace("use --split", "choose one of"), kind="warning"))
         return
     rows = (tag("tr", *(tag("td", cell, cls="left") for cell in row)) for row in chosen.rows)
-    show(scrolling(table(heads(*(tag("th", name, scope="col", cls="left") for name in COLUMNS[kind])), rows)))
+    show(scrolling(table(table_head(*(tag("th", name, scope="col", cls="left") for name in COLUMNS[kind])), rows)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.gold_check import gold_items
-from blindspot.app.components.marks import SUCCESS, how, letter, percent
+from blindspot.app.components.marks import SUCCESS, letter, methods_note, percent
 from blindspot.app.components.path import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
@@ -26,7 +26,7 @@ from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.upkeep.path import Next
 
 
-def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
+def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
     """The findings of the two chosen runs, the first one as the heading; empty without two runs that share questions.
 
     Args:
@@ -36,37 +36,37 @@ def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, h
         return Html("")
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
-    rule = study.rule(opened, a, b)
-    compared = study.comparison(opened, a, b, "answers", rule)
+    rule = study.rule_of_runs(open_study, a, b)
+    compared = study.comparison(open_study, a, b, "answers", rule)
     k = min(HEADLINE_K, compared.depth) if len(compared) else 0
     names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []
     if not found or a == b:
         return Html("")
     about = (
-        f"{compared.units.words()}, {a} and {b}, 95% intervals. {SUCCESS} {convention(compared.a.kind, rule)} "
+        f"{compared.units.count_words()}, {a} and {b}, 95% intervals. {SUCCESS} {convention(compared.run_a.kind, rule)} "
         f"{generalisation(compared.units.name)}"
     )
     points = frequency_points(compared, k)
     figure = curves(points, names, k, compared.units.name) if len(points) > 1 else ""
     rest = [link(each.sentence, _address(each, a, b, k)) for each in found[1:]]
-    button = link(step.words, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
+    button = link(step.label, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
     return div(
         div(
             tag(heading, link(found[0].sentence, _address(found[0], a, b, k))),
-            tag("ul", *(tag("li", each) for each in rest), gold_items(opened, (a, b))),
-            div(button, how(about), cls="action"),
+            tag("ul", *(tag("li", each) for each in rest), gold_items(open_study, (a, b))),
+            div(button, methods_note(about), cls="action"),
         ),
         figure,
         cls="findings",
     )
 
 
-def _address(finding: RunFinding, a: str, b: str, k: int) -> str:
+def _address(finding: RunFinding, run_a: str, run_b: str, k: int) -> str:
     if finding.topic == "frequency":
-        return url.href(url.RELATIONS, {"runs": f"{a},{b}", "k": k, "view": "frequency"})
+        return url.href(url.RELATIONS, {"runs": f"{run_a},{run_b}", "k": k, "view": "frequency"})
     cell = "" if finding.topic == "difference" else finding.topic
-    return url.href(url.COMPARE, {"a": a, "b": b, "k": k, "cell": cell})
+    return url.href(url.COMPARE, {"a": run_a, "b": run_b, "k": k, "cell": cell})
 
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
@@ -74,7 +74,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
-    sides = {"a": [point.a for point in points], "b": [point.b for point in points]}
+    sides = {"a": [point.estimate_a for point in points], "b": [point.estimate_b for point in points]}
     lines = [div(cls=f"line {side}", style=f"clip-path:{_ribbon(places, each)}") for side, each in sides.items()]
     dots = [
         _dot(side, place + (0.9 if side == "b" else -0.9), estimate, point)
@@ -84,9 +84,9 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
     scale = [span(f"{value}", style=f"bottom:{value}%") for value in (0, 50, 100)]
     labels = [
         span(
-            span(_short(point.label)),
-            span(f"n {n_cell(point.n, point.a.units, unit)}", cls="soft"),
-            cls="pale" if point.few else None,
+            span(_short_label(point.label)),
+            span(f"n {n_cell(point.n, point.estimate_a.units, unit)}", cls="soft"),
+            cls="pale" if point.has_few_questions else None,
         )
         for point in points
     ]
@@ -96,29 +96,30 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
         cls="key",
     )
     words = "; ".join(
-        f"{point.label}: {names[0]} {percent(point.a.value)}, {names[1]} {percent(point.b.value)}" for point in points
+        f"{point.label}: {names[0]} {percent(point.estimate_a.value)}, {names[1]} {percent(point.estimate_b.value)}"
+        for point in points
     )
     plot = div(div(*scale, cls="scale"), div(*lines, *dots, cls="area"), cls="plot", role="img", aria_label=words)
     return div(key, plot, div(*labels, cls="labels"), cls="curves")
 
 
-def _ribbon(places: Sequence[float], estimates: Sequence[Estimate]) -> str:
+def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
     """Return the polygon of a line through the estimates, 1% thick."""
     heights = [100 - 100 * (estimate.value or 0.0) for estimate in estimates]
-    upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
-    lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
+    upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]
+    lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]
     return f"polygon({', '.join([*upper, *reversed(lower)])})"
 
 
-def _dot(side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
+def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
-    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.a.units)}"
-    pale = " pale" if point.few else ""
+    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.estimate_a.units)}"
+    pale = " pale" if point.has_few_questions else ""
     return join(
-        div(cls=f"whisker {side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
-        div(cls=f"dot {side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
+        div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
+        div(cls=f"dot {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
     )
 
 
-def _short(label: str) -> str:
+def _short_label(label: str) -> str:
     return label.removesuffix(" mentions").removeprefix("bucket ").replace("<=", "≤").replace("-", "–")

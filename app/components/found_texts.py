@@ -24,21 +24,21 @@ class Retrieved(NamedTuple):
     by: Mapping[str, Sequence[tuple[int, str, str]]]
 
 
-def found_list(study: Study, result: TextSearch, more: str | None, retrieved: Retrieved | None = None) -> Html:
+def found_list(study: Study, result: TextSearch, more_address: str | None, retrieved: Retrieved | None = None) -> Html:
     """The results, best or first ones first.
 
     Args:
-        more: The address of a longer list. retrieved: The questions that retrieve each passage.
+        more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
     if not result.found:
         return empty(f"No {result.place} found", result.how, heading="h2")
     gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
-        _item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))
+        _found_text_item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))
         for each in result.found
     ]
-    foot = link("Show more", more, cls="button", data_focus="more") if more else ""
+    foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     return join(
         style_sheet("find.css"), tag("p", result.how, cls="soft"), tag("ol", *items, cls="found"), div(foot, cls="foot")
     )
@@ -67,20 +67,24 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
 
 
-def _item(result: TextSearch, each: FoundText, gold: Sequence[tuple[str, str]], text: str, retrieved: Html) -> Html:
-    excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
+def _found_text_item(
+    result: TextSearch, found_text: FoundText, gold: Sequence[tuple[str, str]], text: str, retrieved: Html
+) -> Html:
+    excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
     if result.place == "questions":
-        body = join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
-        return tag("li", link(body, url.href(url.QUESTION, {"question": each.id})), span(each.id, cls="soft id"))
+        body = join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
+        return tag(
+            "li", link(body, url.href(url.QUESTION, {"question": found_text.id})), span(found_text.id, cls="soft id")
+        )
     if result.place == "notes":
-        about = f"on passage {each.passage}" if each.passage else "on the question"
-        where = link(f"question {each.id}", url.href(url.QUESTION, {"question": each.id}))
-        return tag("li", excerpt, div(each.title, " ", about, " of ", where, cls="soft"))
+        about = f"on passage {found_text.passage}" if found_text.passage else "on the question"
+        where = link(f"question {found_text.id}", url.href(url.QUESTION, {"question": found_text.id}))
+        return tag("li", excerpt, div(found_text.title, " ", about, " of ", where, cls="soft"))
     whole = tag("details", tag("summary", "whole passage"), tag("p", text))
     return tag(
         "li",
-        tag("b", each.title or "untitled"),
-        span(each.id, cls="soft id"),
+        tag("b", found_text.title or "untitled"),
+        span(found_text.id, cls="soft id"),
         excerpt,
         whole,
         _gold_of(gold),

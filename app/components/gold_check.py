@@ -29,58 +29,62 @@ WORDS = {
 }
 
 
-def gold_sentences(opened: Study, of: Sequence[str]) -> list[str]:
+def gold_sentences(open_study: Study, populations: Sequence[str]) -> list[str]:
     """Return what the checks of these runs or training sets say; empty for who must not see others' labels."""
-    if not hidden_questions.may_use_labels(opened):
+    if not hidden_questions.may_use_labels(open_study):
         return []
-    last = desk(opened).labels.last_event
-    return _sentences(opened, str(opened.folder), tuple(of), last, len(desk(opened).queue.batches()))
+    last = desk(open_study).labels.last_event
+    return _sentences(
+        open_study, str(open_study.folder), tuple(populations), last, len(desk(open_study).queue.batches())
+    )
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _sentences(_study: Study, folder: str, of: tuple[str, ...], last: int, batches: int) -> list[str]:
-    return [each.sentence() for name in of for each in gold_estimates(_study, name)]
+def _sentences(_study: Study, folder: str, populations: tuple[str, ...], last_event: int, batches: int) -> list[str]:
+    return [each.sentence() for name in populations for each in gold_estimates(_study, name)]
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
-def _unchecked(_study: Study, questions: object) -> str:
+def _unchecked_runs(_study: Study, questions: object) -> str:
     return unchecked_gold(_study)
 
 
-def gold_panel(opened: Study, checks: Sequence[GoldCheck]) -> None:
+def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
     """Show the sentences of some checks, and one button that draws (more) claims of the chosen check as a batch."""
-    sentences = gold_sentences(opened, list(dict.fromkeys(check.of for check in checks)))
-    said = sentences or list(filter(None, [_unchecked(opened, study.questions_key(opened))]))
+    sentences = gold_sentences(open_study, list(dict.fromkeys(check.of for check in checks)))
+    said = sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
     if not said:
         return
     show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said)), cls="panel"))
-    if not who.may(opened.labels_path, "make batches"):
+    if not who.may(open_study.labels_path, "make batches"):
         return
     with st.container(key="gold-check", horizontal=True, vertical_alignment="bottom"):
         check = checks[0]
         if len(checks) > 1:
-            check = st.selectbox("What to check", checks, format_func=_words, key="gold-check-of", width=420)
-        words = "Make a batch" if len(checks) > 1 else _words(check)
-        st.button(words, key="gold-check-draw", on_click=_draw, args=(opened, check))
+            check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
+        words = "Make a batch" if len(checks) > 1 else _button_label(check)
+        st.button(words, key="gold-check-draw", on_click=_draw, args=(open_study, check))
     if made := st.session_state.pop(_SAID, None):
         show(notice(made, " ", link("Judge", url.JUDGE), " it."))
 
 
-def _words(check: GoldCheck) -> str:
+def _button_label(check: GoldCheck) -> str:
     return WORDS[check.population].format(size=SIZE, of=check.of)
 
 
-def _draw(opened: Study, check: GoldCheck) -> None:
-    taken = {batch.name for batch in desk(opened).queue.batches()}
+def _draw(open_study: Study, check: GoldCheck) -> None:
+    taken = {batch.name for batch in desk(open_study).queue.batches()}
     stem = f"{check.of[:40]}-{check.population}"
     batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
     try:
-        made = queue_gold_check(opened, batch, with_judge(opened, check), by=who.acting(opened.labels_path))
+        made = queue_gold_check(
+            open_study, batch, with_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
+        )
         st.session_state[_SAID] = f"Queued {made.passages:,} passages as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
 
 
-def gold_items(opened: Study, of: Sequence[str]) -> Html:
+def gold_items(open_study: Study, populations: Sequence[str]) -> Html:
     """The sentences as items of Home's findings."""
-    return join(*(tag("li", sentence) for sentence in gold_sentences(opened, of)))
+    return join(*(tag("li", sentence) for sentence in gold_sentences(open_study, populations)))

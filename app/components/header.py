@@ -28,25 +28,25 @@ TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 
 
 def header(
-    study_name: str | None, here: str, person: Person | None = None, without: Collection[str] = ("Check",)
+    study_name: str | None, current_page: str, person: Person | None = None, hidden_pages: Collection[str] = ("Check",)
 ) -> Html:
     """The study, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 
     Args:
-        here: the title of the current page. without: titles of pages of which the study has nothing.
+        current_page: the title of the current page. hidden_pages: titles of pages of which the study has nothing.
     """
     parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
         link(
             title,
             url.href(page, parameters),
-            cls="here" if title == here else None,
-            aria_current="page" if title == here else None,
+            cls="here" if title == current_page else None,
+            aria_current="page" if title == current_page else None,
         )
         for title, page in PAGES
-        if title not in without and (title not in TAKES or (person is not None and person.may(TAKES[title])))
+        if title not in hidden_pages and (title not in TAKES or (person is not None and person.may(TAKES[title])))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

@@ -22,23 +22,25 @@ class HitList:
     """One column of hits.
 
     Attributes:
-        side: "a", "b", "c" or "d".
+        run_side: "a", "b", "c" or "d".
         ordinals, scores: arrays of shape (k,), without padding.
         note: description of the list.
-        read: the answer that a reader extracted from the list, if any.
+        reader_answer: the answer that a reader extracted from the list, if any.
     """
 
-    side: str
+    run_side: str
     name: str
     ordinals: np.ndarray
     scores: np.ndarray
     note: str = ""
-    read: ReadAnswer | None = None
+    reader_answer: ReadAnswer | None = None
 
     @classmethod
-    def of(cls, side: str, name: str, hits: Hits, note: str = "", read: ReadAnswer | None = None) -> HitList:
+    def from_hits(
+        cls, run_side: str, name: str, hits: Hits, note: str = "", reader_answer: ReadAnswer | None = None
+    ) -> HitList:
         present = hits.ordinals[0] >= 0
-        return cls(side, name, hits.ordinals[0][present], hits.scores[0][present], note, read)
+        return cls(run_side, name, hits.ordinals[0][present], hits.scores[0][present], note, reader_answer)
 
     @property
     def depth(self) -> int:
@@ -66,7 +68,7 @@ def side_by_side(
         displayed: number of hits to show of each list.
         judged: ordinal to what a judge says of the passage.
     """
-    marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
+    marked = {ordinal: _Marked.from_passage(passage, question, rule) for ordinal, passage in passages.items()}
     known = _Badges(frozenset(gold), judged or {})
     columns = [
         _column(column, [each for each in lists if each is not column], marked, known, displayed) for column in lists
@@ -76,9 +78,9 @@ def side_by_side(
     return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
-def wanted(lists: Sequence[HitList], gold: Sequence[int], displayed: int) -> list[int]:
+def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], displayed: int) -> list[int]:
     """Return the ordinals of the passages that `side_by_side` needs."""
-    read = [column.read.ordinal for column in lists if column.read is not None]
+    read = [column.reader_answer.ordinal for column in lists if column.reader_answer is not None]
     return list(
         dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:displayed])])
     )
@@ -93,29 +95,33 @@ class _Badges:
 
 
 def _column(
-    column: HitList, others: Sequence[HitList], highlighted: dict[int, _Marked], known: _Badges, displayed: int
+    column: HitList, other_lists: Sequence[HitList], highlighted: dict[int, _Marked], badges: _Badges, displayed: int
 ) -> Html:
     cards = [
-        _card(column, others, rank, highlighted, known, displayed)
+        _card(column, other_lists, rank, highlighted, badges, displayed)
         for rank in range(1, min(displayed, column.depth) + 1)
     ]
-    apart = known.gold | ({column.read.ordinal} if column.read is not None else set())
+    apart = badges.gold | ({column.reader_answer.ordinal} if column.reader_answer is not None else set())
     deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > displayed)
     for before, rank in pairwise([min(displayed, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
-        cards.append(_card(column, others, rank, highlighted, known, displayed))
-    head = tag("h2", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
+        cards.append(_card(column, other_lists, rank, highlighted, badges, displayed))
+    head = tag("h2", letter(column.run_side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
     return tag(
-        "section", head, *cards, cls=f"list {column.side}", aria_label=f"List {column.side.upper()}, {column.name}"
+        "section",
+        head,
+        *cards,
+        cls=f"list {column.run_side}",
+        aria_label=f"List {column.run_side.upper()}, {column.name}",
     )
 
 
 def _card(
     column: HitList,
-    others: Sequence[HitList],
+    other_lists: Sequence[HitList],
     rank: int,
     highlighted: dict[int, _Marked],
     known: _Badges,
@@ -124,12 +130,14 @@ def _card(
     ordinal = int(column.ordinals[rank - 1])
     gold, mark = known.gold, known.judged.get(ordinal)
     found = highlighted[ordinal]
-    read = column.read if column.read is not None and column.read.ordinal == ordinal else None
+    read = (
+        column.reader_answer if column.reader_answer is not None and column.reader_answer.ordinal == ordinal else None
+    )
     badges = [answer_badge()] if found.holds_answer else []
     badges += [gold_badge()] if ordinal in gold else []
     badges += [mark.badge()] if mark is not None else []
     badges += [read_badge(read)] if read is not None else []
-    badges += [_elsewhere(other, ordinal, displayed, ordinal in gold) for other in others]
+    badges += [_rank_in_other_list(other, ordinal, displayed, ordinal in gold) for other in other_lists]
     classes = " ".join(
         filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else ""))
     )
@@ -143,37 +151,40 @@ def _card(
     return tag(
         "article",
         head,
-        mark.reasons() if mark is not None and mark.spoke else "",
+        mark.reasons() if mark is not None and mark.contributions else "",
         found.body(None if read is None else read.span),
         cls=classes,
-        id=f"{column.side}-{rank}",
-        data_side=column.side,
+        id=f"{column.run_side}-{rank}",
+        data_side=column.run_side,
         data_passage=str(ordinal),
         data_id=found.passage.id,
         tabindex="0",
-        aria_label=f"{column.side.upper()}, rank {rank}",
+        aria_label=f"{column.run_side.upper()}, rank {rank}",
     )
 
 
-def _elsewhere(other: HitList, ordinal: int, displayed: int, is_gold: bool) -> Html:
+def _rank_in_other_list(other_list: HitList, ordinal: int, displayed: int, is_gold: bool) -> Html:
     """The passage's rank in the other list; a link to the passage if that list shows it."""
-    rank = other.rank_of(ordinal)
+    rank = other_list.rank_of(ordinal)
     if rank is None:
         return span(
-            letter(other.side), "–", cls="badge other none", title=f"not among the {other.depth} of {other.name}"
+            letter(other_list.run_side),
+            "–",
+            cls="badge other none",
+            title=f"not among the {other_list.depth} of {other_list.name}",
         )
-    where = f"rank {rank} in {other.name}"
+    where = f"rank {rank} in {other_list.name}"
     if rank <= displayed or is_gold:
         return tag(
             "a",
-            letter(other.side),
+            letter(other_list.run_side),
             f"{rank}",
-            href=f"#{other.side}-{rank}",
-            data_jump=f"{other.side}-{rank}",
+            href=f"#{other_list.run_side}-{rank}",
+            data_jump=f"{other_list.run_side}-{rank}",
             cls="badge other",
             title=f"{where}: jump to this passage",
         )
-    return span(letter(other.side), f"{rank}", cls="badge other far", title=f"{where}, below the hits shown")
+    return span(letter(other_list.run_side), f"{rank}", cls="badge other far", title=f"{where}, below the hits shown")
 
 
 @dataclass(frozen=True)
@@ -182,23 +193,26 @@ class _Marked:
 
     passage: Passage
     answers: list[Span]
-    words: list[Span]
+    word_spans: list[Span]
     holds_answer: bool
 
     @classmethod
-    def of(cls, passage: Passage, question: Question, rule: str) -> _Marked:
+    def from_passage(cls, passage: Passage, question: Question, rule: str) -> _Marked:
         rule = rule_for(question, rule)
         holds = bool(question.answers) and has_answer(passage.text, question.answers, rule, passage.title)
         spans = answer_spans(passage.text, question.answers, rule) if question.answers else []
         return cls(passage, spans, query_spans(passage.text, question.text), holds)
 
-    def body(self, read: Span | None = None) -> Html:
+    def body(self, reader_span: Span | None = None) -> Html:
         """The text, folded to an excerpt around the reader's answer or the first known answer."""
         whole = self.passage.text
-        start, end = excerpt(whole, self.answers if read is None else [read], self.words)
+        start, end = excerpt(whole, self.answers if reader_span is None else [reader_span], self.word_spans)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
         shown = [
-            span(self._marked(low, high, read), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
+            span(
+                self._highlight(low, high, reader_span),
+                cls=f"{name} {'early' if low == 0 else 'late'}" if name else None,
+            )
             for name, low, high in pieces
             if high > low
         ]
@@ -212,19 +226,20 @@ class _Marked:
         )
         return tag("p", *shown, " ", button)
 
-    def _marked(self, low: int, high: int, read: Span | None = None) -> Html:
+    def _highlight(self, low: int, high: int, reader_span: Span | None = None) -> Html:
         """The highlighted text from low to high. Answers take precedence over question words; the reader's answer is
         framed.
         """
         whole = self.passage.text
-        if read is None or read[0] < low or read[1] > high:
-            return marked(whole, low, high, self.answers, self.words)
+        if reader_span is None or reader_span[0] < low or reader_span[1] > high:
+            return highlighted_text(whole, low, high, self.answers, self.word_spans)
         before, inside, after = (
-            marked(whole, *ends, self.answers, self.words) for ends in ((low, read[0]), read, (read[1], high))
+            highlighted_text(whole, *ends, self.answers, self.word_spans)
+            for ends in ((low, reader_span[0]), reader_span, (reader_span[1], high))
         )
         return join(before, framed(inside), after)
 
 
-def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> Html:
-    cut = pieces(whole, low, high, answers, words)
+def highlighted_text(whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]) -> Html:
+    cut = pieces(whole, low, high, answers, word_spans)
     return join(*(tag("mark", piece, cls=kind) if kind else text(piece) for piece, kind in cut))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from blindspot.app.markup import Html, div, heads, join, row, span, table, tag, term
+from blindspot.app.markup import Html, div, join, row, span, table, table_head, tag, term
 from blindspot.app.study import set_label
 from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
 from blindspot.backend.retrieval.opened import describe_index
 
 
-def holdings(held: dict[str, Any], plain: bool = False) -> Html:
+def holdings(contents: dict[str, Any], as_text: bool = False) -> Html:
     """Passages, questions, frequencies and indexes, as a table of facts.
 
     Args:
-        plain: leave out answers, frequencies and indexes where the study has none.
+        as_text: leave out answers, frequencies and indexes where the study has none.
     """
-    passages = held["passages"]
+    passages = contents["passages"]
     rows = [
         _fact(
             "passages",
@@ -25,18 +25,18 @@ def holdings(held: dict[str, Any], plain: bool = False) -> Html:
             if passages
             else span("none yet", cls="soft"),
         ),
-        _fact("questions", _questions(held["questions"], plain)),
+        _fact("questions", _questions(contents["questions"], as_text)),
     ]
-    source = held["frequency_source"]
-    if source or not plain:
+    source = contents["frequency_source"]
+    if source or not as_text:
         about = "How often the corpus mentions each question's subject; distinguishes rare entities from frequent ones"
         rows.append(_fact(term("frequencies", about), source or span("none yet", cls="soft")))
-    if held["indexes"] or not plain:
-        rows.append(_fact("indexes", _indexes(held["indexes"])))
+    if contents["indexes"] or not as_text:
+        rows.append(_fact("indexes", _indexes(contents["indexes"])))
     return div(
         tag("h2", "Study contents"),
         tag("dl", *rows),
-        tag("p", held["folder"], cls="soft path"),
+        tag("p", contents["folder"], cls="soft path"),
         cls="panel holdings",
     )
 
@@ -45,16 +45,16 @@ def _fact(name: object, value: object) -> Html:
     return div(tag("dt", name), tag("dd", value))
 
 
-def _questions(counts: list[dict[str, Any]], plain: bool) -> object:
+def _questions(counts: list[dict[str, Any]], as_text: bool) -> object:
     if not counts:
         return span("none yet", cls="soft")
-    head = heads(
+    head = table_head(
         "set",
         "questions",
-        *(() if plain else ("with answers",)),
+        *(() if as_text else ("with answers",)),
         term("with gold", "Questions with at least one passage labelled as answering them"),
     )
-    keys = ("questions", "with_gold") if plain else ("questions", "with_answers", "with_gold")
+    keys = ("questions", "with_gold") if as_text else ("questions", "with_answers", "with_gold")
     lines = [row(*(f"{c[key]:,}" for key in keys), head=set_label(c["dataset"], c["split"])) for c in counts]
     if len(counts) > 1:
         lines.append(row(*(f"{sum(c[key] for c in counts):,}" for key in keys), head="all", cls="sum"))

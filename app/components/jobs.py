@@ -13,8 +13,7 @@ from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, show, span, tag
 from blindspot.backend.core import jobs
-from blindspot.backend.core.extras import install_command
-from blindspot.backend.core.extras import lacking as lacking_extra
+from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import latest_jobs
@@ -63,24 +62,24 @@ def _follow(study: Study, request: JobRequest) -> None:
 
 
 def start_button(
-    study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "", primary: bool = False
+    study: Study, request: JobRequest, key: str, label: str = "Start", missing_part: str = "", primary: bool = False
 ) -> None:
     """Show a button that starts a job, if the person has the right to.
 
-    The button is disabled while the same job is unfinished or while something is `lacking`. primary: it is the one
+    The button is disabled while the same job is unfinished or while `missing_part` names something that the study lacks. primary: it is the one
     next thing to do on its page.
     """
     if not who.may(study.labels_path, request.action):
         return
-    if not lacking and (extra := lacking_extra(request.kind.extras)):
-        lacking = f"needs the extra {extra}: {install_command(extra)}"
+    if not missing_part and (extra := first_missing(request.kind.extras)):
+        missing_part = f"needs the extra {extra}: {install_command(extra)}"
     unfinished = is_unfinished(study, request)
     st.button(
-        "Started" if unfinished else words,
+        "Started" if unfinished else label,
         key=key,
         type="primary" if primary else "secondary",
-        disabled=unfinished or bool(lacking),
-        help=f"Start: {request.title}" + (f" ({lacking})" if lacking else ""),
+        disabled=unfinished or bool(missing_part),
+        help=f"Start: {request.title}" + (f" ({missing_part})" if missing_part else ""),
         on_click=_start,
         args=(study, request),
     )
@@ -96,7 +95,7 @@ def start(study: Study, request: JobRequest) -> bool:
     """
     try:
         if not is_unfinished(study, request):
-            jobs.submit_request(study, request, by=who.acting(study.labels_path))
+            jobs.submit_request(study, request, actor=who.acting_name(study.labels_path))
             st.session_state.setdefault(_STARTED, []).append((request.kind.kind, request.arguments.get("name")))
     except BlindspotError as error:
         st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
@@ -112,13 +111,13 @@ def started_here(kind: str, name: str) -> bool:
 def cancel(study: Study, id: str, force: bool = False) -> None:
     """Cancel a job in the name of the signed-in person. If that is refused, the panel gives the reason."""
     try:
-        jobs.cancel(study, id, by=who.acting(study.labels_path), force=force)
+        jobs.cancel(study, id, actor=who.acting_name(study.labels_path), force=force)
     except BlindspotError as error:
         st.session_state[_REFUSED] = str(error)
 
 
 @contextmanager
-def followed(study: Study) -> Iterator[None]:
+def with_job_panel(study: Study) -> Iterator[None]:
     """Draw a page with a job panel, and rerun it if a job ends meanwhile, so that all parts show the result."""
     before = _unfinished(study)
     yield
@@ -158,10 +157,14 @@ def _unfinished(study: Study) -> set[str]:
     return {job.id for job in jobs.recent(study, JOBS_CONSIDERED) if job.unfinished}
 
 
-def _unfinished_jobs(study: Study, known: set[str]) -> None:
+def _unfinished_jobs(study: Study, known_jobs: set[str]) -> None:
     """Show the waiting and running jobs in their order. When the set of jobs changes, rerun the whole page."""
     unfinished = [job for job in jobs.recent(study, JOBS_CONSIDERED) if job.unfinished]
-    if who.gone(study.labels_path) or _REFUSED in st.session_state or {job.id for job in unfinished} != known:
+    if (
+        who.sign_in_has_ended(study.labels_path)
+        or _REFUSED in st.session_state
+        or {job.id for job in unfinished} != known_jobs
+    ):
         st.rerun()
     for job in reversed(unfinished):
         _with_cancel(study, job)
@@ -239,14 +242,14 @@ def _ended_job(job: Job, may_see: bool) -> Html:
     line = div(
         span(job.state, cls=f"state {job.state}"),
         span(jobs.title(job.kind, job.arguments), cls="job-name"),
-        span(_when(job), cls="soft"),
+        span(_end_and_duration(job), cls="soft"),
         cls="job-line",
     )
     shown = job.error and job.state == "failed" and may_see
     return div(line, div(job.error, cls="job-error") if shown else "", cls="job ended")
 
 
-def _when(job: Job) -> str:
+def _end_and_duration(job: Job) -> str:
     """Return the end time and duration, such as "2026-03-01 14:05 UTC, took 3 min"."""
     if not job.ended:
         return ""

@@ -28,7 +28,7 @@ class JudgeMark:
 
     judge: str
     probability: float
-    spoke: list[tuple[str, float]]
+    contributions: list[tuple[str, float]]
 
     def badge(self) -> Html:
         tooltip = (
@@ -39,7 +39,7 @@ class JudgeMark:
 
     def reasons(self) -> Html:
         """The features, loudest first; + speaks for an answer, - against."""
-        words = "; ".join(f"{label} {value:+.1f}" for label, value in self.spoke)
+        words = "; ".join(f"{label} {value:+.1f}" for label, value in self.contributions)
         return div(
             f"{self.judge}: {words}",
             cls="judge-said soft",
@@ -47,59 +47,65 @@ class JudgeMark:
         )
 
 
-def judge_marks(opened: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
+def judge_marks(open_study: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
     """Return what the newest judge of these runs' retriever says of their hits, by row; empty where it judged nothing.
 
     People who judge blind must not know a machine's opinion. An annotator with an open question therefore sees none of
     any question; everybody else sees none of the questions that they hold.
     """
-    if not may_see(opened, question):
+    if not may_see(open_study, question):
         return {}
-    manifests = study.runs(opened)
-    for about in sorted(feature_judges(opened), key=lambda about: _changed(opened, about["name"]), reverse=True):
+    manifests = study.runs(open_study)
+    for about in sorted(
+        feature_judges(open_study), key=lambda about: _scores_version(open_study, about["name"]), reverse=True
+    ):
         run = next((name for name in runs if manifests[name].get("retriever") == about["retriever"]), None)
         if run is None:
             continue
         with suppress(BlindspotError):  # a damaged judge, or one whose index is gone, says nothing here
-            store = ScoreStore.open(opened, about["name"])
-            known = store.of([question.id]).get(question.id)
+            store = ScoreStore.open(open_study, about["name"])
+            known = store.scores_of([question.id]).get(question.id)
             if known:
-                return _marks(
-                    opened, _judge(opened, about["name"], _changed(opened, about["name"])), run, question, known
+                return _marks_of_hits(
+                    open_study,
+                    _judge(open_study, about["name"], _scores_version(open_study, about["name"])),
+                    run,
+                    question,
+                    known,
                 )
     return {}
 
 
-def may_see(opened: Study, question: Question) -> bool:
+def may_see(open_study: Study, question: Question) -> bool:
     """Whether the signed-in person may see a judge's opinion on a question."""
-    hidden = hidden_questions.hidden(opened)
+    hidden = hidden_questions.hidden_ids(open_study)
     if not hidden:
         return True
-    return question.id not in hidden and who.may(opened.labels_path, "see others' labels")
+    return question.id not in hidden and who.may(open_study.labels_path, "see others' labels")
 
 
-def _marks(
-    opened: Study, judge: FeatureJudge, run: str, question: Question, known: Mapping[str, float]
+def _marks_of_hits(
+    open_study: Study, judge: FeatureJudge, run: str, question: Question, probabilities: Mapping[str, float]
 ) -> dict[int, JudgeMark]:
-    found = opened.run(run)
+    found = open_study.run(run)
     if found.row(question.id) is None:
         return {}
     lists: Lists = lists_of(found, [question], judge.depth)
     rows = lists.rows[0]
     present = np.flatnonzero(rows >= 0)
     contributions = judge.model.contributions(judge.features(lists)[0][present])
-    passages = opened.corpus.passages(rows[present].tolist())
+    passages = open_study.corpus.passages(rows[present].tolist())
     return {
-        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(contribution))
+        int(row): JudgeMark(judge.name, probabilities[passage.id], spoke_for(contribution))
         for row, passage, contribution in zip(rows[present], passages, contributions, strict=True)
-        if passage.id in known
+        if passage.id in probabilities
     }
 
 
-def _changed(opened: Study, name: str) -> int:
-    return opened.path("models", name, ABOUT).stat().st_mtime_ns
+def _scores_version(open_study: Study, name: str) -> int:
+    return open_study.path("models", name, ABOUT).stat().st_mtime_ns
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _judge(_study: Study, name: str, changed: int) -> FeatureJudge:
+def _judge(_study: Study, name: str, scores_version: int) -> FeatureJudge:
     return FeatureJudge(_study, name)

@@ -10,9 +10,9 @@ from blindspot.analysis.judged import JudgedFigures
 from blindspot.app import hidden_questions, url
 from blindspot.app.audit_words import success_lines
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import figure, how, letter, percent
+from blindspot.app.components.marks import letter, methods_note, percent, percentage
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, heads, join, link, row, table, tag, term
+from blindspot.app.markup import Html, join, link, row, table, table_head, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_success import run_successes
@@ -46,12 +46,12 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     scored = score_digests(study)
     for side, name in zip("ab", dict.fromkeys(names), strict=False):
         key = (name, study.run(name).manifest.get("made"), k, relevance, rule)
-        figures = _figures(study, *key, last)
+        figures = _judged_figures(study, *key, last)
         if figures is not None:
             rows.append(_row(side, name, figures))
             counts |= figures.corrected.value != figures.original.value
-            sampled += _sampled(study, *key, last, scored)
-    head = heads(
+            sampled += _sampled_sentences(study, *key, last, scored)
+    head = table_head(
         "run",
         term(f"Judged@{k}", _JUDGED),
         f"S@{k} original",
@@ -66,42 +66,42 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         tag("summary", "Accuracy with people's labels"),
         scrolling(table(head, rows, "figures small")),
         *lines,
-        how("The labels come from ", link("Judge", url.JUDGE), f".{few}"),
+        methods_note("The labels come from ", link("Judge", url.JUDGE), f".{few}"),
         cls="panel fold",
         open=counts or bool(sampled),
     )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _figures(
-    _study: Study, name: str, made_at: str | None, k: int, relevance: Kind, rule: str, last: int
+def _judged_figures(
+    _study: Study, name: str, made_at: str | None, k: int, relevance: Kind, rule: str, last_event: int
 ) -> JudgedFigures | None:
-    found = corrected_run(_study, _study.run(name), relevance, rule).figures([k])
+    found = corrected_run(_study, _study.run(name), relevance, rule).figures_at([k])
     return found[0] if found else None
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _sampled(
+def _sampled_sentences(
     _study: Study,
     name: str,
     made_at: str | None,
     k: int,
     relevance: Kind,
     rule: str,
-    last: int,
+    last_event: int,
     scored: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Success@k from a random sample of questions, in words; `last` and `scored` are keys of the cache."""
+    """Success@k from a random sample of questions, in words; `last_event` and `scored` are keys of the cache."""
     measured = corrected_run(_study, _study.run(name), relevance, rule)
     found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
     return [line for each in found for line in success_lines(_study, each)]
 
 
-def _row(side: str, name: str, figures: JudgedFigures) -> Html:
+def _row(run_side: str, name: str, judged_figures: JudgedFigures) -> Html:
     return row(
-        figure(figures.judged, inline=True),
-        figure(figures.original, inline=True),
-        figure(figures.corrected, inline=True),
-        join(percent(figures.lower_bound.value), " to ", percent(figures.upper_bound.value)),
-        head=join(letter(side), " ", name),
+        percentage(judged_figures.judged, inline=True),
+        percentage(judged_figures.original, inline=True),
+        percentage(judged_figures.corrected, inline=True),
+        join(percent(judged_figures.lower_bound.value), " to ", percent(judged_figures.upper_bound.value)),
+        head=join(letter(run_side), " ", name),
     )

@@ -43,21 +43,21 @@ _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
 
-def curve_panel(opened: Study, place: str) -> None:
+def curve_panel(open_study: Study, place: str) -> None:
     """Show the curve. While a point is computed, and always on Judge, the panel looks for a new one by itself.
 
     Args:
         place: the page, one of "home", "judge", "training"; part of the widgets' keys.
     """
-    watching = place == "judge" or is_unfinished(opened)
-    st.fragment(_panel, run_every=SECONDS_BETWEEN_LOOKS if watching else None)(opened, place)
+    watching = place == "judge" or is_unfinished(open_study)
+    st.fragment(_panel, run_every=SECONDS_BETWEEN_LOOKS if watching else None)(open_study, place)
 
 
-def _panel(opened: Study, place: str) -> None:
-    if who.gone(opened.labels_path):
+def _panel(open_study: Study, place: str) -> None:
+    if who.sign_in_has_ended(open_study.labels_path):
         st.rerun()
-    points = curve_points(opened)
-    lacking = _missing_reason(opened)
+    points = curve_points(open_study)
+    lacking = _missing_reason(open_study)
     if not points and lacking:
         if place == "training":
             show(
@@ -67,64 +67,68 @@ def _panel(opened: Study, place: str) -> None:
     with st.container(key=f"curve-{place}"):
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
-        show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place)))
-        _button(opened, lacking, place)
-        forecast_line(opened, place)
-        if not lacking and (person := who.who(opened.labels_path)) is not None:
-            _own_part(opened, person.name, place)
+        show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
+        _button(open_study, lacking, place)
+        forecast_line(open_study, place)
+        if not lacking and (person := who.signed_in_person(open_study.labels_path)) is not None:
+            _own_part(open_study, person.name, place)
 
 
-def forecast_line(opened: Study, place: str) -> None:
+def forecast_line(open_study: Study, place: str) -> None:
     """Show where labels pay most in this study, or the button that finds it out.
 
     Args:
         place: part of the widgets' keys.
     """
-    found = stored_forecast(opened)
+    found = stored_forecast(open_study)
     if found is not None:
         show(tag("p", found.sentence, title="\n".join(found.lines())))
-    if found is None or found.last_event != Labels(opened.labels_path, read_only=True).last_event:
+    if found is None or found.last_event != Labels(open_study.labels_path, read_only=True).last_event:
         words = "Forecast what labels change" if found is None else "Forecast again"
         jobs.start_button(
-            opened, request(forecast_labels), key=f"forecast-{place}", words=words, lacking=_missing_reason(opened)
+            open_study,
+            request(forecast_labels),
+            key=f"forecast-{place}",
+            label=words,
+            missing_part=_missing_reason(open_study),
         )
 
 
-def _own_part(opened: Study, name: str, place: str) -> None:
+def _own_part(open_study: Study, name: str, place: str) -> None:
     """What the person's own labels changed, computed when asked for."""
     key = f"own-labels-{place}"
     if st.button("What did my labels change?", key=key):
         with st.spinner("Learning with and without your labels …"):
-            st.session_state[f"{key}-lines"] = own_effect(opened, name).lines()
+            st.session_state[f"{key}-lines"] = own_effect(open_study, name).lines()
     if lines := st.session_state.get(f"{key}-lines"):
         show(div(tag("h3", "Your labels"), *(tag("p", line) for line in lines)))
 
 
-def _missing_reason(opened: Study) -> str:
+def _missing_reason(open_study: Study) -> str:
     """Why no point can be computed; "" if one can."""
     try:
-        curve_inputs(opened)
+        curve_inputs(open_study)
     except BlindspotError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
     return ""
 
 
-def _button(opened: Study, lacking: str, place: str) -> None:
-    if is_unfinished(opened):
+def _button(open_study: Study, missing_reason: str, place: str) -> None:
+    if is_unfinished(open_study):
         show(tag("p", "Computing another point …", cls="soft", role="status"))
         return
     jobs.start_button(
-        opened,
+        open_study,
         request(add_point, "asked"),
         key=f"add-point-{place}",
-        words="Add a point",
-        lacking=lacking,
+        label="Add a point",
+        missing_part=missing_reason,
         primary=place == "training",
     )
 
 
-def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
-    head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _about(scope)))]
+def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
+    head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
         words = (
             "No point yet. A point says how well a judge and an adapter do on dev when they learn from the "
@@ -165,7 +169,7 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
         div(*head, *choices, cls="curve-head"),
         div(*charts, cls="curve-charts"),
         *notes,
-        *_effect_lines(opened, last, scope),
+        *_effect_lines(open_study, last, scope),
         tag(
             "p",
             f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev measures and never trains.",
@@ -174,16 +178,16 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
     ]
 
 
-def _about(scope: Scope) -> str:
+def _scope_sentence(scope: Scope) -> str:
     return (
         f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. "
         "Adapter: a linear map of the encoder's question vectors."
     )
 
 
-def _series(points: Sequence[CurvePoint], last: CurvePoint) -> list[CurvePoint]:
+def _series(points: Sequence[CurvePoint], last_point: CurvePoint) -> list[CurvePoint]:
     """The points that compare with the last one, by labels; of points with as many labels, the last."""
-    by_labels = {point.labels: point for point in points if point.inputs == last.inputs}
+    by_labels = {point.labels: point for point in points if point.inputs == last_point.inputs}
     return [by_labels[labels] for labels in sorted(by_labels)]
 
 
@@ -192,39 +196,45 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     high = min(1.0, max(base.value, *(share.high for share in shares)) + _MARGIN)
     most = max(point.labels for point in points) or 1
 
-    def across(point: CurvePoint) -> float:
+    def horizontal_position(point: CurvePoint) -> float:
         return 100 * (0.03 + 0.94 * point.labels / most)
 
-    def down(value: float) -> float:
+    def vertical_position(value: float) -> float:
         return 100 * (high - value) / (high - low)
 
-    places = [(across(point), share) for point, share in zip(points, shares, strict=True)]
-    marks = [span(cls="base", style=f"top:{down(base.value):.1f}%", title=f"{base_name}: {_figure(base)}")]
+    places = [(horizontal_position(point), share) for point, share in zip(points, shares, strict=True)]
+    marks = [
+        span(cls="base", style=f"top:{vertical_position(base.value):.1f}%", title=f"{base_name}: {_share_text(base)}")
+    ]
     if len(places) > 1:
-        band = [(x, down(s.high)) for x, s in places] + [(x, down(s.low)) for x, s in reversed(places)]
-        edge = [(x, down(s.value)) for x, s in places]
+        band = [(x, vertical_position(s.high)) for x, s in places] + [
+            (x, vertical_position(s.low)) for x, s in reversed(places)
+        ]
+        edge = [(x, vertical_position(s.value)) for x, s in places]
         line = [(x, y - _HALF_LINE) for x, y in edge] + [(x, y + _HALF_LINE) for x, y in reversed(edge)]
         marks += [span(cls="band", style=_polygon(band)), span(cls="curve-line", style=_polygon(line))]
     for (x, share), point in zip(places, points, strict=True):
-        top, bottom = down(share.high), down(share.low)
+        top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_figure(share)}"
+        message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
-                style=f"left:{x:.1f}%;top:{down(share.value):.1f}%",
+                style=f"left:{x:.1f}%;top:{vertical_position(share.value):.1f}%",
                 title=message,
                 tabindex="0",
                 role="img",
                 aria_label=message,
             )
         )
-    ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]
+    ticks = [
+        span(f"{100 * value:.0f}", cls="tick", style=f"top:{vertical_position(value):.1f}%") for value in (low, high)
+    ]
     return div(
         div(
             tag("b", title),
             " ",
-            f"{_figure(shares[-1])}",
+            f"{_share_text(shares[-1])}",
             span(f" {base_name} {100 * base.value:.1f}", cls="soft"),
             cls="curve-title",
         ),
@@ -238,27 +248,27 @@ def _polygon(corners: Sequence[tuple[float, float]]) -> str:
     return f"clip-path:polygon({','.join(f'{x:.1f}% {y:.1f}%' for x, y in corners)})"
 
 
-def _figure(share: Share) -> str:
+def _share_text(share: Share) -> str:
     return f"{100 * share.value:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
 
 
-def _effect_lines(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
+def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Html]:
     """What the labels since the point before changed. Each number opens its list."""
     lines = []
     if point.before is not None and point.new_labels:
         learned = point.scopes[scope]
-        person = who.who(opened.labels_path)
+        person = who.signed_in_person(open_study.labels_path)
         own = person is not None and set(point.authors) == {person.name}
         verb = "is answered now that was" if learned.answered == 1 else "are answered now that were"
         lines.append(
             tag(
                 "p",
                 f"{'Your' if own else 'The'} last {counted(point.new_labels, 'label')} changed ",
-                _pairs_link(opened, point),
+                _pairs_link(open_study, point),
                 "; ",
-                _questions_link(opened, learned, "only_b", counted(learned.answered, "dev question")),
+                _questions_link(open_study, learned, "only_b", counted(learned.answered, "dev question")),
                 f" {verb} not, ",
-                _questions_link(opened, learned, "only_a", f"{learned.lost:,}"),
+                _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
                 " no longer.",
                 cls="curve-worked",
             )
@@ -272,26 +282,26 @@ def _effect_lines(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
     return lines
 
 
-def _pairs_link(opened: Study, point: CurvePoint) -> Html | str:
+def _pairs_link(open_study: Study, point: CurvePoint) -> Html | str:
     words = counted(point.changed, "training pair")
-    if not who.may(opened.labels_path, "see others' labels"):
+    if not who.may(open_study.labels_path, "see others' labels"):
         return words
     return link(words, tabs.address("curve", point=point.number), title="Show these pairs")
 
 
-def _questions_link(opened: Study, learned: CurveOutcome, cell: str, words: str) -> Html | str:
-    runs = study.runs(opened)
-    if learned.run_before not in runs or learned.run not in runs:
-        return words
-    address = url.href(url.COMPARE, {"a": learned.run_before, "b": learned.run, "k": 1, "cell": cell})
-    return link(words, address, title="Show these questions: A before the labels, B with them")
+def _questions_link(open_study: Study, outcome: CurveOutcome, cell: str, label: str) -> Html | str:
+    runs = study.runs(open_study)
+    if outcome.run_before not in runs or outcome.run not in runs:
+        return label
+    address = url.href(url.COMPARE, {"a": outcome.run_before, "b": outcome.run, "k": 1, "cell": cell})
+    return link(label, address, title="Show these questions: A before the labels, B with them")
 
 
-def curve_tab(opened: Study) -> None:
+def curve_tab(open_study: Study) -> None:
     """The tab of the Training page: the curve, all points, and the pairs that a point's labels changed."""
-    points = curve_points(opened)
-    tabs.title("Learning curve", _answer(points))
-    curve_panel(opened, "training")
+    points = curve_points(open_study)
+    tabs.title("Learning curve", _answer_sentence(points))
+    curve_panel(open_study, "training")
     if not points:
         return
     number = url.value("point")
@@ -300,17 +310,17 @@ def curve_tab(opened: Study) -> None:
     if number and chosen is None:
         show(notice(f"The curve has no point {number}."))
     if chosen is not None:
-        _pairs(opened, chosen)
+        _pairs(open_study, chosen)
 
 
-def _answer(points: Sequence[CurvePoint]) -> str:
+def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     if not points:
         return "No point yet. The curve says how much better retrieval gets with the labels so far, measured on dev."
     last = points[-1]
     share = last.scopes["judged" if last.judged else "all"].reranker
     return (
-        f"With {counted(last.labels, 'label')} a reranker has a Success@1 of {_figure(share)}; BM25 alone has "
-        f"{_figure(last.base_reranker)}."
+        f"With {counted(last.labels, 'label')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
+        f"{_share_text(last.base_reranker)}."
     )
 
 
@@ -328,7 +338,7 @@ def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Htm
     for point in reversed(points):
         shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
         cells: list[Any] = [f"{point.labels:,}", f"{point.judged:,}", f"{point.changed:,}"]
-        cells += ["–" if share is None else _figure(share) for share in shares]
+        cells += ["–" if share is None else _share_text(share) for share in shares]
         cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
         address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))
@@ -349,15 +359,17 @@ def _reason(point: CurvePoint) -> str:
     }.get(point.reason, "")
 
 
-def _pairs(opened: Study, point: CurvePoint) -> None:
-    if not who.may(opened.labels_path, "see others' labels"):
+def _pairs(open_study: Study, point: CurvePoint) -> None:
+    if not who.may(open_study.labels_path, "see others' labels"):
         show(notice("Only people who settle disputes can see which pairs changed, because the list shows labels."))
         return
-    pairs = changed_pairs(opened, point.number)
+    pairs = changed_pairs(open_study, point.number)
     words = f"Point {point.number}: {counted(len(pairs), 'changed training pair')}"
     if not pairs:
         show(notice(f"{words}."))
         return
-    rows = pair_rows(opened, [(pair.question, pair.passage, f"{pair.before} → {pair.now}") for pair in pairs[:SHOWN]])
+    rows = pair_rows(
+        open_study, [(pair.question, pair.passage, f"{pair.before} → {pair.now}") for pair in pairs[:SHOWN]]
+    )
     more = tag("p", f"The first {SHOWN} of {len(pairs):,}.", cls="convention") if len(pairs) > SHOWN else ""
     show(div(tag("h2", words), tag("table", tag("tbody", *rows), cls="figures"), more, cls="panel", id="changed-pairs"))

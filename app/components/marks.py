@@ -19,9 +19,9 @@ CONTRAST = (
 )
 
 
-def letter(side: str) -> Html:
+def letter(run_side: str) -> Html:
     """The letter of run "a" or "b", in its colour and shape (A square, B round)."""
-    return span(side.upper(), cls=f"run {side}")
+    return span(run_side.upper(), cls=f"run {run_side}")
 
 
 def relation_label(id: str | None) -> str:
@@ -31,11 +31,11 @@ def relation_label(id: str | None) -> str:
     return f"{RELATIONS[id].label} ({id})" if id in RELATIONS else id
 
 
-def grouping(by: str) -> str:
+def grouping(grouping: str) -> str:
     """Return the word for a grouping: groups "by bucket" are groups by frequency, and only some of them official
     buckets.
     """
-    return "frequency" if by == "bucket" else by
+    return "frequency" if grouping == "bucket" else grouping
 
 
 def percent(value: float | None) -> str:
@@ -48,7 +48,7 @@ def interval(estimate: Estimate) -> str:
     return ends(100 * estimate.low, 100 * estimate.high)
 
 
-def figure(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
+def percentage(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
     """A percentage with its interval, shown beside it (`inline`) or in its tooltip.
 
     Args:
@@ -62,11 +62,11 @@ def figure(estimate: Estimate, inline: bool = False, is_share: bool = True) -> H
     return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=message, cls="figure")
 
 
-def rank(value: int, depth: int, side: str = "") -> Html:
+def rank(value: int, depth: int, run_side: str = "") -> Html:
     """The rank of the first relevant passage; a dash if none is within `depth`."""
     if value <= 0:
         return tag("span", "–", cls="rank none", title=f"no relevant passage among the first {depth}")
-    return tag("span", f"{value}", cls=f"rank {side}")
+    return tag("span", f"{value}", cls=f"rank {run_side}")
 
 
 def answer_badge() -> Html:
@@ -84,18 +84,18 @@ def doubtful_badge() -> Html:
     return span("doubtful", cls="badge doubtful", title=title)
 
 
-def how(*words: object) -> Html:
+def methods_note(*label: object) -> Html:
     """Methods and conventions, once on a page and folded."""
-    return tag("details", tag("summary", "How this is counted"), div(*words), cls="how")
+    return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
 
 
-def notice(*words: object, kind: str = "") -> Html:
-    return div(*words, cls=f"notice {kind}".strip(), role="note")
+def notice(*label: object, kind: str = "") -> Html:
+    return div(*label, cls=f"notice {kind}".strip(), role="note")
 
 
-def empty(title: str, *words: object, heading: str = "h1") -> Html:
+def empty(title: str, *label: object, heading: str = "h1") -> Html:
     """The empty state of a page, or of a panel with the heading h2: what it is for, and the next step."""
-    return div(tag(heading, title), *(tag("p", line) for line in words), cls="empty")
+    return div(tag(heading, title), *(tag("p", line) for line in label), cls="empty")
 
 
 def command(line: str) -> Html:

@@ -11,7 +11,7 @@ from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import figure, letter, notice
+from blindspot.app.components.marks import letter, notice, percentage
 from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
@@ -24,7 +24,7 @@ from blindspot.backend.evaluation.comparison_words import p_words
 from blindspot.backend.evaluation.miss_report import MissReport
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from blindspot.backend.evaluation.report_plots import cause_plot
-from blindspot.backend.evaluation.slice_finder import joined, written
+from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.counting import counted
 
@@ -52,7 +52,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
     plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
     if not selection.text:  # a slice cannot express the search
-        report = MissReport(table, comparison.a.kind, selection.slice, [])
+        report = MissReport(table, comparison.run_a.kind, selection.slice, [])
         table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
 
 
@@ -78,16 +78,16 @@ def _table(table: MissTable, selection: Selection) -> Html:
     if table.paired:
         over.append(tag("th", "", scope="col"))
         under.append(tag("th", term("A − B", PAIRED), scope="col", cls="first"))
-    lines = [_line(table, name, selection) for name in table.order]
+    lines = [_cause_row(table, name, selection) for name in table.order]
     head = tag("thead", tag("tr", *over), tag("tr", *under))
     return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
 
 
-def _line(table: MissTable, name: str, selection: Selection) -> Html:
-    first = table.runs[0].line(name)
+def _cause_row(table: MissTable, name: str, selection: Selection) -> Html:
+    first = table.runs[0].cause_line(name)
     cells = [tag("th", term(first.title, first.rule), scope="row")]
     for run in table.runs:
-        cells += _cells(run, run.line(name), selection)
+        cells += _cells(run, run.cause_line(name), selection)
     if table.paired:
         paired = table.paired.get(name)
         cells.append(tag("td", _paired(paired.difference) if paired else "–", cls="first"))
@@ -101,14 +101,14 @@ def _cells(run: RunMisses, line: CauseLine, selection: Selection) -> list[Html]:
         return [tag("td", words, title=why if run.misses else "", colspan=4, cls="first soft")]
     count: object = f"{line.count:,}"
     if line.count:
-        condition = written("cause", line.name, run.run)
-        address = _address(selection, slice=joined([selection.slice, condition]), cell="all")
+        condition = write_condition("cause", line.name, run.run)
+        address = _address(selection, slice=join_expressions([selection.slice, condition]), cell="all")
         count = link(count, address + "#questions", data_focus=f"cause-{run.side}-{line.name}")
     known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
     return [
         tag("td", count, known, cls="first flip"),
-        tag("td", figure(line.share, inline=True)),
-        tag("td", figure(line.found) if line.found.n else "–"),
+        tag("td", percentage(line.share, inline=True)),
+        tag("td", percentage(line.found) if line.found.n else "–"),
         tag("td", _difference(line.difference)),
     ]
 
@@ -132,19 +132,21 @@ def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html
     row = comparison.rows.get(question_id)
     if row is None:
         return Html("")
-    sides: Sequence[Side] = ("a",) if comparison.a.name == comparison.b.name else ("a", "b")
+    sides: Sequence[Side] = ("a",) if comparison.run_a.name == comparison.run_b.name else ("a", "b")
     lines = [
-        _said(side, name, run_causes(comparison, side, k, np.array([row])))
-        for side, name in zip(sides, (comparison.a.name, comparison.b.name), strict=False)
+        _run_sentence(side, name, run_causes(comparison, side, k, np.array([row])))
+        for side, name in zip(sides, (comparison.run_a.name, comparison.run_b.name), strict=False)
     ]
     return join(*filter(None, lines))
 
 
-def _said(side: Side, name: str, causes: RunCauses) -> Html:
+def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
     if not causes.missed[0]:
         return Html("")
-    present = [cause for cause in ORDER if causes.has(cause)[0]]
-    said: list[object] = [join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]]
-    said += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
+    present = [cause for cause in ORDER if causes.has_cause(cause)[0]]
+    sentence_parts: list[object] = [
+        join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]
+    ]
+    sentence_parts += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
     missed = span(f"misses it at {causes.k}: ", cls="soft")
-    return tag("p", letter(side), " ", name, " ", missed, *(said or ["no cause was measured"]), cls="causes")
+    return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")

@@ -11,19 +11,19 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.next_steps import next_steps
 
 
-def empty_page(opened: Study, title: str, about: str) -> Html:
+def empty_page(open_study: Study, title: str, page_purpose: str) -> Html:
     """Return the empty state of a page that waits for passages, questions, an index or runs.
 
     Args:
-        about: what the page will show.
+        page_purpose: what the page will show.
     """
-    return empty(title, about, next_step(opened))
+    return empty(title, page_purpose, next_step(open_study))
 
 
-def next_step(opened: Study) -> Html:
+def next_step(open_study: Study) -> Html:
     """Return the next step in the study, with its command or the way to its button."""
-    steps = next_steps(opened)
-    if not who.may(opened.labels_path, "retrieve"):
+    steps = next_steps(open_study)
+    if not who.may(open_study.labels_path, "retrieve"):
         return join("A lead of the study prepares it; come back later.")
     if not steps:
         return join("Next: another run. ", link("Retrieve on Home", url.HOME), ".")
@@ -31,24 +31,24 @@ def next_step(opened: Study) -> Html:
     if step.job is not None:
         return join(
             "Next: ",
-            _lower(step.why),
+            _lower_first(step.why),
             " ",
             link("Start it on Home", url.HOME),
             ", or run: ",
-            _command(step.command, opened),
+            _command(step.command, open_study),
         )
-    return join("Next: ", _lower(step.why), " Run: ", _command(step.command, opened))
+    return join("Next: ", _lower_first(step.why), " Run: ", _command(step.command, open_study))
 
 
-def with_study(line: str, opened: Study) -> str:
+def with_study(line: str, open_study: Study) -> str:
     """The command with `--study`, so that it works from any folder."""
-    return f"{line} --study {shlex.quote(str(opened.folder))}"
+    return f"{line} --study {shlex.quote(str(open_study.folder))}"
 
 
-def _command(line: str, opened: Study) -> Html:
-    return tag("span", command(with_study(line, opened)), cls="next-command")
+def _command(line: str, open_study: Study) -> Html:
+    return tag("span", command(with_study(line, open_study)), cls="next-command")
 
 
-def _lower(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     """Begin a sentence in lower case, unless its first word is a name such as BM25."""
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]

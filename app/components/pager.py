@@ -8,21 +8,21 @@ from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.text.counting import counted
 
 
-def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], str]) -> Html:
+def pager(total: int, page: int, per_page: int, noun: str, page_url: Callable[[int], str]) -> Html:
     """The range of the current page, and links to the other pages.
 
     Args:
         page: the current page, from 1.
-        what: singular noun for an entry of the list, such as "question".
-        to: returns the address of a page.
+        noun: singular noun for an entry of the list, such as "question".
+        page_url: returns the address of a page.
     """
     pages = max(1, -(-total // per_page))
-    message = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, what)}"
+    message = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, noun)}"
     if pages == 1:
         return div(message, cls="pager")
 
-    def step(number: int, words: str, key: str) -> Html:
-        return link(words, to(number), data_focus=key) if 1 <= number <= pages else span(words, cls="off")
+    def step(number: int, label: str, key: str) -> Html:
+        return link(label, page_url(number), data_focus=key) if 1 <= number <= pages else span(label, cls="off")
 
     near = [
         span(f"{number:,}", cls="here", aria_current="page")
@@ -31,4 +31,4 @@ def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], s
         for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
     ]
     moves = span(step(page - 1, "‹ previous", "earlier"), *near, step(page + 1, "next ›", "later"), cls="pages")
-    return tag("nav", message, moves, cls="pager", aria_label=f"Pages of {what}s")
+    return tag("nav", message, moves, cls="pager", aria_label=f"Pages of {noun}s")

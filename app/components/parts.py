@@ -27,27 +27,27 @@ def descriptions(study: Study, kind: str) -> dict[str, Description]:
     return Descriptions(study.labels_path).of_kind(kind)
 
 
-def described(name: object, about: Description | None) -> Html:
+def described(name: object, description: Description | None) -> Html:
     """Return a name with its keywords; its description is the tooltip."""
-    if about is None:
+    if description is None:
         return join(name)
-    keywords = (join(" ", span(each, cls="badge part-tag")) for each in about.keywords)
-    return span(name, *keywords, title=about.text or None)
+    keywords = (join(" ", span(each, cls="badge part-tag")) for each in description.keywords)
+    return span(name, *keywords, title=description.text or None)
 
 
 def parts_panel(
-    study: Study, kind: str, names: Sequence[str], can_download: bool = True, more: Callable[[], object] = bool
+    study: Study, kind: str, names: Sequence[str], can_download: bool = True, further_form: Callable[[], object] = bool
 ) -> None:
     """Show an expander with everything a lead may do with a part of this kind; nothing to other people.
 
     Args:
-        more: Shows what else a lead may do with them.
+        further_form: Shows what else a lead may do with them.
     """
     may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
     said = st.session_state.pop(f"{_SAID}-{kind}", None)
     if not names or not (may_manage or may_export):
         return
-    words = parts.words(kind, 2) if len(names) > 1 else names[0]
+    words = parts.kind_words(kind, 2) if len(names) > 1 else names[0]
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
     with st.expander(title, expanded=said is not None):
         with st.container():  # always there, so that a line in it moves no field below
@@ -58,7 +58,7 @@ def parts_panel(
         left, right = st.columns([3, 4], vertical_alignment="bottom")
         name = names[0]
         if len(names) > 1:
-            name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
+            name = left.selectbox(parts.kind_words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
         if can_download and may_export:
             with right:
                 download_row(study, kind, name)
@@ -67,10 +67,10 @@ def parts_panel(
         if may_manage:
             _describe(study, kind, name)
             _rename_or_delete(study, kind, name)
-            more()
+            further_form()
 
 
-def download_row(study: Study, kind: str, name: str, words: str = "Download") -> None:
+def download_row(study: Study, kind: str, name: str, label: str = "Download") -> None:
     """Show the choice of a format and the button that downloads a part. The file is made after the click."""
     if kind == "run" and hidden_questions.any_hidden(study, study.run(name).question_ids):
         show(notice(f"You can download {name} once you have judged its questions that are assigned to you."))
@@ -79,17 +79,17 @@ def download_row(study: Study, kind: str, name: str, words: str = "Download") ->
     left, right = st.columns([2, 2], vertical_alignment="bottom")
     key = f"download-{kind}"
     format = left.selectbox("Format", offered, key=f"{key}-format") if len(offered) > 1 else offered[0]
-    by = who.acting(study.labels_path)  # now: Streamlit makes the file outside of the page's session
+    by = who.acting_name(study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
-    def content() -> bytes:
-        return download(study, kind, name, format, by=by).content
+    def file_content() -> bytes:
+        return download(study, kind, name, format, actor=by).content
 
     with right:
-        st.download_button(words, content, f"{name}.{format}", key=key, on_click="ignore")
+        st.download_button(label, file_content, f"{name}.{format}", key=key, on_click="ignore")
 
 
 def _describe(study: Study, kind: str, name: str) -> None:
-    about = Descriptions(study.labels_path).get(kind, name)
+    about = Descriptions(study.labels_path).description_of(kind, name)
     with st.form(f"describe-{kind}-{name}", border=False, enter_to_submit=False):
         columns = st.columns([4, 2.5, 1.2], vertical_alignment="bottom")
         text = columns[0].text_input("Description", about.text, max_chars=2000)
@@ -97,10 +97,10 @@ def _describe(study: Study, kind: str, name: str) -> None:
         with columns[2]:
             pressed = st.form_submit_button("Save")
     if pressed:
-        _do(
+        _apply_change(
             study,
             kind,
-            lambda by: parts.describe(study, kind, name, text, keywords.split(","), by=by),
+            lambda by: parts.describe(study, kind, name, text, keywords.split(","), actor=by),
             f"Saved the description of {name}.",
         )
 
@@ -113,7 +113,7 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
                 "p",
                 f"{counted(len(found), 'part')} of this study {'depends' if len(found) == 1 else 'depend'} on {name}:",
             ),
-            tag("ul", *(tag("li", each.words) for each in found), cls="soft"),
+            tag("ul", *(tag("li", each.sentence_part) for each in found), cls="soft"),
         )
     with st.form(f"rename-{kind}-{name}", border=False, enter_to_submit=False):
         columns = st.columns([4, 1.6, 1.2, 1.2], vertical_alignment="bottom")
@@ -126,21 +126,23 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
         with columns[3]:
             deletes = st.form_submit_button("Delete")
     if renames:
-        _do(
+        _apply_change(
             study,
             kind,
-            lambda by: parts.rename(study, kind, name, new.strip(), bool(confirmed), by=by),
+            lambda by: parts.rename(study, kind, name, new.strip(), bool(confirmed), actor=by),
             f"{name} is now {new.strip()}.",
         )
     if deletes:
-        _do(study, kind, lambda by: parts.delete(study, kind, name, bool(confirmed), by=by), f"Deleted {name}.")
+        _apply_change(
+            study, kind, lambda by: parts.delete(study, kind, name, bool(confirmed), actor=by), f"Deleted {name}."
+        )
 
 
-def _do(study: Study, kind: str, change: Callable[[str | None], object], said: str) -> None:
+def _apply_change(study: Study, kind: str, change: Callable[[str | None], object], message: str) -> None:
     """Make a change in the name of the signed-in person, and show the page again with what came of it."""
     try:
-        change(who.acting(study.labels_path))
-        st.session_state[f"{_SAID}-{kind}"] = said
+        change(who.acting_name(study.labels_path))
+        st.session_state[f"{_SAID}-{kind}"] = message
     except BlindspotError as error:
         st.session_state[f"{_REFUSED}-{kind}"] = str(error)
         st.session_state[f"{_SAID}-{kind}"] = ""

@@ -26,7 +26,7 @@ class Stop(NamedTuple):
 
     title: str
     pages: tuple[str, ...]
-    done: bool
+    is_done: bool
     next: Next | None
 
     @property
@@ -38,59 +38,59 @@ CHANGE = 5  # the place of "See the change"; from there the loop begins again wi
 JUDGE = 2
 
 
-def href(following: Next) -> str:
+def href(next_step: Next) -> str:
     """Return the address of a next step."""
-    return url.href(following.page, following.parameters)
+    return url.href(next_step.page, next_step.parameters)
 
 
-def path(opened: Study, page: str, person: Person | None) -> Html:
+def path(open_study: Study, page: str, person: Person | None) -> Html:
     """Return the path for a page; empty until the study has two runs to compare."""
-    stops = _check_stops(opened) if is_check(opened) else _stops(opened, person)
+    stops = _check_stops(open_study) if is_check(open_study) else _stops(open_study, person)
     if not stops:
         return Html("")
-    here = _here(opened, stops, page)
-    items = [_item(number, stop, number == here) for number, stop in enumerate(stops)]
+    here = _current_stop(open_study, stops, page)
+    items = [_stop_item(number, stop, number == here) for number, stop in enumerate(stops)]
     following = next_step(stops, here, page)
     button: Html | str = ""
     if following is not None:
-        words = f"Next: {following.words[:1].lower()}{following.words[1:]}"
+        words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
         button = link(words, href(following), cls="next", data_key=">", title="Key: >")
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
 
-def next_step(stops: Sequence[Stop], here: int, page: str) -> Next | None:
+def next_step(stops: Sequence[Stop], current_stop: int, page: str) -> Next | None:
     """Return what comes after a step; None on Home and Check, which say it themselves."""
     if page in ("Home", "Check"):
         return None
-    if here == CHANGE:
+    if current_stop == CHANGE:
         return stops[JUDGE].next
-    later = (stop.next for stop in (*stops[here + 1 :], *stops[:1]) if stop.next is not None)
+    later = (stop.next for stop in (*stops[current_stop + 1 :], *stops[:1]) if stop.next is not None)
     return next(later, None)
 
 
-def home_step(opened: Study, person: Person | None) -> Next | None:
+def home_step(open_study: Study, person: Person | None) -> Next | None:
     """Return the first step that is not done, for the button of Home; the last one if all are."""
-    open_stops = [stop for stop in _stops(opened, person)[1:] if stop.next is not None]
-    return next((stop.next for stop in open_stops if not stop.done), open_stops[-1].next if open_stops else None)
+    open_stops = [stop for stop in _stops(open_study, person)[1:] if stop.next is not None]
+    return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
 
-def _item(number: int, stop: Stop, is_here: bool) -> Html:
-    place = span("✓ " if stop.done and not is_here else f"{number + 1} ", cls="place")
+def _stop_item(number: int, stop: Stop, is_here: bool) -> Html:
+    place = span("✓ " if stop.is_done and not is_here else f"{number + 1} ", cls="place")
     return tag(
         "li",
         place,
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
-        cls="now" if is_here else "done" if stop.done else None,
+        cls="now" if is_here else "done" if stop.is_done else None,
         aria_current="step" if is_here else None,
     )
 
 
-def _here(opened: Study, stops: Sequence[Stop], page: str) -> int:
+def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
     """The step of a page; -1 for none."""
     if page == "Check" and url.value("step"):
         return 2
-    runs = study.shown_runs(opened)
-    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(opened)):
+    runs = study.shown_runs(open_study)
+    if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(open_study)):
         return CHANGE
     if page == "Training" and tabs.current() == "models":
         return 4
@@ -103,29 +103,29 @@ def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     return url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)
 
 
-def _stops(opened: Study, person: Person | None) -> list[Stop]:
-    runs = study.shown_runs(opened)
+def _stops(open_study: Study, person: Person | None) -> list[Stop]:
+    runs = study.shown_runs(open_study)
     if len(runs) < 2:
         return []
-    sets = study.parts(opened, "training_sets")
-    judged = person is not None and opened.labels.has_labelled(person.name)
+    sets = study.parts(open_study, "training_sets")
+    judged = person is not None and open_study.labels.has_labelled(person.name)
     state = PathState(
-        opened,
+        open_study,
         runs,
         _pair(runs),
         judged,
-        judged or (person is not None and desk(opened).tags.has_tagged(person.name)),
+        judged or (person is not None and desk(open_study).tags.has_tagged(person.name)),
         sets,
-        study.models(opened),
+        study.models(open_study),
         url.one_of("set", list(sets), "") or None,
-        lambda action: who.allowed(person, action),
+        lambda action: who.may_sign_in(person, action),
     )
-    return [Stop(step.title, step.pages, step.done(state), step.next(state)) for step in STEPS]
+    return [Stop(step.title, step.pages, step.is_done(state), step.next(state)) for step in STEPS]
 
 
-def _check_stops(opened: Study) -> list[Stop]:
-    found, is_written = checks.labelled(opened), cleaned_file(opened) is not None
-    sees = checks.sees_rate(opened, found)
+def _check_stops(open_study: Study) -> list[Stop]:
+    found, is_written = checks.proven_labels(open_study), cleaned_file(open_study) is not None
+    sees = checks.sees_rate(open_study, found)
     judge = Next("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
     if found.judged and sees:

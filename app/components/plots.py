@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-def plot(figure: Figure, name: str) -> None:
+def plot(chart: Figure, name: str) -> None:
     """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it
     looks on the page."""
     clear = "rgba(0,0,0,0)"
-    figure.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, modebar={"bgcolor": clear})
+    chart.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, modebar={"bgcolor": clear})
     st.plotly_chart(
-        figure,
+        chart,
         width="stretch",
         theme="streamlit",
         key=f"plot-{name}",
         config=config(name),
     )
-    plot_downloads(figure, name)
+    plot_downloads(chart, name)

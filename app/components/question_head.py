@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.app.components.hit_lists import HitList, marked
+from blindspot.app.components.hit_lists import HitList, highlighted_text
 from blindspot.app.components.marks import doubtful_badge, gold_badge, letter, relation_label
 from blindspot.app.markup import Html, div, join, span, tag, term
 from blindspot.app.study import set_label
@@ -68,7 +68,7 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
     missing = len(question.gold) - len(gold)
     rows = [
         _gold_row(question, ordinal, passage, lists, rule)
-        for ordinal, passage in sorted(gold, key=lambda pair: _best(pair[0], lists))
+        for ordinal, passage in sorted(gold, key=lambda pair: _best_rank(pair[0], lists))
     ]
     parts = rows[:SHOWN_GOLD]
     if rows[SHOWN_GOLD:]:
@@ -85,7 +85,7 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
     return div(*parts, cls="gold-table")
 
 
-def _best(ordinal: int, lists: Sequence[HitList]) -> int:
+def _best_rank(ordinal: int, lists: Sequence[HitList]) -> int:
     return min((rank for column in lists if (rank := column.rank_of(ordinal)) is not None), default=1 << 30)
 
 
@@ -94,9 +94,11 @@ def _gold_row(question: Question, ordinal: int, passage: Passage, lists: Sequenc
     for column in lists:
         rank = column.rank_of(ordinal)
         words = f"not in the top {column.depth}" if rank is None else f"rank {rank}"
-        ranks.append(span(letter(column.side), " ", words, cls="where" + (" none" if rank is None else "")))
+        ranks.append(span(letter(column.run_side), " ", words, cls="where" + (" none" if rank is None else "")))
     answers = answer_spans(passage.text, question.answers, rule_for(question, rule)) if question.answers else []
-    body = tag("p", marked(passage.text, 0, len(passage.text), answers, query_spans(passage.text, question.text)))
+    body = tag(
+        "p", highlighted_text(passage.text, 0, len(passage.text), answers, query_spans(passage.text, question.text))
+    )
     doubtful = "" if mentions_subject(passage, question) else doubtful_badge()
     return tag(
         "details", tag("summary", gold_badge(), doubtful, span(passage.title or "untitled", cls="title"), *ranks), body

@@ -33,24 +33,26 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     page = min(selection.page, pages)
     shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
     overlaps = comparison.overlap_of(shown).tolist()
-    lines = [_line(comparison, selection, int(row), overlap) for row, overlap in zip(shown, overlaps, strict=True)]
-    table = tag("table", tag("thead", _head(selection)), tag("tbody", *lines), cls="questions")
+    lines = [
+        _question_row(comparison, selection, int(row), overlap) for row, overlap in zip(shown, overlaps, strict=True)
+    ]
+    table = tag("table", tag("thead", _table_head(selection)), tag("tbody", *lines), cls="questions")
     return join(
         div(table, cls="scrolling"),
         pager(len(rows), page, PER_PAGE, "question", lambda number: selection.on_compare(page=number)),
     )
 
 
-def _head(selection: Selection) -> Html:
+def _table_head(selection: Selection) -> Html:
     now, falling = selection.order
 
-    def head(key: str, words: object, explained: str, cls: str = "") -> Html:
+    def sort_heading(key: str, label: object, explained: str, cls: str = "") -> Html:
         chosen = now == key
         arrow = span(" ↓" if falling else " ↑", cls="arrow") if chosen else ""
         return tag(
             "th",
             link(
-                join(words, arrow),
+                join(label, arrow),
                 selection.on_compare(sort=selection.toggled(key)),
                 data_focus=f"sort-{key}",
                 title=explained,
@@ -62,21 +64,21 @@ def _head(selection: Selection) -> Html:
 
     return tag(
         "tr",
-        head("order", "question", "Sort by order of import", "left"),
+        sort_heading("order", "question", "Sort by order of import", "left"),
         tag("th", "relation", scope="col", cls="left relation"),
-        head("frequency", term("freq", FREQUENCY), "Sort by frequency"),
-        head("a", letter("a"), "Rank of the first relevant passage in A"),
-        head("b", letter("b"), "Rank of the first relevant passage in B"),
-        head("contrast", "contrast", f"Sort by contrast between the two runs. {CONTRAST}"),
-        head("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"),
+        sort_heading("frequency", term("freq", FREQUENCY), "Sort by frequency"),
+        sort_heading("a", letter("a"), "Rank of the first relevant passage in A"),
+        sort_heading("b", letter("b"), "Rank of the first relevant passage in B"),
+        sort_heading("contrast", "contrast", f"Sort by contrast between the two runs. {CONTRAST}"),
+        sort_heading("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"),
     )
 
 
-def _line(comparison: Comparison, selection: Selection, row: int, overlap: float) -> Html:
+def _question_row(comparison: Comparison, selection: Selection, row: int, overlap: float) -> Html:
     question = comparison.questions[row]
     first_a, first_b, contrast = (
-        int(comparison.first_a[row]),
-        int(comparison.first_b[row]),
+        int(comparison.first_ranks_a[row]),
+        int(comparison.first_ranks_b[row]),
         float(comparison.contrast[row]),
     )
     answers = " · ".join(question.answers[:SHOWN_ANSWERS]) + (" …" if len(question.answers) > SHOWN_ANSWERS else "")
@@ -91,8 +93,8 @@ def _line(comparison: Comparison, selection: Selection, row: int, overlap: float
         ),
         tag("td", relation_label(question.relation) if question.relation else "", cls="left relation"),
         tag("td", "" if question.frequency is None else f"{question.frequency:,}"),
-        tag("td", rank(first_a, comparison.a.k, "a")),
-        tag("td", rank(first_b, comparison.b.k, "b")),
+        tag("td", rank(first_a, comparison.run_a.k, "a")),
+        tag("td", rank(first_b, comparison.run_b.k, "b")),
         tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
         tag("td", "–" if overlap != overlap else f"{overlap:.2f}"),
         id=f"row-{question.id}",

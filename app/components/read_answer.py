@@ -9,11 +9,11 @@ import streamlit as st
 
 from blindspot.app import url
 from blindspot.app.components.marks import letter
-from blindspot.app.components.readings import chosen_reader, reading
+from blindspot.app.components.readings import cached_reading, chosen_reader
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.reader.answer_scores import scored
+from blindspot.backend.reader.answer_scores import score_prediction
 from blindspot.db.records import Passage, Question
 
 SELECTED = (
@@ -46,7 +46,7 @@ class ReadAnswer:
 
 def read_answer(study: Study, run: str, question: Question, reader: str, k: int) -> ReadAnswer | None:
     """Return the reader's answer from the first k passages, or from fewer if it read fewer; None if it read none."""
-    opened_reading = reading(study, run, reader) if reader else None
+    opened_reading = cached_reading(study, run, reader) if reader else None
     if opened_reading is None or (row := opened_reading.run.row(question.id)) is None:
         return None
     k = min(k, opened_reading.depth)
@@ -67,30 +67,30 @@ def read_answer(study: Study, run: str, question: Question, reader: str, k: int)
     )
 
 
-def read_badge(read: ReadAnswer) -> Html:
+def read_badge(answer: ReadAnswer) -> Html:
     return span(
         "⟦⟧ read",
         cls="badge read",
-        title=f"The reader {read.reader} extracts its answer from this passage (of the first {read.k})",
+        title=f"The reader {answer.reader} extracts its answer from this passage (of the first {answer.k})",
     )
 
 
-def framed(inside: Html) -> Html:
+def framed(content: Html) -> Html:
     """Frame the reader's answer in its passage."""
-    return tag("mark", inside, cls="read", title="the reader's answer")
+    return tag("mark", content, cls="read", title="the reader's answer")
 
 
 def read_lines(study: Study, question: Question, lists: Sequence, passages: dict[int, Passage]) -> Html:
     """One line for each list with a reader's answer; empty if neither list has one.
 
     Args:
-        lists: the columns with their `read` answers.
+        lists: the columns with their answers of readers.
         passages: ordinal to passage, including the passages of the answers.
     """
     lines = [
-        _line(column.side, column.read, question, passages[column.read.ordinal])
+        _answer_line(column.run_side, column.reader_answer, question, passages[column.reader_answer.ordinal])
         for column in lists
-        if column.read is not None
+        if column.reader_answer is not None
     ]
     if not lines:
         return Html("")
@@ -109,14 +109,14 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
 
 def lists_reader(lists: Sequence) -> str:
     """Return the reader whose answers are shown."""
-    return next((column.read.reader for column in lists if column.read is not None), "")
+    return next((column.reader_answer.reader for column in lists if column.reader_answer is not None), "")
 
 
-def _line(side: str, read: ReadAnswer, question: Question, passage: Passage) -> Html:
+def _answer_line(run_side: str, read: ReadAnswer, question: Question, passage: Passage) -> Html:
     answer = passage.text[slice(*read.span)]
     verdict: object = ""
     if question.answers:
-        right, shared = scored(answer, question.answers, question.answer_rule == "regex")
+        right, shared = score_prediction(answer, question.answers, question.answer_rule == "regex")
         verdict = (
             span("✓ exact match", cls="right") if right else span(f"✗ no exact match, F1 {shared:.2f}", cls="wrong")
         )
@@ -128,5 +128,5 @@ def _line(side: str, read: ReadAnswer, question: Question, passage: Passage) -> 
         cls="scores",
     )
     return div(
-        letter(side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores
+        letter(run_side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores
     )

@@ -10,15 +10,15 @@ from blindspot.analysis.buckets import FEW
 from blindspot.app import study as held
 from blindspot.app import url
 from blindspot.app.components.compare_tables import Grouping, gain, scrolling
-from blindspot.app.components.marks import figure, grouping, interval, letter, percent, relation_label
+from blindspot.app.components.marks import grouping, interval, letter, percent, percentage, relation_label
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.markup import Html, div, heads, join, link, row, span, table, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
-from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
+from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import ids_of, take
 
@@ -42,38 +42,40 @@ def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]
     return (url.one_of("reader", known, default) if known else ""), known
 
 
-def reading(study: Study, run: str, reader: str) -> Reading | None:
+def cached_reading(study: Study, run: str, reader: str) -> Reading | None:
     """Return the reader's answers on a run; None if it has not read the run."""
     opened = study.run(run)
     manifest = readings_of(opened).get(reader)
     return (
         None
         if manifest is None
-        else _reading(study, str(study.folder), run, opened.manifest.get("made"), reader, manifest["made"])
+        else _cached_reading(study, str(study.folder), run, opened.manifest.get("made"), reader, manifest["made"])
     )
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _reading(_study: Study, folder: str, run: str, run_made: str | None, reader: str, made: str) -> Reading:
+def _cached_reading(
+    _study: Study, folder: str, run: str, run_made: str | None, reader: str, fingerprint: str
+) -> Reading:
     return Reading.open(_study, run, reader)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _answered(
-    _study: Study, _reading: Reading, questions: tuple, name: str, made: tuple, ks: tuple[int, ...]
+def _measured_reading(
+    _study: Study, _reading: Reading, questions: tuple, name: str, fingerprint: tuple, ks: tuple[int, ...]
 ) -> MeasuredReading:
-    return answered(_study, _reading, ks)
+    return measure_reading(_study, _reading, ks)
 
 
 def readings_panel(
-    study: Study, comparison: Comparison, selection: Selection, subset: np.ndarray, by: Grouping | None
+    study: Study, comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping | None
 ) -> Html:
     """The panel for runs A and B; empty if no reader has read either."""
     reader, known = chosen_reader(study, (selection.a, selection.b))
     readings = {
         side: found
         for side, name in (("a", selection.a), ("b", selection.b))
-        if (found := reading(study, name, reader)) is not None
+        if (found := cached_reading(study, name, reader)) is not None
     }
     if not readings:
         return Html("")
@@ -82,7 +84,9 @@ def readings_panel(
     ks = tuple(sorted({k for found in readings.values() for k in found.ks if k <= depth} | {k}))
     key = held.questions_key(study)
     made = {
-        side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
+        side: _measured_reading(
+            study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks
+        )
         for side, found in readings.items()
     }
     ids = set(ids_of(take(comparison.questions, np.flatnonzero(subset))))
@@ -91,14 +95,14 @@ def readings_panel(
     if not ids:
         return Html("")
     tables = [scrolling(_by_k(made, ks, k, ids, selection))]
-    if by is not None:
+    if group_kind is not None:
         tables.append(
             div(
-                _by_group(made, k, ids, by),
+                _by_group(made, k, ids, group_kind),
                 cls="by-group",
                 tabindex="0",
                 role="region",
-                aria_label=f"Exact match by {grouping(by)}",
+                aria_label=f"Exact match by {grouping(group_kind)}",
             )
         )
     absent = [side for side in ("a", "b") if side not in made]
@@ -114,11 +118,11 @@ def readings_panel(
     shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
     return join(
         style_sheet("readings.css"),
-        div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"),
+        div(_panel_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"),
     )
 
 
-def _head(reader: str, known: list[str]) -> Html:
+def _panel_head(reader: str, readers: list[str]) -> Html:
     parameters = st.query_params.to_dict()
     links = [
         link(
@@ -128,9 +132,9 @@ def _head(reader: str, known: list[str]) -> Html:
             data_focus=f"reader-{each}",
             aria_current="true" if each == reader else None,
         )
-        for each in known
+        for each in readers
     ]
-    choice = span(*links, cls="choices") if len(known) > 1 else span(reader, cls="soft")
+    choice = span(*links, cls="choices") if len(readers) > 1 else span(reader, cls="soft")
     return div(tag("h2", "Reader accuracy"), span("reader ", choice), cls="list-head")
 
 
@@ -139,31 +143,31 @@ def _by_k(
 ) -> Html:
     rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in readings.items()}
 
-    def marked(at: int) -> str | None:
+    def best_k_class(at: int) -> str | None:
         return "chosen" if at == k else None
 
-    def line(name: object, cells: list[Html], cls: str | None = None) -> Html:
-        shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
+    def table_row(name: object, cells: list[Html], cls: str | None = None) -> Html:
+        shown = [tag("td", cell, cls=best_k_class(at)) for at, cell in zip(ks, cells, strict=True)]
         return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
 
     units = {side: each.units.codes[rows[side]] for side, each in readings.items()}
     lines = [
-        line(
+        table_row(
             join(letter(side), " ", each.run),
-            [figure(proportion(each.exact[at][rows[side]], units[side]), inline=True) for at in ks],
+            [percentage(proportion(each.exact[at][rows[side]], units[side]), inline=True) for at in ks],
         )
         for side, each in readings.items()
     ]
     if len(readings) == 2:
         lines.append(
-            line(
+            table_row(
                 "ahead",
-                [gain(both_answer(readings["a"], readings["b"], at, kept=ids)["all"].difference) for at in ks],
+                [gain(compare_readings(readings["a"], readings["b"], at, kept_ids=ids)["all"].difference) for at in ks],
                 "sum",
             )
         )
     lines += [
-        line(
+        table_row(
             join(letter(side), " ", term("F1", F1)),
             [_mean(mean(each.f1[at][rows[side]], units[side])) for at in ks],
             "second",
@@ -171,18 +175,23 @@ def _by_k(
         for side, each in readings.items()
     ]
     measured = {
-        side: [figure(proportion(each.found[at][rows[side]], units[side])) for at in ks]
+        side: [percentage(proportion(each.successes[at][rows[side]], units[side])) for at in ks]
         for side, each in readings.items()
     }
     lines += [
-        line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
+        table_row(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
         for side, cells in measured.items()
     ]
     columns = [
-        tag("th", link(f"@{at}", selection.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
+        tag(
+            "th",
+            link(f"@{at}", selection.on_compare(k=at), data_focus=f"read-k{at}"),
+            scope="col",
+            cls=best_k_class(at),
+        )
         for at in ks
     ]
-    return table(heads(term("Exact match, %", CONVENTION), *columns), lines, "figures accuracy")
+    return table(table_head(term("Exact match, %", CONVENTION), *columns), lines, "figures accuracy")
 
 
 def _mean(estimate: Estimate) -> Html:
@@ -192,41 +201,41 @@ def _mean(estimate: Estimate) -> Html:
     return tag("span", percent(estimate.value), title=message, cls="figure")
 
 
-def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], by: Grouping) -> Html:
+def _by_group(readings: dict[str, MeasuredReading], k: int, ids: set[str], group_kind: Grouping) -> Html:
     sides = list(readings)
     names = ["n", *(join(letter(side), f" @{k}") for side in sides)]
     lines = []
     if len(sides) == 2:
         names += ["ahead", term("p", "p value of the paired sign-flip test, Holm-adjusted")]
-        for name, both in both_answer(readings["a"], readings["b"], k, by, ids).items():
+        for name, both in compare_readings(readings["a"], readings["b"], k, group_kind, ids).items():
             p = both.difference.p_adjusted
             cells = [
                 n_cell(both.n, both.difference.units, readings["a"].unit),
-                figure(both.a),
-                figure(both.b),
+                percentage(both.estimate_a),
+                percentage(both.estimate_b),
                 gain(both.difference),
                 "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
             ]
-            lines.append(_line(name, by, both.n, cells))
+            lines.append(_group_row(name, group_kind, both.n, cells))
     else:
         (one,) = readings.values()
-        for name, group in one.groups(by).items():
+        for name, group in one.groups(group_kind).items():
             rows = np.array([place for place in group.tolist() if one.questions[place].id in ids], np.int64)
             if len(rows):
                 lines.append(
-                    _line(
+                    _group_row(
                         name,
-                        by,
+                        group_kind,
                         len(rows),
                         [
-                            n_cell(len(rows), one.units.take(rows).count, one.unit),
-                            figure(proportion(one.exact[k][rows], one.units.codes[rows]), inline=True),
+                            n_cell(len(rows), one.units.units_of_rows(rows).count, one.unit),
+                            percentage(proportion(one.exact[k][rows], one.units.codes[rows]), inline=True),
                         ],
                     )
                 )
-    return table(heads(grouping(by), *names), lines, "figures groups")
+    return table(table_head(grouping(group_kind), *names), lines, "figures groups")
 
 
-def _line(name: str, by: str, n: int, cells: list) -> Html:
-    label = relation_label(name) if by == "relation" else name
+def _group_row(name: str, grouping: str, n: int, cells: list) -> Html:
+    label = relation_label(name) if grouping == "relation" else name
     return row(*cells, head=label, cls="few" if n < FEW else None)

@@ -9,13 +9,13 @@ from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import figure, relation_label
+from blindspot.app.components.marks import percentage, relation_label
 from blindspot.app.markup import Html, link, row, span, tag, term
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, RelationTable
-from blindspot.backend.evaluation.slice_finder import joined, written
+from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 
 PAGE = "relations"
 
@@ -28,8 +28,8 @@ def order(table: RelationTable) -> list[str]:
     return names
 
 
-def relations(table: RelationTable, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The table's measure of every run by relation. `opened` returns the address of a relation's questions."""
+def relations(table: RelationTable, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
+    """The table's measure of every run by relation. `questions_address` returns the address of a relation's questions."""
     over = [
         tag("td", colspan=2),
         *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs),
@@ -44,56 +44,59 @@ def relations(table: RelationTable, runs: Sequence[str], opened: Callable[[str],
     rows = {row.group: row for row in table.rows}
     lines = []
     for name in order(table):
-        cells = [_cell(rows[name].success[run][k], k == first, table) for run in runs for k in table.ks]
+        cells = [_estimate_cell(rows[name].success[run][k], k == first, table) for run in runs for k in table.ks]
         if table.differences:
             both = table.differences[name].difference
             cells.append(tag("td", gain(both), cls="first", data_value=both.estimate.value))
-        label = link(relation_label(name), opened(name), title="Compare the first two runs on this relation")
+        label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
         n = n_cell(rows[name].n, rows[name].units, table.unit)
         lines.append(row(n, *cells, head=label, cls="few" if rows[name].units < FEW else None))
     micro = next(iter(table.micro.values()))[table.k]
     said = "Micro average: each question has the same weight"
-    sums = [_sum("all questions", said, micro, table.micro, runs, table, table.whole)]
+    sums = [_summary_row("all questions", said, micro, table.micro, runs, table, table.whole)]
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
         said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
-        sums.append(_sum("mean of relations", said, some, table.macro, runs, table, table.averaged))
+        sums.append(_summary_row("mean of relations", said, some, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     head = tag("thead", tag("tr", *over), tag("tr", *under))
     return tag("table", head, *body, cls="figures groups panel-table sortable")
 
 
-def _cell(estimate: Estimate, first: bool, table: RelationTable) -> Html:
-    return tag("td", figure(estimate, is_share=table.measure is SUCCESS), cls="first" if first else None)
+def _estimate_cell(estimate: Estimate, is_first: bool, table: RelationTable) -> Html:
+    return tag("td", percentage(estimate, is_share=table.measure is SUCCESS), cls="first" if is_first else None)
 
 
 Values = dict[str, dict[int, Estimate]]
 """[run][k]."""
 
 
-def _sum(
+def _summary_row(
     name: str,
-    said: str,
-    some: Estimate,
+    explanation: str,
+    estimates: Estimate,
     values: Values,
     runs: Sequence[str],
     table: RelationTable,
-    both: PairedFigures | None,
+    paired: PairedFigures | None,
 ) -> Html:
     cells = [
-        tag("td", figure(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
+        tag("td", percentage(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
         for run in runs
         for k in table.ks
     ]
     if table.differences:
-        cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
+        cells.append(tag("td", gain(paired.difference) if paired else "", cls="first"))
     return tag(
-        "tr", tag("th", term(name, said), scope="row"), tag("td", n_cell(some.n, some.units, table.unit)), *cells
+        "tr",
+        tag("th", term(name, explanation), scope="row"),
+        tag("td", n_cell(estimates.n, estimates.units, table.unit)),
+        *cells,
     )
 
 
-def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's
+def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
+    """The points of the curves, one row for each bucket and series. `questions_address` returns the address of a slice's
     questions."""
     grouped = curves.cut == "mentions"
     words = (
@@ -106,10 +109,10 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
     lines = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
-            address = opened(slice_of(curves, series, point))
+            address = questions_address(slice_of(curves, series, point))
             span_cell = "" if grouped else tag("td", _span(point))
             is_share = curves.measure is SUCCESS
-            cells = [tag("td", figure(by_run[run][number].success, True, is_share)) for run in runs]
+            cells = [tag("td", percentage(by_run[run][number].success, True, is_share)) for run in runs]
             count = (
                 link(
                     n_cell(point.n, point.units, curves.unit),
@@ -128,7 +131,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
                     span_cell,
                     tag("td", count),
                     *cells,
-                    cls="few" if point.few else None,
+                    cls="few" if point.has_few_questions else None,
                 )
             )
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
@@ -146,12 +149,12 @@ def _span(point: Point) -> str:
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
     """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
-    relation = written("relation", curves.relation) if curves.relation else ""
+    relation = write_condition("relation", curves.relation) if curves.relation else ""
     if curves.cut == "official":
-        return joined([relation, written("set", series), f"bucket:{point.bucket}"])
+        return join_expressions([relation, write_condition("set", series), f"bucket:{point.bucket}"])
     if point.bucket == NEVER:
-        return joined([relation, "frequency=0"])
-    return joined([relation, f"frequency>={point.min_frequency}", f"frequency<={point.max_frequency}"])
+        return join_expressions([relation, "frequency=0"])
+    return join_expressions([relation, f"frequency>={point.min_frequency}", f"frequency<={point.max_frequency}"])
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:

@@ -8,11 +8,11 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import measure_heads, run_figures, scrolling
-from blindspot.app.components.marks import INTERVAL, how, letter, notice
+from blindspot.app.components.marks import INTERVAL, letter, methods_note, notice
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import Measured
 from blindspot.backend.core.study import Study
@@ -33,7 +33,7 @@ STAR, HIDE = "starred", "hidden"
 """Keywords of runs, which a lead sets: a starred run comes first, a hidden one is left out of Home."""
 
 
-def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
+def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
     """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, newest first.
 
     A measure that needs all relevant passages counts gold passages, as `blindspot report --measure` does.
@@ -42,17 +42,17 @@ def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
     measure = MEASURES.get(url.one_of("measure", MEASURES.names(), SUCCESS.name))
     relevance: Kind = "gold" if measure.needs_all else "answers"
-    about = descriptions(opened, "run")
+    about = descriptions(open_study, "run")
     hidden = [name for name in runs if HIDE in _keywords(about.get(name)) and name not in (a, b)]
     shown = {name: runs[name] for name in reversed(list(runs)) if name not in hidden}
-    found = {name: study.measured(opened, name, relevance, runs[name].get("rule", "dpr")) for name in shown}
+    found = {name: study.measured(open_study, name, relevance, runs[name].get("rule", "dpr")) for name in shown}
     sets: dict[str, list[str]] = {}
     for name in sorted(shown, key=lambda name: (name not in (a, b), STAR not in _keywords(about.get(name)))):
         sets.setdefault(runs[name].get("split") or "all questions", []).append(name)
     order = {name: place for place, name in enumerate(shown)}
 
-    def line(name: str) -> Html:
-        picks = tag("td", *(_pick(side, name, a, b) for side in ("a", "b")), cls="picks")
+    def run_row(name: str) -> Html:
+        picks = tag("td", *(_side_link(side, name, a, b) for side in ("a", "b")), cls="picks")
         star = span("★ ", title="starred") if STAR in _keywords(about.get(name)) else ""
         cells = _cells(runs[name], found[name], measure)
         return row(*cells, picks, head=join(star, described(name, about.get(name))))
@@ -62,7 +62,7 @@ def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
         names.sort(key=lambda name: (STAR not in _keywords(about.get(name)), order[name]))
         counts = {len(found[name].questions) for name in names}
         head = join(title, span(f" {max(counts):,} questions, {len(names)} run{'s' * (len(names) > 1)}", cls="soft"))
-        body = scrolling(table(_heads(measure), map(line, names), "figures runs sortable"))
+        body = scrolling(table(_headings(measure), map(run_row, names), "figures runs sortable"))
         folds.append(tag("details", tag("summary", head), body, open=not place, cls="run-set"))
     rules = sorted({runs[name].get("rule", "dpr") for name in shown})
     said = " ".join(
@@ -78,7 +78,8 @@ def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
         else span("Add a second run to compare.", cls="soft")
     )
     options = [
-        (each.at("k"), url.href(url.HOME, {"a": a, "b": b, "measure": each.name}), each is measure) for each in MEASURES
+        (each.title_at("k"), url.href(url.HOME, {"a": a, "b": b, "measure": each.name}), each is measure)
+        for each in MEASURES
     ]
     meaning = SUCCESS_HELP if measure is SUCCESS else measure.help
     left = f" {len(hidden)} hidden by a lead: {', '.join(hidden)}." if hidden else ""
@@ -86,39 +87,41 @@ def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
         div(tag("h2", "Runs"), compare, cls="list-head"),
         choices("measure", options),
         *folds,
-        how(f"{said} {measure.at('k')}, in percent: {meaning} {INTERVAL}.{left}"),
+        methods_note(f"{said} {measure.title_at('k')}, in percent: {meaning} {INTERVAL}.{left}"),
         cls="panel",
     )
 
 
-def _keywords(about: Description | None) -> tuple[str, ...]:
-    return () if about is None else tuple(about.keywords)
+def _keywords(description: Description | None) -> tuple[str, ...]:
+    return () if description is None else tuple(description.keywords)
 
 
-def mark_runs(opened: Study, names: list[str]) -> None:
+def mark_runs(open_study: Study, names: list[str]) -> None:
     """Show the fields in which a lead stars and hides runs."""
-    about = descriptions(opened, "run")
+    about = descriptions(open_study, "run")
     for column, keyword, words in zip(st.columns(2), (STAR, HIDE), ("Starred: first", "Hidden on Home"), strict=True):
         marked = [name for name in names if keyword in _keywords(about.get(name))]
         chosen = column.multiselect(words, names, marked, key=f"runs-{keyword}")
         if set(chosen) != set(marked):
-            _mark(opened, keyword, set(chosen) ^ set(marked))
+            _set_keyword(open_study, keyword, set(chosen) ^ set(marked))
 
 
-def _mark(opened: Study, keyword: str, changed: set[str]) -> None:
-    about = descriptions(opened, "run")
+def _set_keyword(open_study: Study, keyword: str, names: set[str]) -> None:
+    about = descriptions(open_study, "run")
     try:
-        for name in changed:
+        for name in names:
             now, text = set(_keywords(about.get(name))), about[name].text if name in about else ""
-            parts.describe(opened, "run", name, text, sorted(now ^ {keyword}), by=who.acting(opened.labels_path))
+            parts.describe(
+                open_study, "run", name, text, sorted(now ^ {keyword}), actor=who.acting_name(open_study.labels_path)
+            )
     except BlindspotError as error:
         show(notice(str(error), kind="error"))
         return
     st.rerun()
 
 
-def _heads(measure: RankingMeasure) -> Html:
-    return heads(
+def _headings(measure: RankingMeasure) -> Html:
+    return table_head(
         "run",
         tag("th", "retriever", scope="col", cls="left"),
         term("n", "Measured questions: those with answers or gold passages"),
@@ -156,16 +159,20 @@ def _cost(cost: Cost) -> Html | str:
     return tag("span", time, span(f"{per_second(cost)}/s{size}", cls="interval"), cls="figure")
 
 
-def _pick(side: str, name: str, a: str, b: str) -> Html:
+def _side_link(run_side: str, name: str, run_a: str, run_b: str) -> Html:
     """The link that makes this run A or B. If the run is already the other side, the two sides swap."""
-    chosen = name == (a if side == "a" else b)
-    pair = {"a": name, "b": a if name == b else b} if side == "a" else {"a": b if name == a else a, "b": name}
+    chosen = name == (run_a if run_side == "a" else run_b)
+    pair = (
+        {"a": name, "b": run_a if name == run_b else run_b}
+        if run_side == "a"
+        else {"a": run_b if name == run_a else run_a, "b": name}
+    )
     pair["measure"] = url.value("measure")
     return link(
-        letter(side),
+        letter(run_side),
         url.href(url.HOME, pair),
         cls="pick" + (" chosen" if chosen else ""),
-        data_focus=f"pick-{side}-{name}",
+        data_focus=f"pick-{run_side}-{name}",
         aria_current="true" if chosen else None,
-        title=f"{name} is {side.upper()}" if chosen else f"Compare {name} as {side.upper()}",
+        title=f"{name} is {run_side.upper()}" if chosen else f"Compare {name} as {run_side.upper()}",
     )

@@ -8,18 +8,18 @@ import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components.marks import notice
-from blindspot.app.markup import link, plain, show, tag
+from blindspot.app.markup import escape_markdown, link, show, tag
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 
 _NEW, _REFUSED = "sign-in-new", "sign-in-refused"
 
 
-def sign_in(labels_path: Path, why: str) -> None:
+def sign_in(labels_path: Path, reason: str) -> None:
     """Show the sign-in form in place of the page."""
     mode = who.mode()
     with st.container(key="sign-in"):
-        show(tag("h1", "Who are you?" if mode == "local" else "Please sign in"), tag("p", why))
+        show(tag("h1", "Who are you?" if mode == "local" else "Please sign in"), tag("p", reason))
         if mode == "local":
             _by_name(labels_path)
         elif mode == "oidc":
@@ -67,9 +67,9 @@ def _by_name(labels_path: Path) -> None:
     people = who.real_people(labels_path)
     for person in people:
         st.button(
-            f"I am {plain(person.name)} ({person.role})",
+            f"I am {escape_markdown(person.name)} ({person.role})",
             key=f"i-am-{person.name}",
-            on_click=_say,
+            on_click=_sign_in,
             args=(labels_path, person.name),
         )
     with st.form("sign-in-form", border=False):
@@ -101,11 +101,11 @@ def _by_oidc() -> None:
 
 
 def _say_new(labels_path: Path) -> None:
-    _say(labels_path, st.session_state[_NEW].strip())
+    _sign_in(labels_path, st.session_state[_NEW].strip())
 
 
-def _say(labels_path: Path, name: str) -> None:
+def _sign_in(labels_path: Path, name: str) -> None:
     try:
-        who.say(labels_path, name)
+        who.sign_in_by_name(labels_path, name)
     except BlindspotError as error:
         st.session_state[_REFUSED] = str(error)

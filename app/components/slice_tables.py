@@ -9,8 +9,8 @@ import numpy as np
 from blindspot.analysis.accuracy import found_by, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import figure, letter
-from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
+from blindspot.app.components.marks import letter, percentage
+from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
@@ -42,7 +42,7 @@ def condition_help(runs: Sequence[str]) -> Html:
         *OF_RUNS.values(),
         *MISSES.values(),
     )
-    lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
+    lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained_term(words)}") for words in written]
     lines += [tag("li", tag("code", f"tag:{name}"), f" {explanation}") for name, explanation in TAGS.items()]
     lines += [tag("li", tag("code", f"cause:{name}"), f" {rule.rule}") for name, rule in CAUSES.items()]
     return tag(
@@ -62,12 +62,12 @@ def condition_help(runs: Sequence[str]) -> Html:
     )
 
 
-def _codes(*words: str) -> list[Html]:
-    return [join(tag("code", word), " ") for word in words]
+def _codes(*label: str) -> list[Html]:
+    return [join(tag("code", word), " ") for word in label]
 
 
-def _explained(words: str) -> str:
-    return words.partition(" (")[2].rstrip(")")
+def _explained_term(label: str) -> str:
+    return label.partition(" (")[2].rstrip(")")
 
 
 def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
@@ -75,14 +75,14 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     lines = []
     for name, first, k, units in rows:
         estimate = proportion(found_by(first, k), units.codes)
-        lines.append(row(n_cell(estimate.n, estimate.units, units.name), figure(estimate, inline=True), head=name))
+        lines.append(row(n_cell(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name))
     return div(
-        table(heads("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
+        table(table_head("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
     )
 
 
 def saved_table(
-    slices: Mapping[str, SavedSlice], facts: Facts, selection: Selection, opened: Callable[[str], str]
+    slices: Mapping[str, SavedSlice], facts: Facts, selection: Selection, questions_address: Callable[[str], str]
 ) -> Html:
     """The saved slices with both runs' figures and jointly adjusted p values."""
     members, broken = {}, {}
@@ -96,7 +96,7 @@ def saved_table(
     lines = []
     for name, each in slices.items():
         head = join(
-            link(name, opened(each.expression), title="Open this slice"),
+            link(name, questions_address(each.expression), title="Open this slice"),
             tag("code", each.expression, cls="expression"),
         )
         if name not in found:
@@ -105,29 +105,29 @@ def saved_table(
             continue
         both = found[name]
         is_share = measure is SUCCESS
-        a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
+        a, b = percentage(both.a, is_share=is_share), percentage(both.b, is_share=is_share)
         cells = (n_cell(both.n, both.units, both.unit), a, b, gain(both.difference), _p(both.difference.p_adjusted))
         lines.append(row(*cells, head=head, cls="few" if both.units < FEW else None))
     p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
-    return table(heads("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
+    return table(table_head("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
 
 
-def found_table(slices: FoundSlices, opened: Callable[[str], str]) -> Html:
+def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
     lines = (
         row(
             n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
-            figure(slice_.figures.a),
-            figure(slice_.figures.b),
+            percentage(slice_.figures.a),
+            percentage(slice_.figures.b),
             gain(slice_.figures.difference),
             f"{100 * slice_.outside:+.1f}",
             f"{100 * slice_.explained:+.1f}",
             _p(slice_.p_adjusted),
-            head=link(tag("code", slice_.expression), opened(slice_.expression)),
+            head=link(tag("code", slice_.expression), questions_address(slice_.expression)),
         )
         for slice_ in slices.slices
     )
-    head = heads(
+    head = table_head(
         "slice",
         "n",
         letter("a"),

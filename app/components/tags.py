@@ -10,12 +10,12 @@ import streamlit as st
 from blindspot.analysis.accuracy import found_by, proportion
 from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import figure, letter, notice
+from blindspot.app.components.marks import letter, notice, percentage
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag
+from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag
 from blindspot.app.selection import Selection
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.slice_finder import written
+from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
 from blindspot.backend.text.counting import counted
@@ -27,25 +27,30 @@ from blindspot.db.tags import QuestionTag, TagCount, count_tags
 _SAID = "tags-said"
 
 
-def question_tags(opened: Study, question: Question, person: Person | None, selection: Selection) -> None:
+def question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
     """Show everybody's tags of a question, and the signed-in person's own in a field that takes new ones."""
-    st.fragment(_question_tags)(opened, question, person, selection)
+    st.fragment(_question_tags)(open_study, question, person, selection)
 
 
-def _question_tags(opened: Study, question: Question, person: Person | None, selection: Selection) -> None:
-    if who.gone(opened.labels_path):
+def _question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
+    if who.sign_in_has_ended(open_study.labels_path):
         st.rerun()
-    everything = desk(opened).tags.all()
+    everything = desk(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
     if person is not None and person.may("tag questions"):
-        known = [each.tag for each in count_tags(everything, hidden_questions.hidden(opened))]
-        _own_tags(opened, question, person, selection, given, known)
+        known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
+        _own_tags(open_study, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
-    show(_given(opened, given, selection))
+    show(_tag_list(open_study, given, selection))
 
 
 def _own_tags(
-    opened: Study, question: Question, person: Person, selection: Selection, tags: list[QuestionTag], known: list[str]
+    open_study: Study,
+    question: Question,
+    person: Person,
+    selection: Selection,
+    tags: list[QuestionTag],
+    all_tags: list[str],
 ) -> None:
     with st.container(key="own-tags"):
         left, right = st.columns([5, 2], vertical_alignment="bottom")
@@ -65,59 +70,59 @@ def _own_tags(
             st.session_state[key] = own  # the store knows better than the browser: names change there
             st.multiselect(
                 "Your tags",
-                [*known, *(word for word in own if word not in known)],
+                [*all_tags, *(word for word in own if word not in all_tags)],
                 key=key,
                 accept_new_options=True,
                 placeholder="Tag this question in your own words (key: t)",
                 label_visibility="collapsed",
-                on_change=_change,
-                args=(opened, question.id, about or None, key, own),
+                on_change=_store_tags,
+                args=(open_study, question.id, about or None, key, own),
             )
         _show_said()
 
 
-def _change(opened: Study, question: str, run: str | None, key: str, before: list[str]) -> None:
+def _store_tags(open_study: Study, question: str, run: str | None, key: str, old_tags: list[str]) -> None:
     """Store what the person added to the field and took out of it."""
     now = st.session_state[key]
     try:
-        by = who.acting(opened.labels_path)
+        by = who.acting_name(open_study.labels_path)
         for word in now:
-            if word not in before:
-                desk(opened).tags.add(word, [question], run, by)
-        for word in before:
+            if word not in old_tags:
+                desk(open_study).tags.add(word, [question], run, by)
+        for word in old_tags:
             if word not in now:
-                desk(opened).tags.remove(word, question, run, by, own=True)
+                desk(open_study).tags.remove(word, question, run, by, own_only=True)
     except BlindspotError as error:
-        _say(str(error), failed=True)
+        _keep_message(str(error), failed=True)
 
 
-def _given(opened: Study, tags: list[QuestionTag], selection: Selection) -> Html:
+def _tag_list(open_study: Study, tags: list[QuestionTag], selection: Selection) -> Html:
     if not tags:
         return Html("")
     authors: dict[tuple[str, str | None], list[str]] = {}
     for each in tags:
         authors.setdefault((each.tag, each.run), []).append(each.author or "the command line")
-    shows_people = who.may(opened.labels_path, "see others' labels")
+    shows_people = who.may(open_study.labels_path, "see others' labels")
     marks = []
     for (word, run), people in authors.items():
         side = "a" if run == selection.a else "b" if run == selection.b else ""
         about = join(" ", letter(side) if side else span(run, cls="soft")) if run else ""
         title = f"By {', '.join(people)}. " if shows_people else ""
-        address = url.href(url.COMPARE, selection.parameters(slice=written("tag", word), cell="all", page=1))
+        address = url.href(url.COMPARE, selection.parameters(slice=write_condition("tag", word), cell="all", page=1))
         several = span(f" ×{len(people)}", cls="soft") if len(people) > 1 else ""
         words = join(word, about, several)
         marks.append(link(words, address, cls="badge part-tag", title=f"{title}Questions with this tag"))
     return div(span("tags", cls="soft"), *marks, cls="question-tags")
 
 
-def tags_panel(opened: Study, facts: Facts, selection: Selection, opens: Callable[[str], str]) -> None:
+def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Callable[[str], str]) -> None:
     """Show the tags with both runs' figures, and what a person may do with them; nothing without tags.
 
     Args:
         opens: from an expression to the address of its slice.
     """
-    hidden = hidden_questions.hidden(opened)
-    counts = desk(opened).tags.counts(hidden)
+    hidden = hidden_questions.hidden_ids(open_study)
+    counts = desk(open_study).tags.counts(hidden)
     if not counts:
         return
     head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
@@ -131,36 +136,36 @@ def tags_panel(opened: Study, facts: Facts, selection: Selection, opens: Callabl
             id="tags",
         )
     )
-    person = who.who(opened.labels_path)
-    authors = who.allowed(person, "see others' labels")
+    person = who.signed_in_person(open_study.labels_path)
+    authors = who.may_sign_in(person, "see others' labels")
     with st.container(key="save-tags", horizontal=True, vertical_alignment="center", gap="small"):
         for words, make, file, mime in (
             ("CSV", tags_as_csv, "tags.csv", "text/csv"),
             ("JSON", tags_as_json, "tags.json", "application/json"),
         ):
-            content = make(opened, hidden, authors)
+            content = make(open_study, hidden, authors)
             st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
-    if who.allowed(person, "manage tags"):
-        _manage(opened, [each.tag for each in counts])
+    if who.may_sign_in(person, "manage tags"):
+        _manage(open_study, [each.tag for each in counts])
 
 
 def _table(counts: list[TagCount], facts: Facts, selection: Selection, opens: Callable[[str], str]) -> Html:
     lines = []
     compared = facts.comparison
     for each in counts:
-        expression = written("tag", each.tag)
+        expression = write_condition("tag", each.tag)
         rows = np.flatnonzero(facts.mask(expression))
         units = compared.units.codes[rows]
-        firsts = (compared.first_a, compared.first_b)
+        firsts = (compared.first_ranks_a, compared.first_ranks_b)
         shares = [proportion(found_by(first[rows], selection.k), units) for first in firsts]
-        shown = [figure(share, inline=True) if share.n else "–" for share in shares]
+        shown = [percentage(share, inline=True) if share.n else "–" for share in shares]
         name = link(each.tag, opens(expression), title="Open this slice")
         lines.append(row(f"{each.questions:,}", f"{each.people:,}", f"{len(rows):,}", *shown, head=name))
-    head = heads("tag", "questions", "people", "in these runs", letter("a"), letter("b"))
+    head = table_head("tag", "questions", "people", "in these runs", letter("a"), letter("b"))
     return table(head, lines, "figures groups slices")
 
 
-def _manage(opened: Study, names: list[str]) -> None:
+def _manage(open_study: Study, names: list[str]) -> None:
     with st.expander("Rename, merge and delete tags"):
         _show_said()
         columns = st.columns([4, 3, 2, 2], vertical_alignment="bottom")
@@ -169,38 +174,38 @@ def _manage(opened: Study, names: list[str]) -> None:
         with columns[1]:
             st.text_input("New name", key="tags-name", help="One tag: rename. Several, or an existing name: merge.")
         with columns[2]:
-            st.button("Rename or merge", key="tags-rename", on_click=_mend, args=(opened, False))
+            st.button("Rename or merge", key="tags-rename", on_click=_edit_tags, args=(open_study, False))
         with columns[3]:
-            st.button("Delete", key="tags-delete", on_click=_mend, args=(opened, True))
+            st.button("Delete", key="tags-delete", on_click=_edit_tags, args=(open_study, True))
 
 
-def _mend(opened: Study, deletes: bool) -> None:
+def _edit_tags(open_study: Study, deletes: bool) -> None:
     """Rename, merge or delete the chosen tags."""
     chosen, name = st.session_state["tags-chosen"], st.session_state["tags-name"].strip()
-    store = desk(opened).tags
+    store = desk(open_study).tags
     if not chosen or not (deletes or name):
-        _say("Choose a tag." if not chosen else "Write the new name.", failed=True)
+        _keep_message("Choose a tag." if not chosen else "Write the new name.", failed=True)
         return
     others = {each.tag.casefold() for each in store.counts()} - {word.casefold() for word in chosen}
     try:
-        by = who.acting(opened.labels_path)
+        by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
-            _say(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")
+            _keep_message(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")
         elif len(chosen) == 1 and name.casefold() not in others:
             store.rename(chosen[0], name, by)
-            _say(f"Renamed {chosen[0]} to {name}.")
+            _keep_message(f"Renamed {chosen[0]} to {name}.")
         else:
             store.merge(chosen, name, by)
-            _say(f"Merged {counted(len(chosen), 'tag')} into {name}.")
+            _keep_message(f"Merged {counted(len(chosen), 'tag')} into {name}.")
         st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
     except BlindspotError as error:
-        _say(str(error), failed=True)
+        _keep_message(str(error), failed=True)
 
 
-def _say(words: str, failed: bool = False) -> None:
+def _keep_message(label: str, failed: bool = False) -> None:
     """Keep words for the next drawing of the page."""
-    st.session_state[_SAID] = words, failed
+    st.session_state[_SAID] = label, failed
 
 
 def _show_said() -> None:

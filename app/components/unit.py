@@ -25,7 +25,7 @@ def unit_panel(study: Study) -> None:
         if chosen == now:
             return
         try:
-            set_unit(study, chosen, who.acting(study.labels_path))
+            set_unit(study, chosen, who.acting_name(study.labels_path))
         except BlindspotError as error:
             show(notice(str(error), kind="error"))
             return

@@ -10,7 +10,7 @@ from blindspot.app.components.marks import gold_badge, letter
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.why import MissExplanation, Standing, Words, summary_sentence, why
+from blindspot.backend.evaluation.why import MissExplanation, Standing, Words, explain_question, summary_sentence
 from blindspot.backend.text.counting import counted
 from blindspot.db.records import Question
 
@@ -41,7 +41,7 @@ def why_section(
     if url.value("why") != "1":
         address = url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1})
         more = link("Why did a run miss this?", address, cls="quiet", data_focus="why")
-        return div(_short(study, question, runs, rule), causes(), more, cls="why-short")
+        return div(_short_reason(study, question, runs, rule), causes(), more, cls="why-short")
     close = link(
         "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
     )
@@ -52,15 +52,17 @@ def why_section(
     )
 
 
-def _short(study: Study, question: Question, runs: Sequence[str], rule: str) -> Html:
+def _short_reason(study: Study, question: Question, runs: Sequence[str], rule: str) -> Html:
     """The most informative fact about the runs' misses, without the neighbours, which take a moment; "" if none is."""
-    sentence = summary_sentence(why(study, question, [held.run(study, run) for run in runs], rule, neighbours=0))
+    sentence = summary_sentence(
+        explain_question(study, question, [held.run(study, run) for run in runs], rule, neighbours=0)
+    )
     return tag("p", sentence) if sentence else Html("")
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:
     """The facts for one question. `runs` are A and B, in this order. Raises Missing for an unknown run."""
-    explanation = why(study, question, runs, rule, neighbours)
+    explanation = explain_question(study, question, runs, rule, neighbours)
     if not explanation.standings:
         return Html("")
     facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
@@ -88,7 +90,7 @@ def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
         "question words: gold",
     )
     lines = [
-        _line(explanation, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
+        _run_line(explanation, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
         for standing in explanation.standings
     ]
     head = tag(
@@ -98,21 +100,25 @@ def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _line(explanation: MissExplanation, standing: Standing, side: str) -> Html:
+def _run_line(explanation: MissExplanation, standing: Standing, run_side: str) -> Html:
     gold = standing.gold if standing.gold is not None else _any_gold(explanation)
     winner = "–" if standing.winner is None else explanation.passages[standing.winner].title or "untitled"
     share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
     namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
     return tag(
         "tr",
-        tag("th", letter(side) if side else "", " ", standing.run, scope="row"),
+        tag("th", letter(run_side) if run_side else "", " ", standing.run, scope="row"),
         tag("td", f"{standing.rank:,}" if standing.rank else f"not in top {standing.k}"),
         tag("td", _number(standing.score)),
         tag("td", _number(standing.margin)),
         tag("td", winner, namesake, cls="left"),
         tag("td", "–" if standing.winner is None else "yes" if explanation.holds_answer[standing.winner] else "no"),
-        tag("td", _words(explanation.words.get(standing.winner) if standing.winner is not None else None), cls="left"),
-        tag("td", _words(explanation.words.get(gold) if gold is not None else None), cls="left"),
+        tag(
+            "td",
+            _shared_words(explanation.words.get(standing.winner) if standing.winner is not None else None),
+            cls="left",
+        ),
+        tag("td", _shared_words(explanation.words.get(gold) if gold is not None else None), cls="left"),
     )
 
 
@@ -125,11 +131,11 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 
-def _words(words: Words | None) -> Html:
-    if words is None:
+def _shared_words(shared_words: Words | None) -> Html:
+    if shared_words is None:
         return Html("–")
-    missing = span(" without ", ", ".join(words.missing), cls="soft") if words.missing else ""
-    return join(", ".join(words.shared) or "nothing", missing)
+    missing = span(" without ", ", ".join(shared_words.missing), cls="soft") if shared_words.missing else ""
+    return join(", ".join(shared_words.shared) or "nothing", missing)
 
 
 def _facts(explanation: MissExplanation) -> list[tuple[object, object]]:

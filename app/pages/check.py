@@ -29,10 +29,10 @@ from blindspot.backend.core.study import Study
 def page() -> None:
     opened = study.current()
     show(style_sheet("check/check.css"))
-    with jobs.followed(opened):
+    with jobs.with_job_panel(opened):
         if is_check(opened):
             found = checks.check_of(opened)
-            _checked(opened, found, checks.labelled(opened))
+            _checked_page(opened, found, checks.proven_labels(opened))
         elif (log := log_run(opened)) is not None:
             log_page(opened, log)
         elif is_empty(opened):
@@ -42,30 +42,30 @@ def page() -> None:
         jobs.panel(opened)
 
 
-def _checked(opened: Study, found: Check, labels: Labelled) -> None:
-    sees, written = checks.sees_rate(opened, labels), cleaned_file(opened)
-    facts = found.facts
+def _checked_page(open_study: Study, check: Check, labels: Labelled) -> None:
+    sees, written = checks.sees_rate(open_study, labels), cleaned_file(open_study)
+    facts = check.facts
     with st.container(key="answer"):
         show(answer(facts, labels, sees))
-        primary(opened, facts, labels, written)
+        primary(open_study, facts, labels, written)
     is_later = bool(url.value("step")) and sees
     if is_later:
-        _rule_and_file(opened, found, labels, written)
+        _rule_and_file(open_study, check, labels, written)
     if labels.judged and sees:
         trace_panel(labels)
     with st.container(key="facts", horizontal=True, gap="small"):
-        show(facts_panel(facts, f"{found.file.path.name}: {found.file.name}"))
+        show(facts_panel(facts, f"{check.file.path.name}: {check.file.name}"))
         show(batch_panel(facts))
     if sees:
-        model_panel(opened, found)
+        model_panel(open_study, check)
     if labels.judged and sees and not is_later:
-        _rule_and_file(opened, found, labels, written)
+        _rule_and_file(open_study, check, labels, written)
 
 
-def _rule_and_file(opened: Study, found: Check, labels: Labelled, written: CleanedFile | None) -> None:
-    curve = checks.rules(opened)
-    rules_panel(opened, curve, found.file.path)
-    file_panel(opened, labels, curve, written)
+def _rule_and_file(open_study: Study, check: Check, labels: Labelled, written: CleanedFile | None) -> None:
+    curve = checks.rules(open_study)
+    rules_panel(open_study, curve, check.file.path)
+    file_panel(open_study, labels, curve, written)
 
 
 def _no_check():

@@ -13,7 +13,7 @@ from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
     Grouping,
     accuracy_table,
-    concluded,
+    conclusion_line,
     cut_offs,
     flip_table,
     group_table,
@@ -23,7 +23,7 @@ from blindspot.app.components.compare_tables import (
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import grouping, how, letter, notice, relation_label, term
+from blindspot.app.components.marks import grouping, letter, methods_note, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_panel
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
@@ -50,7 +50,7 @@ from blindspot.backend.evaluation.comparison_report import ComparisonOptions, Co
 from blindspot.backend.evaluation.comparison_words import method, reservation
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.evaluation.slice_finder import joined, written
+from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.text.counting import counted
@@ -85,7 +85,7 @@ def page() -> None:
             b = url.select("Run B", "b", names, pair[1], forget=("page",))
         with columns[2]:
             rest = runs_like(runs, a, b)
-            others = url.several("Beside", "more", rest, placeholder="further runs") if rest else []
+            others = url.multiselect("Beside", "more", rest, placeholder="further runs") if rest else []
         with columns[3]:
             relevance: Kind = url.select(
                 "Relevance",
@@ -96,26 +96,26 @@ def page() -> None:
                 format_func=kinds.__getitem__,
                 help="Passages that count as relevant: those that contain an answer, or the gold passages.",
             )
-        rule = study.rule(opened, a, b)
+        rule = study.rule_of_runs(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
-        chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
+        chosen = selection.read_selection(a, b, max(compared.depth, 1), rule, compared.run_a.kind)
         with columns[4]:
             show(_k_picker(chosen, compared.depth))
     if not len(compared):
         show(*_warnings(compared, chosen))
         return
     show(style_sheet("analysis.css"))
-    chosen = _readable(compared, chosen)
+    chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
     show(
         tag("h1", headline(compared, chosen, kept)),
-        tag("p", concluded(compared, chosen, kept)),
-        div(_how(runs, compared, chosen), _slices_link(chosen), cls="action"),
+        tag("p", conclusion_line(compared, chosen, kept)),
+        div(_methods(runs, compared, chosen), _slices_link(chosen), cls="action"),
         *_warnings(compared, chosen),
     )
     _filters(compared, chosen)
     beside = [
-        each for name in others if (each := study.measured(opened, name, relevance, rule)).kind == compared.a.kind
+        each for name in others if (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
     show(
         div(
@@ -127,18 +127,18 @@ def page() -> None:
     _panels(opened, compared, chosen, kept)
 
 
-def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
+def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
     """Show what lies behind the figures: causes, labels, readers, groups and the questions."""
     by = _grouping(compared)
     if not chosen.text:  # a slice cannot express the search
-        _downloads(opened, chosen, compared, by)
-    causes_panel(compared, chosen, kept)
+        _downloads(open_study, chosen, compared, by)
+    causes_panel(compared, chosen, subset)
     kinds: tuple[Population, ...] = ("misses", "hits")
-    sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.a.kind, chosen.rule
-    gold_panel(opened, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
-    show(judged_table(opened, (chosen.a, chosen.b), chosen.k, relevance, rule))
+    sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.run_a.kind, chosen.rule
+    gold_panel(open_study, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
     offer_batch(
-        opened,
+        open_study,
         f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
         list(sides),
         f"{SAMPLE} random questions",
@@ -147,8 +147,8 @@ def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.nda
         candidates=2 * chosen.k,
         mix=asdict(ArmShares(1.0, 0.0, 0.0)),
     )
-    show(readings_panel(opened, compared, chosen, kept, by))
-    rows = selection.rows(compared, chosen, kept)
+    show(readings_panel(open_study, compared, chosen, subset, by))
+    rows = selection.rows(compared, chosen, subset)
     questions = div(
         _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
     )
@@ -157,38 +157,41 @@ def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.nda
         return
     wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
     groups = div(
-        _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
+        _groups_head(compared, chosen, by),
+        scrolling(group_table(compared, chosen, wider, by)),
+        _few_questions_note(by),
+        cls="panel",
     )
     show(div(groups, questions, cls="side-by-side halves"))
 
 
-def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:
+def _downloads(open_study: Study, chosen: Selection, compared: Comparison, grouping: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     # Now: Streamlit makes the file outside of the page's session.
-    hidden, evidence = hidden_questions.hidden(opened), hidden_questions.may_use_labels(opened)
+    hidden, evidence = hidden_questions.hidden_ids(open_study), hidden_questions.may_use_labels(open_study)
 
-    def made() -> ComparisonReport:
+    def full_report() -> ComparisonReport:
         options = ComparisonOptions(
             k=chosen.k,
-            by=by,
-            relevance=compared.a.kind,
+            by=grouping,
+            relevance=compared.run_a.kind,
             rule=chosen.rule,
             slice=_slice(chosen),
             measure=chosen.measure,
         )
-        return compare_with(opened, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
+        return compare_with(open_study, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
 
-    table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
+    table_downloads(f"{chosen.a}-{chosen.b}", lambda: full_report().as_latex(), lambda: full_report().as_csv())
 
 
 def _slice(chosen: Selection) -> str:
     """Return the filters of the page as one slice."""
     filters = (("relation", chosen.relation), ("set", chosen.set), ("group", chosen.bucket))
-    return joined([chosen.slice, *(written(name, value) for name, value in filters if value)])
+    return join_expressions([chosen.slice, *(write_condition(name, value) for name, value in filters if value)])
 
 
-def _readable(compared: Comparison, chosen: Selection) -> Selection:
+def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
     """Return the selection; without its slice, and with an error line on the page, if the slice is invalid."""
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
@@ -205,11 +208,11 @@ def _readable(compared: Comparison, chosen: Selection) -> Selection:
     return chosen
 
 
-def _how(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
+def _methods(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
     """The number of questions, the relevance rule, the test with its reservations, and what the retrievers cost."""
-    return how(
-        f"{compared.units.words()}. {convention(compared.a.kind, chosen.rule)} ",
-        reservation(compared.a.kind, chosen.rule),
+    return methods_note(
+        f"{compared.units.count_words()}. {convention(compared.run_a.kind, chosen.rule)} ",
+        reservation(compared.run_a.kind, chosen.rule),
         " Statistical test: ",
         method(compared.units.name, measure=MEASURES.get(chosen.measure)),
         _retrievers(runs, chosen),
@@ -231,26 +234,27 @@ def _grouping(compared: Comparison) -> Grouping | None:
     return next((by for by in options if by == url.value("groups")), options[0]) if options else None
 
 
-def _groups_head(compared: Comparison, chosen: Selection, by: str):
+def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     links = [
         link(
             f"By {grouping(each)}",
             url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
-            cls="here" if each == by else None,
+            cls="here" if each == group_kind else None,
             data_focus=f"groups-{each}",
-            aria_current="true" if each == by else None,
+            aria_current="true" if each == group_kind else None,
         )
         for each in ("relation", "bucket")
     ]
     runs = url.href(
-        "relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""}
+        "relations",
+        {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if group_kind == "bucket" else ""},
     )
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _small(by: str):
+def _few_questions_note(grouping: str):
     words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} questions are pale."
-    if by == "bucket":
+    if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (
             " Frequency: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
@@ -290,7 +294,7 @@ SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
     """What the comparison leaves out, and why it has no questions."""
-    a, b = compared.a, compared.b
+    a, b = compared.run_a, compared.run_b
     if a.kind != b.kind:
         words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs."
         return [notice(words, kind="warning")]
@@ -314,11 +318,11 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
 
 def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
     """The retrievers of both runs, with what one question and the index cost."""
-    said: list[Html | str] = []
+    sentences: list[Html | str] = []
     for side, name in (("a", chosen.a), ("b", chosen.b)):
         about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))
-        said += [" " if said else "", letter(side), f" {', '.join(about)}."]
-    return tag("p", *said, cls="convention")
+        sentences += [" " if sentences else "", letter(side), f" {', '.join(about)}."]
+    return tag("p", *sentences, cls="convention")
 
 
 def _filters(compared: Comparison, chosen: Selection) -> None:
@@ -351,20 +355,20 @@ def _filters(compared: Comparison, chosen: Selection) -> None:
             url.select(
                 "Measure",
                 "measure",
-                offered_measures(compared.a.kind),
+                offered_measures(compared.run_a.kind),
                 SUCCESS.name,
-                format_func=lambda name: MEASURES.get(name).at(chosen.k),
+                format_func=lambda name: MEASURES.get(name).title_at(chosen.k),
                 help="Measure of the tables and of the test. nDCG, MAP, Recall and R-precision need relevance by gold.",
             )
 
 
-def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
-    if kept.all():
+def _scope(compared: Comparison, chosen: Selection, subset: np.ndarray):
+    if subset.all():
         return ""
-    some = compared.units.take(kept)
+    some = compared.units.units_of_rows(subset)
     return tag(
         "p",
-        f"These figures cover the {n_cell(len(some), some.count, some.name)} of {compared.units.words()} that match the filters. ",
+        f"These figures cover the {n_cell(len(some), some.count, some.name)} of {compared.units.count_words()} that match the filters. ",
         join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
         f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
         link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),

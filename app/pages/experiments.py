@@ -32,12 +32,12 @@ def page() -> None:
         about = "This page repeats the experiments of published papers on your own passages and questions."
         show(empty_page(opened, "No passages and questions yet", about))
         return
-    with jobs.followed(opened):
+    with jobs.with_job_panel(opened):
         _page(opened)
 
 
-def _page(opened: Study) -> None:
-    all_results = results(opened)
+def _page(open_study: Study) -> None:
+    all_results = results(open_study)
     name = url.one_of(
         "experiment", list(experiments()), all_results[0]["experiment"] if all_results else next(iter(experiments()))
     )
@@ -46,50 +46,50 @@ def _page(opened: Study) -> None:
     with left:
         show(experiment_list(all_results, name))
     with right:
-        _experiment(opened, name, [result for result in all_results if result["experiment"] == name])
-    jobs.panel(opened)
+        _experiment(open_study, name, [result for result in all_results if result["experiment"] == name])
+    jobs.panel(open_study)
 
 
-def _experiment(opened: Study, name: str, found: list[dict]) -> None:
+def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
     about = experiments()[name]
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
-    if not found:
+    if not results:
         show(tag("p", "No verdict yet: the experiment has not run on this study."))
     else:
-        keys = [result["key"] for result in found]
-        chosen = next(result for result in found if result["key"] == url.one_of("result", keys, keys[0]))
-        if len(found) > 1:
+        keys = [result["key"] for result in results]
+        chosen = next(result for result in results if result["key"] == url.one_of("result", keys, keys[0]))
+        if len(results) > 1:
             show(
                 choices(
                     "result",
                     [
                         (
-                            _named(result),
+                            _result_label(result),
                             url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
                             result is chosen,
                         )
-                        for result in found
+                        for result in results
                     ],
                 )
             )
         _result(chosen)
     with st.container(key="try-experiment"):
-        lacking = _small_version(opened, name)
+        lacking = _small_version(open_study, name)
         with st.container(horizontal=True):
             small, whole = request(run_experiment, name, SMALL_SETTINGS), request(run_experiment, name)
-            jobs.start_button(opened, small, f"try-{name}", "Run small version", lacking, primary=not found)
-            jobs.start_button(opened, whole, f"run-{name}", "Run full experiment", lacking)
+            jobs.start_button(open_study, small, f"try-{name}", "Run small version", lacking, primary=not results)
+            jobs.start_button(open_study, whole, f"run-{name}", "Run full experiment", lacking)
     show(commands(name))
 
 
-def _small_version(opened: Study, name: str) -> str:
+def _small_version(open_study: Study, name: str) -> str:
     """Say what the small version would make; its models are tiny, so that each part takes seconds. Return what a run
     lacks.
     """
     try:
-        waiting, parts = planned_parts(opened, name, SMALL_SETTINGS).as_words()
+        waiting, parts = planned_parts(open_study, name, SMALL_SETTINGS).as_words()
     except BlindspotError as error:
-        splits = ", ".join(dict.fromkeys(count["split"] for count in opened.questions.counts()))
+        splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
             show(notice(f"{error}.", kind="warning"))
             return str(error)
@@ -107,7 +107,7 @@ def _small_version(opened: Study, name: str) -> str:
     return ""
 
 
-def _named(result: dict) -> str:
+def _result_label(result: dict) -> str:
     """Return a label that distinguishes a result from the experiment's other results."""
     setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
     return (

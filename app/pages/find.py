@@ -23,7 +23,7 @@ DEPTH = 20  # ranks in which a passage counts as retrieved
 def page() -> None:
     opened = study.current()
     show(tag("h1", "Find"))
-    places = _places(opened)
+    places = _searchable_places(opened)
     with st.container(key="find"):
         words_column, place_column = st.columns([5, 2], vertical_alignment="bottom")
         with words_column:
@@ -36,7 +36,7 @@ def page() -> None:
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
         result = full_text.find(
-            opened, words, place, limit, hidden_questions.hidden(opened), _whose_notes(opened, place)
+            opened, words, place, limit, hidden_questions.hidden_ids(opened), _whose_notes(opened, place)
         )
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
@@ -44,37 +44,39 @@ def page() -> None:
     show(found_list(opened, result, more, retrieved))
 
 
-def _retrieved(opened: Study, passages: list[str]) -> Retrieved | None:
+def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
     """Return the questions for which the run of the address, else the newest over dev, ranks these passages."""
-    runs = offered_runs(opened)
+    runs = offered_runs(open_study)
     if not runs:
         return None
     usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs)))
     name = url.one_of("run", list(runs), usual)
-    run, hidden = opened.run(name), hidden_questions.hidden(opened)
+    run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     k = min(DEPTH, run.hits.k)
-    rows = opened.corpus.ordinals(passages)
+    rows = open_study.corpus.ordinals(passages)
     places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))
     of_row = {row: passage for passage, row in rows.items()}
-    by: dict[str, list[tuple[int, str, str]]] = {}
-    texts = {each.id: each.text for each in opened.questions.some([run.question_ids[row] for row, _ in places])}
+    hits_by_passage: dict[str, list[tuple[int, str, str]]] = {}
+    texts = {each.id: each.text for each in open_study.questions.some([run.question_ids[row] for row, _ in places])}
     for row, column in places.tolist():
         id = run.question_ids[row]
         if id not in hidden:
-            by.setdefault(of_row[int(run.hits.ordinals[row, column])], []).append((column + 1, id, texts[id]))
-    return Retrieved(name, k, {passage: sorted(found) for passage, found in by.items()})
+            hits_by_passage.setdefault(of_row[int(run.hits.ordinals[row, column])], []).append(
+                (column + 1, id, texts[id])
+            )
+    return Retrieved(name, k, {passage: sorted(found) for passage, found in hits_by_passage.items()})
 
 
-def _places(opened: Study) -> list[full_text.Place]:
+def _searchable_places(open_study: Study) -> list[full_text.Place]:
     """Return where the signed-in person can look. Notes need a name: an annotator finds their own."""
-    places: list[full_text.Place] = ["passages", "questions"] if opened.has_corpus else ["questions"]
-    return [*places, "notes"] if who.who(opened.labels_path) else places
+    places: list[full_text.Place] = ["passages", "questions"] if open_study.has_corpus else ["questions"]
+    return [*places, "notes"] if who.signed_in_person(open_study.labels_path) else places
 
 
-def _whose_notes(opened: Study, place: full_text.Place) -> str | None:
-    if place != "notes" or who.may(opened.labels_path, "see others' labels"):
+def _whose_notes(open_study: Study, place: full_text.Place) -> str | None:
+    if place != "notes" or who.may(open_study.labels_path, "see others' labels"):
         return None
-    return who.acting(opened.labels_path)
+    return who.acting_name(open_study.labels_path)
 
 
 enter(page)

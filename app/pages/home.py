@@ -29,7 +29,7 @@ from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.demo import is_demo
-from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.next_steps import command_line, next_steps
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RESERVED, RETRIEVERS, kind_of, options_for
@@ -42,74 +42,77 @@ ABOUT = (
 
 def page() -> None:
     opened = study.current()
-    with jobs.followed(opened):
+    with jobs.with_job_panel(opened):
         _page(opened)
 
 
-def _page(opened: Study) -> None:
+def _page(open_study: Study) -> None:
     show(style_sheet("home.css"))
-    if is_empty(opened):
-        show(div(tag("h1", f"{opened.settings.name} is a new study"), tag("p", ABOUT), cls="welcome"))
-        files_panel(opened)
-    is_made = is_demo(opened) and _demo(opened)
+    if is_empty(open_study):
+        show(div(tag("h1", f"{open_study.settings.name} is a new study"), tag("p", ABOUT), cls="welcome"))
+        files_panel(open_study)
+    is_made = is_demo(open_study) and _demo(open_study)
     if is_made:
-        jobs.panel(opened)
-    of_file, log = is_check(opened), log_run(opened, study.parts(opened, "runs"))
+        jobs.panel(open_study)
+    of_file, log = is_check(open_study), log_run(open_study, study.parts(open_study, "runs"))
     if of_file or log is not None:
-        _check(opened, of_file)
+        _check(open_study, of_file)
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
-    runs = {name: about for name, about in study.shown_runs(opened).items() if not (of_file and is_of_file(about))}
-    person = who.who(opened.labels_path)
+    runs = {name: about for name, about in study.shown_runs(open_study).items() if not (of_file and is_of_file(about))}
+    person = who.signed_in_person(open_study.labels_path)
     if runs:
         # The findings first: they reach the browser while the server computes the rest of the page.
-        has_heading = of_file or log is not None or is_demo(opened)
-        show(findings_panel(opened, runs, home_step(opened, person), "h2" if has_heading else "h1"))
-        show(run_tables(opened, runs))
-        parts_panel(opened, "run", list(runs), more=lambda: mark_runs(opened, list(runs)))
-        if "relations" in study.available_facts(opened):
-            unit_panel(opened)
-    contents = summary(opened)
+        has_heading = of_file or log is not None or is_demo(open_study)
+        show(findings_panel(open_study, runs, home_step(open_study, person), "h2" if has_heading else "h1"))
+        show(run_tables(open_study, runs))
+        parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
+        if "relations" in study.available_facts(open_study):
+            unit_panel(open_study)
+    contents = summary(open_study)
     with st.container(key="home"):
-        curve_panel(opened, "home")
+        curve_panel(open_study, "home")
         if contents["passages"] is not None and contents["questions"]:
-            show(queue_card(opened, person, len(runs)))
-        if who.may(opened.labels_path, "retrieve") and not is_made and not of_file:
-            _next(opened, contents)
-            _make_more(opened, contents)
-        if not is_empty(opened) and not of_file:
-            files_panel(opened)
+            show(queue_card(open_study, person, len(runs)))
+        if who.may(open_study.labels_path, "retrieve") and not is_made and not of_file:
+            _next(open_study, contents)
+            _make_more(open_study, contents)
+        if not is_empty(open_study) and not of_file:
+            files_panel(open_study)
         with st.expander("Study contents"):
-            show(holdings(contents, (of_file or log is not None) and not study.with_answers(opened)))
+            show(holdings(contents, (of_file or log is not None) and not study.with_answers(open_study)))
         if not is_made:
-            jobs.panel(opened)
+            jobs.panel(open_study)
 
 
-def _check(opened: Study, of_file: bool) -> None:
+def _check(open_study: Study, of_file: bool) -> None:
     """Show the answer of a check, or of a log, and the way to its page."""
     if of_file:
-        found = checks.labelled(opened)
-        words = answer(checks.check_of(opened).facts, found, checks.sees_rate(opened, found))
+        found = checks.proven_labels(open_study)
+        words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
     else:
-        words = log_answer(opened, precision_of(opened), who.may(opened.labels_path, "see others' labels"))
+        words = log_answer(open_study, precision_of(open_study), who.may(open_study.labels_path, "see others' labels"))
     show(div(words, link("See the check" if of_file else "See the log", url.CHECK, cls="button"), cls="welcome"))
 
 
-def _demo(opened: Study) -> bool:
+def _demo(open_study: Study) -> bool:
     """Show the steps through the demo, and return whether parts of it are still being made."""
     from blindspot.app.components.demo_steps import demo_panel
-    from blindspot.backend.demo.making import running
+    from blindspot.backend.demo.making import is_running
 
-    show(demo_panel(opened, who.who(opened.labels_path)))
-    return running(opened) is not None
+    show(demo_panel(open_study, who.signed_in_person(open_study.labels_path)))
+    return is_running(open_study) is not None
 
 
-def _next(opened: Study, held: dict[str, Any]) -> None:
+def _next(open_study: Study, contents: dict[str, Any]) -> None:
     """Show the steps that the study lacks, each with its command and its button; nothing if it lacks none."""
-    if held["from_results"]:
+    if contents["from_results"]:
         with st.container(key="next"):
-            show(tag("h2", "Created from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]))
+            show(
+                tag("h2", "Created from results files"),
+                *(tag("p", line) for line in contents["from_results"]["cannot"]),
+            )
         return
-    steps = next_steps(opened, held["questions"])
+    steps = next_steps(open_study, contents["questions"])
     if not steps:
         return
     with st.container(key="next"):
@@ -117,13 +120,15 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
         for number, step in enumerate(steps, 1):
             show(div(span(f"{number}", cls="place"), span(step.why), cls="step-why"))
             left, right = st.columns([7, 2], vertical_alignment="center")
-            left.code(with_study(step.command, opened), language=None, wrap_lines=True)
+            left.code(with_study(step.command, open_study), language=None, wrap_lines=True)
             if step.job is not None:
                 with right:
-                    jobs.start_button(opened, step.job, key=f"start-{number}", lacking=_lacking(held, step.job))
+                    jobs.start_button(
+                        open_study, step.job, key=f"start-{number}", missing_part=_missing_index(contents, step.job)
+                    )
 
 
-def _lacking(held: dict[str, Any], job: JobRequest) -> str:
+def _missing_index(contents: dict[str, Any], job: JobRequest) -> str:
     """Say which index a retrieval still needs; "" when the retrieval can start."""
     if job.kind.function is not retrieve:
         return ""
@@ -131,14 +136,14 @@ def _lacking(held: dict[str, Any], job: JobRequest) -> str:
     retriever = RETRIEVERS.get(arguments["kind"])
     settings = {key: value for key, value in arguments.items() if key not in RESERVED}
     needed = retriever.parts(retriever.name_of(options_for(retriever, settings)))
-    missing = [index for index in needed if index not in held["indexes"]]
+    missing = [index for index in needed if index not in contents["indexes"]]
     return f"needs the {' and the '.join(missing)} index first" if missing else ""
 
 
-def _make_more(opened: Study, held: dict[str, Any]) -> None:
+def _make_more(open_study: Study, contents: dict[str, Any]) -> None:
     """The form that starts another retrieval."""
-    counts = held["questions"]
-    retrievers = {name: kind for name in names(opened) if (kind := kind_of(name)) is not None}
+    counts = contents["questions"]
+    retrievers = {name: kind for name in available_retrievers(open_study) if (kind := kind_of(name)) is not None}
     if not retrievers or not counts:
         return
     with st.expander("Another run"):
@@ -154,8 +159,8 @@ def _make_more(opened: Study, held: dict[str, Any]) -> None:
         kind = retrievers[retriever]
         job = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
         with right:
-            jobs.start_button(opened, job, key="more-start", words="Retrieve")
-        st.code(with_study(command_line(kind, retriever, split), opened), language=None, wrap_lines=True)
+            jobs.start_button(open_study, job, key="more-start", label="Retrieve")
+        st.code(with_study(command_line(kind, retriever, split), open_study), language=None, wrap_lines=True)
 
 
 enter(page)

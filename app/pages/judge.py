@@ -39,7 +39,7 @@ RENEW = 600.0  # a lease is renewed this many seconds before it expires
 
 def page() -> None:
     opened = study.current()
-    person = who.who(opened.labels_path)
+    person = who.signed_in_person(opened.labels_path)
     if url.value("sign-out") and person is not None:
         confirm_sign_out(opened.labels_path, person)
         return
@@ -61,7 +61,7 @@ def page() -> None:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     curve_panel(opened, "judge")
-    if person.may("adjudicate") and (open_now := stores.labels.disputed(without=stores.queue.hidden(person.name))):
+    if person.may("adjudicate") and (open_now := stores.labels.disputed(excluded=stores.queue.hidden(person.name))):
         words = f"Settle {counted(len(open_now), 'question')} in dispute"
         show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
     if person.may("make batches"):
@@ -69,10 +69,10 @@ def page() -> None:
 
 
 @judging.keeps_component("judge")
-def _judge(opened: Study, stores: Desk, person: Person) -> None:
-    judging.at_work(opened, person)
+def _judge(open_study: Study, stores: Desk, person: Person) -> None:
+    judging.at_work(open_study, person)
     component = f"judge-{person.name}"
-    leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
+    leases = _leases(stores, person, judging.browser_value(component, "want", AHEAD))
     history = [
         event
         for event in stores.labels.undoable(person.name, HISTORY)
@@ -84,7 +84,7 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     # server.
     recent = dict.fromkeys((event.batch, event.question) for event in history[:12] if event.batch is not None)
     leased = {(lease.batch, lease.question) for lease in leases}
-    opened_answer = _opened_answer(stores, person, judging.asked(component, "open", None))
+    opened_answer = _opened_answer(stores, person, judging.browser_value(component, "open", None))
     if opened_answer is not None and opened_answer not in leased:
         recent[opened_answer] = None
     undoable = [
@@ -92,26 +92,26 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
     mine = stores.queue.finished_by(person.name)
-    remaining = _open_to(stores, person.name, str(opened.labels_path), tuple(mine.items()), tuple(leased))
+    remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
     progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
     again = {key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = PRACTICE if card["settled"] is not None else SKIPPED if card["key"] in again else ""
-    title, lines = ("", []) if leases else _empty(opened, stores, batches, person, mine)
+    title, lines = ("", []) if leases else _empty_state(open_study, stores, batches, person, mine)
     judging.mount(
         "judge",
         component,
         {
-            "session": judging.session(opened.labels_path, person),
+            "session": judging.session(open_study.labels_path, person),
             "mode": "judge",
             "kind": "label",
-            "with_answers": study.with_answers(opened),
+            "with_answers": study.with_answers(open_study),
             "cards": cards,
             "order": [key(lease.batch, lease.question) for lease in leases],
             "again": sorted(again),
-            "answers": own_answers(opened, stores.queue, stores.labels, person.name)
-            if judging.asked(component, "answers", False)
+            "answers": own_answers(open_study, stores.queue, stores.labels, person.name)
+            if judging.browser_value(component, "answers", False)
             else None,
             "answered": sum(mine.values()),
             "history": _history(history),
@@ -119,19 +119,19 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             "empty": lines,
             "own_work": []
             if leases
-            else _own_work(opened, person.name, str(opened.labels_path), stores.labels.last_event),
+            else _own_work(open_study, person.name, str(open_study.labels_path), stores.labels.last_event),
             "paused": person.paused,
-            **_guidelines(opened),
+            **_guidelines(open_study),
         },
-        opened,
+        open_study,
         person.name,
     )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _own_work(_opened: Study, name: str, *key: object) -> list[tuple[str, str]]:
+def _own_work(_study: Study, name: str, *key: object) -> list[tuple[str, str]]:
     """Return what the person's judging came to. Counted once after each label."""
-    return own_work(_opened, name)
+    return own_work(_study, name)
 
 
 def _progress(batch: str, mine: int, remaining: int) -> str:
@@ -140,17 +140,17 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
+def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
     """Return how many questions of each batch the person can still get. Counted once for each finished question."""
     return _stores.queue.open_to(name)
 
 
-def _opened_answer(stores: Desk, person: Person, asked: Any) -> tuple[str, str] | None:
+def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str] | None:
     """Return (batch, question) of an answered question that the browser asks for; None if it is not this person's."""
-    if not isinstance(asked, str):
+    if not isinstance(request, str):
         return None
     answered = stores.queue.finished_questions(person.name)
-    return next((one for one in answered if key(*one) == asked), None)
+    return next((one for one in answered if key(*one) == request), None)
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
@@ -167,8 +167,8 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     return stores.queue.claim(person.name, count)
 
 
-def _empty(
-    opened: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
+def _empty_state(
+    open_study: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
 ) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state: there is nothing to judge."""
     if person.paused:
@@ -187,22 +187,22 @@ def _empty(
     if judged:
         lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
     if person.may("manage batches"):
-        lines += waiting_lines(waiting, who.people(opened.labels_path).all())
-        if any(each.blocked for each in waiting):
+        lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
+        if any(each.blocked_questions for each in waiting):
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
             lines.append("Create another batch on the page Team.")
     else:
-        lines += _waits(waiting)
+        lines += _waiting_sentences(waiting)
     if judged:
         return "You are done", lines
     return ("No question for you at the moment" if waiting else "All done"), lines
 
 
-def _waits(waiting: list[Waiting]) -> list[str]:
+def _waiting_sentences(waiting: list[Waiting]) -> list[str]:
     """Say what open batches wait for to somebody who is not to know who judges what."""
-    blocked = sum(each.blocked for each in waiting)
+    blocked = sum(each.blocked_questions for each in waiting)
     others = len(waiting) - blocked
     lines = []
     if others:
@@ -217,23 +217,23 @@ def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
     return [asdict(event) for event in reversed(events)]
 
 
-def _guidelines(opened: Study) -> dict[str, Any]:
-    text = guidelines(opened.folder)
+def _guidelines(open_study: Study) -> dict[str, Any]:
+    text = guidelines(open_study.folder)
     return {"guideline": text.version, "guideline_text": text.tree()}
 
 
 @judging.keeps_component("adjudicate")
-def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
+def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     """Show the disputed passages, question by question; the question in the address comes first.
 
     A question that the adjudicator still has to judge is left out until she has judged it.
     """
-    judging.at_work(opened, person)
+    judging.at_work(open_study, person)
     component = f"adjudicate-{person.name}"
     question_id = url.value("question")
     history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden(person.name)
-    disputed = dict.fromkeys(stores.labels.disputed(without=hidden))
+    disputed = dict.fromkeys(stores.labels.disputed(excluded=hidden))
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
@@ -245,18 +245,18 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
         "judge",
         component,
         {
-            "session": judging.session(opened.labels_path, person, "adjudicate"),
+            "session": judging.session(open_study.labels_path, person, "adjudicate"),
             "mode": "adjudicate",
             "kind": "adjudicate",
-            "with_answers": study.with_answers(opened),
+            "with_answers": study.with_answers(open_study),
             "cards": cards,
             "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
             "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed())),
-            **_guidelines(opened),
+            **_guidelines(open_study),
         },
-        opened,
+        open_study,
         person.name,
     )
 

@@ -22,7 +22,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
+from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.counting import counted
@@ -32,9 +32,9 @@ def page() -> None:
     show(style_sheet("map/page.css"))
     study = opened_study.current()
     maps = maps_of(study)
-    selection.said()
+    selection.show_last_message()
     if not maps or url.value("new"):
-        _make(study, set(maps))
+        _new_map_form(study, set(maps))
         if not maps:
             return
     names = list(maps)[::-1]
@@ -52,16 +52,21 @@ def page() -> None:
         with columns[2]:
             run = url.select("Run", "run", runs, runs[0]) if runs else None
         with columns[3]:
-            k = _k()
+            k = _chosen_k()
         with columns[4]:
-            view = _view(map)
+            view = _encoder_views(map)
         with columns[5]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
     if hidden_questions.any_hidden(study, map.question_ids):
-        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden(study).intersection(map.question_ids))))
+        show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
-    show(tag("h1", f"{map.name}: {counted(map.drawn, 'question')} among {counted(len(map.ordinals), 'passage')}"))
+    show(
+        tag(
+            "h1",
+            f"{map.name}: {counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}",
+        )
+    )
     _picture(map, colours[by], run, k, view)
     parts_panel(study, "map", list(maps), can_download=False)
 
@@ -72,19 +77,19 @@ ABOUT = (
 )
 
 
-def _make(study, taken: set[str]) -> None:
-    if not taken and not study.has_corpus:
+def _new_map_form(study, taken_names: set[str]) -> None:
+    if not taken_names and not study.has_corpus:
         show(empty_page(study, "No maps yet", ABOUT))
         return
-    if not taken:
+    if not taken_names:
         show(empty("No maps yet", ABOUT))
     elif url.value("new"):
         show(div(link("Back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
     if who.may(study.labels_path, "make maps"):
-        form.form(study, taken)
+        form.form(study, taken_names)
 
 
-def _k() -> int:
+def _chosen_k() -> int:
     options = ["1", "5", "10", "20", "50", "100"]
     chosen = str(url.number("k", HEADLINE_K, 1, 1000))
     return int(
@@ -98,7 +103,7 @@ def _k() -> int:
     )
 
 
-def _view(map: Map) -> list[int]:
+def _encoder_views(map: Map) -> list[int]:
     if len(map.encoders) == 1:
         return [0]
     words = {"both": "before and after", "0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
@@ -106,33 +111,33 @@ def _view(map: Map) -> list[int]:
     return [0, 1] if chosen == "both" else [int(chosen)]
 
 
-def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[int]) -> None:
+def _picture(map: Map, colour: MapColour, run: str | None, k: int, views: list[int]) -> None:
     shown, state = points(map), clusters_of(map)
     cluster_number = url.number("cluster", 0, 0) - 1
     cluster = cluster_number if cluster_number in state.ids else None
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
-        picture_column, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
+        picture_column, right = st.columns([7, 4] if len(views) == 1 else [8, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                _plot(map, shown, state, colour, run, k, view, _marked(map, shown, state, cluster, saved))
-            show(warnings(map, len(selectable(len(map), len(view)))))
+                _plot(map, shown, state, colour, run, k, views, _ringed_points(map, shown, state, cluster, saved))
+            show(warnings(map, len(selectable(len(map), len(views)))))
         with right:
             with st.container():
                 if point in shown.number:
-                    show(opened_point(map, shown, shown.number[point], view[0]))
+                    show(opened_point(map, shown, shown.number[point], views[0]))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _chosen(map, shown, state, cluster, saved, run, k, bool(point))
+            _selection_panel(map, shown, state, cluster, saved, run, k, bool(point))
     clusters.table(map, state, runs_over(map), k, cluster)
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
     show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
 
 
-def _chosen(
+def _selection_panel(
     map: Map,
-    shown: MapPoints,
+    points: MapPoints,
     state: Clusters,
     cluster: int | None,
     saved: tuple[str, ...] | None,
@@ -140,45 +145,47 @@ def _chosen(
     k: int,
     reading: bool,
 ) -> None:
-    ids = selection.chosen(map)
+    ids = selection.selected_ids(map)
     if cluster is not None:
-        clusters.opened_cluster(map, shown, state, cluster, run, k)
+        clusters.opened_cluster(map, points, state, cluster, run, k)
     elif saved is not None:
-        on_map = [id for id in saved if id in shown.number]
+        on_map = [id for id in saved if id in points.number]
         if len(on_map) < len(saved):
             show(notice(f"Not on this map: {counted(len(saved) - len(on_map), 'point')} of this selection."))
-        selection.panel(map, shown, on_map, url.value("selection"), run, k)
+        selection.panel(map, points, on_map, url.value("selection"), run, k)
     elif ids:
-        selection.panel(map, shown, ids, "Selection", run, k)
+        selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
         selection.hint(map, run)
 
 
-def _marked(
-    map: Map, shown: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
+def _ringed_points(
+    map: Map, points: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
 ) -> frozenset[str]:
     """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point
     itself.
     """
     marked = set(saved or ())
     if cluster is not None:
-        marked.update(shown.ids[map.drawn + place] for place in np.flatnonzero(state.labels == cluster).tolist())
+        marked.update(
+            points.ids[map.shown_questions + place] for place in np.flatnonzero(state.labels == cluster).tolist()
+        )
     return frozenset(marked)
 
 
 def _plot(
     map: Map,
-    shown: MapPoints,
+    points: MapPoints,
     state: Clusters,
     colour: MapColour,
     run: str | None,
     k: int,
-    view: list[int],
+    views: list[int],
     marked: frozenset[str],
 ) -> None:
     measured = run if colour.needs_run else None
     first = first_hits(map.study, measured) if measured else None
-    point_values = values(
+    point_values = colour_values(
         map, known_of(map), colour.name, state, first, map.study.run(measured) if measured else None, k
     )
     labelled = (
@@ -186,11 +193,11 @@ def _plot(
         if colour.relations
         else str
     )
-    plot = held_figure(map, point_values, view, marked, shown.titles, shown.starts, shown.ids, labelled)
+    plot = held_figure(map, point_values, views, marked, points.titles, points.starts, points.ids, labelled)
     st.plotly_chart(
         stacked(plot) if len(view) > 1 and url.value("stacked") else plot,
         key=selection.plot_key(map),
-        on_select=lambda: selection.take(map),
+        on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
         height="stretch",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},

@@ -9,7 +9,7 @@ from blindspot.app.entry import enter
 
 def page() -> None:
     opened = study.current()
-    render(opened, who.who(opened.labels_path))
+    render(opened, who.signed_in_person(opened.labels_path))
 
 
 enter(page)

@@ -12,7 +12,7 @@ import streamlit as st
 from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.edits import edits_part
 from blindspot.app.components.explanation import explanation_section
-from blindspot.app.components.hit_lists import HitList, side_by_side, wanted
+from blindspot.app.components.hit_lists import HitList, rows_to_show, side_by_side
 from blindspot.app.components.judge_marks import JudgeMark, judge_marks
 from blindspot.app.components.judging.on_question import judged, on_question
 from blindspot.app.components.marks import letter, notice, relation_label
@@ -61,118 +61,120 @@ def page() -> None:
     if url.value("ask").strip():
         _own_question(opened)
     else:
-        _listed(opened)
+        _listed_question(opened)
 
 
-def _listed(opened: Study) -> None:
+def _listed_question(open_study: Study) -> None:
     """Show a question of the study within the list that the address selects."""
-    runs = offered_runs(opened)
+    runs = offered_runs(open_study)
     if not runs:
-        _ask_box(opened)
+        _ask_box(open_study)
         about = "This page compares the hits of runs for one question. With an index, ask your own question above."
-        show(empty_page(opened, "No runs yet", about))
+        show(empty_page(open_study, "No runs yet", about))
         return
     show(missing_runs(runs))
     a, b = pair_of_address(runs)
-    rule = study.rule(opened, a, b)
-    compared = study.comparison(opened, a, b, url.one_of("relevance", ("answers", "gold"), "answers"), rule)
-    chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
+    rule = study.rule_of_runs(open_study, a, b)
+    compared = study.comparison(open_study, a, b, url.one_of("relevance", ("answers", "gold"), "answers"), rule)
+    chosen = selection.read_selection(a, b, max(compared.depth, 1), rule, compared.run_a.kind)
     rows = selection.rows(compared, chosen)
     asked = url.value("question")
     if not asked and len(rows):
-        asked = _telling(opened, compared, rows)
+        asked = _clearest_question(open_study, compared, rows)
     if not asked:
-        _ask_box(opened)
+        _ask_box(open_study)
         compare = link("Compare", chosen.on_compare())
         show(notice("No question can be measured in both runs. Choose other runs on ", compare, "."))
         return
     with st.container(key="walk"):
         left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
         with left:
-            show(_trail(compared, chosen, rows, asked))
+            show(_list_position(compared, chosen, rows, asked))
         with middle:
             if rest := runs_like(runs, a, b):
                 _more_lists(rest)
         with right:
-            _ask_box(opened)
-    question = opened.questions.get(asked)
-    if hidden_questions.any_hidden(opened, [question.id]):
+            _ask_box(open_study)
+    question = open_study.questions.get(asked)
+    if hidden_questions.any_hidden(open_study, [question.id]):
         show(hidden_questions.notice_of_hidden(1))
         return
-    reader, _ = chosen_reader(opened, (a, b))
+    reader, _ = chosen_reader(open_study, (a, b))
     others = [name for name in chosen.more.split(",") if name in runs_like(runs, a, b)]
     lists = [
         column
         for side, name in zip(SIDES, (a, b, *others), strict=False)
-        if (column := _run_list(opened, compared, side, name, question, reader, chosen.k)) is not None
+        if (column := _run_list(open_study, compared, side, name, question, reader, chosen.k)) is not None
     ]
     if a == b:
         lists = lists[:1] + lists[2:]
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
-    person = who.who(opened.labels_path)
+    person = who.signed_in_person(open_study.labels_path)
     show(
-        question_head(question, opened.questions.frequency_source, study.with_answers(opened, question)),
-        judged(opened, question, person),
+        question_head(question, open_study.questions.frequency_source, study.with_answers(open_study, question)),
+        judged(open_study, question, person),
     )
-    question_tags(opened, question, person, chosen)
-    show(_why(opened, compared, question, rule, chosen.k))
-    _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
-    on_question(opened, question, person)
-    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)})
+    question_tags(open_study, question, person, chosen)
+    show(_miss_reasons(open_study, compared, question, rule, chosen.k))
+    _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
+    on_question(open_study, question, person)
+    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)})
     reword = link("Reword this question", address, cls="quiet")
-    show(div(reword, span(convention(compared.a.kind, rule), cls="soft"), cls="foot"))
+    show(div(reword, span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
 
 
-def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
-    runs = [compared.a.name, compared.b.name]
-    if all(is_of_file(study.runs(opened)[name]) for name in runs):  # no retriever missed anything
+def _miss_reasons(open_study: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
+    runs = [compared.run_a.name, compared.run_b.name]
+    if all(is_of_file(study.runs(open_study)[name]) for name in runs):  # no retriever missed anything
         return Html("")
     causes = partial(causes_of_question, compared, question.id, k)
-    return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
+    return why_section(
+        open_study, question, runs, rule, causes, partial(edits_part, open_study, question, runs, k, rule)
+    )
 
 
-def _as_own(question: Question) -> dict[str, str]:
+def _ask_as_own(question: Question) -> dict[str, str]:
     """The parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
-def _telling(opened: Study, compared: Comparison, rows: np.ndarray) -> str:
+def _clearest_question(open_study: Study, compared: Comparison, rows: np.ndarray) -> str:
     """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not
     chance.
     """
     for row in rows[:QUESTIONS_CONSIDERED].tolist():
-        question, a, b = compared.questions[row], int(compared.first_a[row]), int(compared.first_b[row])
+        question, a, b = compared.questions[row], int(compared.first_ranks_a[row]), int(compared.first_ranks_b[row])
         if not a and not b:
             continue
-        name, rank = (compared.a.name, a) if a and (not b or a <= b) else (compared.b.name, b)
-        hits = study.run_row(opened, name, question.id)
+        name, rank = (compared.run_a.name, a) if a and (not b or a <= b) else (compared.run_b.name, b)
+        hits = study.run_row(open_study, name, question.id)
         if hits is None:
             continue
-        (passage,) = opened.corpus.passages([int(hits.ordinals[0][rank - 1])])
+        (passage,) = open_study.corpus.passages([int(hits.ordinals[0][rank - 1])])
         if mentions_subject(passage, question):
             return question.id
     return compared.questions[int(rows[0])].id
 
 
 def _run_list(
-    opened: Study, compared: Comparison, side: str, name: str, question: Question, reader: str, k: int
+    open_study: Study, compared: Comparison, run_side: str, name: str, question: Question, reader: str, k: int
 ) -> HitList | None:
-    hits = study.run_row(opened, name, question.id)
+    hits = study.run_row(open_study, name, question.id)
     if hits is None:
         return None
-    manifest = study.runs(opened)[name]
+    manifest = study.runs(open_study)[name]
     row = compared.rows.get(question.id)
     note = retriever_label(manifest)
-    if row is not None and side in "ab" and not is_of_file(manifest):
-        first = int((compared.first_a if side == "a" else compared.first_b)[row])
+    if row is not None and run_side in "ab" and not is_of_file(manifest):
+        first = int((compared.first_ranks_a if run_side == "a" else compared.first_ranks_b)[row])
         note += f" · first relevant at {first}" if first else f" · none relevant in top {hits.k}"
-    return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
+    return HitList.from_hits(run_side, name, hits, note, read_answer(open_study, name, question, reader, k))
 
 
 def _show_lists(
-    opened: Study,
+    open_study: Study,
     lists: list[HitList],
     question: Question,
     rule: str,
@@ -181,9 +183,9 @@ def _show_lists(
     """Show the gold passages, the legend, both lists, and a link to more hits."""
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
-    gold = list(opened.corpus.ordinals(question.gold).values())
-    ordinals = wanted(lists, gold, shown)
-    passages = dict(zip(ordinals, opened.corpus.passages(ordinals), strict=True))
+    gold = list(open_study.corpus.ordinals(question.gold).values())
+    ordinals = rows_to_show(lists, gold, shown)
+    passages = dict(zip(ordinals, open_study.corpus.passages(ordinals), strict=True))
     parts = (
         [gold_table(question, [(ordinal, passages[ordinal]) for ordinal in gold], lists, rule)] if question.id else []
     )
@@ -202,12 +204,12 @@ def _show_lists(
         ]
     show(
         *parts,
-        read_lines(opened, question, lists, passages),
-        _legend(len(lists), bool(question.answers) or study.with_answers(opened)),
+        read_lines(open_study, question, lists, passages),
+        _legend(len(lists), bool(question.answers) or study.with_answers(open_study)),
         side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
-    explanation_section(opened, lists, question, passages, shown)
+    explanation_section(open_study, lists, question, passages, shown)
 
 
 def _legend(columns: int, with_answers: bool) -> Html:
@@ -223,7 +225,7 @@ def _legend(columns: int, with_answers: bool) -> Html:
     return div(*parts, cls="legend")
 
 
-def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str) -> Html:
+def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, question_id: str) -> Html:
     """The position in the list ("12 of 505"), links to the neighbours, and a link back to the list."""
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
@@ -232,9 +234,9 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
         f"“{chosen.text}”" if chosen.text else "",
     ]
     described = ", ".join(filter(None, words)) or "all questions"
-    places = np.flatnonzero(rows == compared.rows.get(asked, -1))
+    places = np.flatnonzero(rows == compared.rows.get(question_id, -1))
     page = int(places[0]) // selection.PER_PAGE + 1 if len(places) else 1
-    address = f"{chosen.on_compare(page=page)}#row-{asked}"
+    address = f"{chosen.on_compare(page=page)}#row-{question_id}"
     back = link(described, address, cls="back", title="Back to the list", data_key="u")
     if not len(places):
         first = link("first question", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
@@ -262,7 +264,7 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
         back,
         cls="trail",
         data_trail=json.dumps(around),
-        data_here=asked,
+        data_here=question_id,
         aria_label="Questions",
     )
 
@@ -270,15 +272,15 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
 def _more_lists(offered: list[str]) -> list[str]:
     """Show the field for further lists beside A and B, and return those chosen."""
     most = len(SIDES) - 2
-    return url.several(
+    return url.multiselect(
         "Further lists", "more", offered, max_selections=most, placeholder="Add a list", label_visibility="collapsed"
     )
 
 
-def _ask_box(opened: Study) -> None:
+def _ask_box(open_study: Study) -> None:
     """Show the field for a live question, or a note if the study has no index yet."""
-    if not live.can_answer(opened):
-        if not is_check(opened):
+    if not live.can_answer(open_study):
+        if not is_check(open_study):
             show(notice("To ask your own question, build an index on ", link("Home", url.HOME), "."))
         return
     url.text_box(
@@ -291,9 +293,9 @@ def _ask_box(opened: Study) -> None:
     )
 
 
-def _unknown_names(opened: Study, asked: str) -> None:
+def _unknown_names(open_study: Study, question_id: str) -> None:
     """Warn of names in a typed question that are in none of the passages with their words."""
-    for name in unknown_names(opened, asked, hidden_questions.hidden(opened)):
+    for name in unknown_names(open_study, question_id, hidden_questions.hidden_ids(open_study)):
         words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
         show(notice(words, kind="warning"))
 
@@ -306,11 +308,11 @@ def _way_back() -> Html:
     return tag("nav", back, span("Your own question, answered live", cls="soft"), cls="trail", aria_label="Questions")
 
 
-def _own_question(opened: Study) -> None:
+def _own_question(open_study: Study) -> None:
     """Show the live hits of two or more retrievers for a typed question."""
-    retrievers = live.available(opened)
+    retrievers = live.available(open_study)
     if not retrievers:
-        show(empty_page(opened, "No index yet", "Retrievers answer your own questions from an index."))
+        show(empty_page(open_study, "No index yet", "Retrievers answer your own questions from an index."))
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
@@ -332,19 +334,19 @@ def _own_question(opened: Study) -> None:
             right = url.select("Retriever B", "right", retrievers, second, forget=("show",))
     answers = tuple(part for piece in expected.split("|") if (part := piece.strip()))
     question = Question(id="", text=asked, answers=answers)
-    k = min(opened.settings.k, len(opened.corpus))
+    k = min(open_study.settings.k, len(open_study.corpus))
     others = [name for name in retrievers if name not in (left, right)]
     others = _more_lists(others) if others else []
-    _unknown_names(opened, asked)
+    _unknown_names(open_study, asked)
     lists = []
     for side, name in zip(SIDES, dict.fromkeys((left, right, *others)), strict=False):
         try:
             with st.spinner(f"Searching with {name} (the first search also loads the index) …"):
-                lists.append(HitList.of(side, name, study.live(opened, name, asked, k), "live"))
+                lists.append(HitList.from_hits(side, name, study.live_hits(open_study, name, asked, k), "live"))
         except BlindspotError as error:
             show(notice(letter(side), f" {name}: {error}", kind="error"))
     if lists:
-        _show_lists(opened, lists, question, "dpr")
+        _show_lists(open_study, lists, question, "dpr")
 
 
 enter(page)

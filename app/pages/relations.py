@@ -8,7 +8,7 @@ from blindspot.app import study, url
 from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import how, notice, relation_label
+from blindspot.app.components.marks import methods_note, notice, relation_label
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
@@ -50,7 +50,7 @@ def page() -> None:
         left, right = st.columns([8, 3], vertical_alignment="bottom")
         with left:
             about = "Runs to show; the first two are compared with each other."
-            url.several("Runs", "runs", list(known), names, help=about)
+            url.multiselect("Runs", "runs", list(known), names, help=about)
         with right:
             relevance: Kind = url.select(
                 "Relevance",
@@ -70,14 +70,14 @@ def page() -> None:
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
         choices(
             "measure",
-            [(MEASURES.get(name).at(k), page_address(measure=name), name == measure.name) for name in offered],
+            [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
         ),
     )
     said = f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
-    about = how(said, " ", convention(panel.kind, study.rule_of(opened, names)))
+    about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":
-        show(tag("h1", f"{measure.at('k')} by the frequency of the subject"), about, choosers)
+        show(tag("h1", f"{measure.title_at('k')} by the frequency of the subject"), about, choosers)
         _frequency(opened, panel, names, k, measure)
     elif related:
         table = relation_table(panel, k, measure=measure)
@@ -94,18 +94,20 @@ def page() -> None:
         )
 
 
-def _opened(names: list[str], k: int, **more: str) -> str:
+def _compare_address(names: list[str], k: int, **more: str) -> str:
     """Return the address of Compare for the first two runs; "" for a single run."""
     shared = {"a": names[0], "b": names[1], "k": k, "measure": url.value("measure"), **more}
     return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
 def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, measure: RankingMeasure) -> None:
-    made = relations_tables.relations(table, names, lambda name: _opened(names, k, relation=name) or page_address())
+    made = relations_tables.relations(
+        table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
+    )
     note = f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval."
     show(
         div(
-            tag("h2", f"{measure.at('k')} by relation, %"),
+            tag("h2", f"{measure.title_at('k')} by relation, %"),
             scrolling(made),
             tag("p", note, cls="convention"),
             cls="panel",
@@ -151,7 +153,9 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: R
             jobs.followed_button(opened, request(count_frequencies), "count-frequencies", "Count them in the passages")
         return
     plot(report_plots.curve_plot(curves, names), "frequency")
-    made = relations_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))
+    made = relations_tables.along_frequency(
+        curves, names, lambda expression: _compare_address(names, k, slice=expression)
+    )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
         notes.append("Buckets are those of the question sets.")

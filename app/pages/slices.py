@@ -9,9 +9,9 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
-from blindspot.app.components.compare_tables import accuracy_table, concluded, flip_table, scrolling
+from blindspot.app.components.compare_tables import accuracy_table, conclusion_line, flip_table, scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import how, notice
+from blindspot.app.components.marks import methods_note, notice
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
@@ -29,8 +29,8 @@ from blindspot.backend.evaluation.comparison_words import reservation
 from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, joined
-from blindspot.backend.evaluation.slice_report import SliceReport, method
+from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, join_expressions
+from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted, noun
@@ -58,15 +58,15 @@ def page() -> None:
             a = url.select("Run A", "a", list(runs), pair[0], forget=("page",))
         with columns[1]:
             b = url.select("Run B", "b", list(runs), pair[1], forget=("page",))
-        rule = study.rule(opened, a, b)
+        rule = study.rule_of_runs(opened, a, b)
         relevance: Kind = url.one_of("relevance", ("answers", "gold"), "answers")
         compared = study.comparison(opened, a, b, relevance, rule)
-        chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
+        chosen = selection.read_selection(a, b, max(compared.depth, 1), rule, compared.run_a.kind)
         with columns[2]:
             ks = sorted({k for k in (1, 5, 20, 100) if k <= compared.depth} | {chosen.k})
             show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
     if not len(compared):
-        words = f"No question of both {a} and {b} can be measured by {compared.a.kind}. Choose other runs."
+        words = f"No question of both {a} and {b} can be measured by {compared.run_a.kind}. Choose other runs."
         show(notice(words, kind="warning"))
         return
     facts, wrong = Facts(compared, chosen.k), ""
@@ -102,9 +102,9 @@ def address(chosen: Selection, **changes: object) -> str:
     )
 
 
-def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
+def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
     """Show the runs' figures on the current slice."""
-    total = int(kept.sum())
+    total = int(subset.sum())
     if not total:
         show(notice("This slice contains no question of these runs."))
         return
@@ -115,95 +115,109 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
     )
     show(
         tag("h1", words),
-        tag("p", concluded(compared, chosen, kept)),
-        div(tag("code", chosen.slice), *links, how(reservation(compared.a.kind, chosen.rule)), cls="action"),
+        tag("p", conclusion_line(compared, chosen, subset)),
         div(
-            div(scrolling(accuracy_table(compared, chosen, kept)), cls="panel"),
-            div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
+            tag("code", chosen.slice), *links, methods_note(reservation(compared.run_a.kind, chosen.rule)), cls="action"
+        ),
+        div(
+            div(scrolling(accuracy_table(compared, chosen, subset)), cls="panel"),
+            div(
+                flip_table(compared, chosen, subset),
+                every_run(_runs_on(open_study, compared, chosen, subset)),
+                cls="panel",
+            ),
             cls="side-by-side overview",
         ),
     )
     with st.container(key="save-slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
-        if who.may(opened.labels_path, "save slices"):
+        if who.may(open_study.labels_path, "save slices"):
             with columns[0]:
                 st.text_input("Name of the slice", key="slice-name")
             with columns[1]:
-                st.button("Save", key="slice-save", on_click=_save, args=(opened, chosen.slice))
+                st.button("Save", key="slice-save", on_click=_save, args=(open_study, chosen.slice))
         with columns[2]:
             if said := st.session_state.pop("slice-said", None):
                 show(notice(said[0], kind=said[1]))
             send_to_judging(
-                opened,
-                ids_of(take(compared.questions, np.flatnonzero(kept))),
+                open_study,
+                ids_of(take(compared.questions, np.flatnonzero(subset))),
                 (chosen.a, chosen.b),
                 "slice-judge",
             )
 
 
-def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
+def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
     """Yield (name, ranks of the first relevant passages, k, units) for every run with questions of the slice."""
-    asked = take(compared.questions, np.flatnonzero(kept))
-    for name in offered_runs(opened):
-        measured = study.measured(opened, name, compared.a.kind, chosen.rule)
+    asked = take(compared.questions, np.flatnonzero(subset))
+    for name in offered_runs(open_study):
+        measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]
-        if len(rows) and measured.kind == compared.a.kind and chosen.k <= measured.k:
-            yield name, measured.first[rows], chosen.k, measured.units.take(rows)
+        if len(rows) and measured.kind == compared.run_a.kind and chosen.k <= measured.k:
+            yield name, measured.first_ranks[rows], chosen.k, measured.units.units_of_rows(rows)
 
 
-def _save(opened, expression: str) -> None:
+def _save(open_study, expression: str) -> None:
     name = st.session_state.get("slice-name", "")
     try:
-        made = saved_slices.save(opened, name, expression, by=who.acting(opened.labels_path))
+        made = saved_slices.save(open_study, name, expression, by=who.acting_name(open_study.labels_path))
         st.session_state["slice-said"] = (f"Saved as “{made.name}”.", "")
         st.session_state["slice-name"] = ""
     except BlindspotError as error:
         st.session_state["slice-said"] = (str(error), "error")
 
 
-def _delete(opened, name: str) -> None:
+def _delete(open_study, name: str) -> None:
     try:
-        saved_slices.delete(opened, name, by=who.acting(opened.labels_path))
+        saved_slices.delete(open_study, name, by=who.acting_name(open_study.labels_path))
     except BlindspotError as error:
         st.session_state["slice-said"] = (str(error), "error")
 
 
-def _saved(opened, chosen: Selection, facts: Facts) -> None:
-    slices = saved_slices.saved(opened)
+def _saved(open_study, chosen: Selection, facts: Facts) -> None:
+    slices = saved_slices.saved(open_study)
     if not slices:
         return
     table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
-    show(div(tag("h2", f"Saved slices, {MEASURES.get(chosen.measure).at(chosen.k)}, %"), scrolling(table), cls="panel"))
-    if not who.may(opened.labels_path, "save slices"):
+    show(
+        div(
+            tag("h2", f"Saved slices, {MEASURES.get(chosen.measure).title_at(chosen.k)}, %"),
+            scrolling(table),
+            cls="panel",
+        )
+    )
+    if not who.may(open_study.labels_path, "save slices"):
         return
     with st.expander("Delete slices"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         with columns[0]:
             name = st.selectbox("Saved slice", list(slices), key="slice-delete-name")
         with columns[1]:
-            st.button("Delete", key="slice-delete", on_click=_delete, args=(opened, name))
+            st.button("Delete", key="slice-delete", on_click=_delete, args=(open_study, name))
 
 
 @st.cache_resource(max_entries=16, show_spinner="Looking for slices …")
-def _found(_facts: Facts, slice: str, correction: Correction, *key: object) -> FoundSlices:
+def _found_slices(_facts: Facts, slice: str, correction: Correction, *key: object) -> FoundSlices:
     return find_slices(_facts, np.flatnonzero(_facts.mask(slice)), correction=correction)
 
 
-def _finder(opened, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
+def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
     """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
     correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
-    made = tuple(study.runs(opened)[name].get("made") for name in (chosen.a, chosen.b))
-    hidden = hidden_questions.digest(hidden_questions.hidden(opened))
-    key = (study.questions_key(opened), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
-    found = _found(facts, chosen.slice, correction, *key)
+    made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
+    hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
+    key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
+    found = _found_slices(facts, chosen.slice, correction, *key)
     heading = "h2" if chosen.slice else "h1"
     ways = [
         (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == correction)
         for key, words in CORRECTIONS.items()
     ]
-    asked = f"{facts.comparison.units.words()} in both runs. {convention(facts.comparison.a.kind, chosen.rule)}"
-    about = how(asked, " ", method(found), " ", choices("correction", ways))
+    asked = (
+        f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
+    )
+    about = methods_note(asked, " ", method_note(found), " ", choices("correction", ways))
     if not found.slices:
         units = noun(2, found.units.name)
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
@@ -222,19 +236,19 @@ def _finder(opened, chosen: Selection, facts: Facts, names: tuple[str, str]) -> 
         return
 
     def opens(expression: str) -> str:
-        return url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, expression])))
+        return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
-    def said(each: FoundSlice, *more: object) -> Html:
-        code = span(tag("code", each.expression), f" A − B {interval(each)}", cls="soft")
-        return tag("li", link(sentence(each, names), opens(each.expression)), code, *more)
+    def slice_sentence(found_slice: FoundSlice, *more: object) -> Html:
+        code = span(tag("code", found_slice.expression), f" A − B {interval(found_slice)}", cls="soft")
+        return tag("li", link(sentence(found_slice, names), opens(found_slice.expression)), code, *more)
 
     lines = []
     for head, nested in merged(found, facts):
-        inside = (said(each) for each in nested)
+        inside = (slice_sentence(each) for each in nested)
         fold = (
             tag("details", tag("summary", counted(len(nested), "nested slice")), tag("ul", *inside)) if nested else ""
         )
-        lines.append(said(head, fold))
+        lines.append(slice_sentence(head, fold))
     first = sentence(found.slices[0], names)
     title = "Within the slice" if chosen.slice else link(first, opens(found.slices[0].expression))
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")

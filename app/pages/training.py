@@ -14,7 +14,7 @@ from blindspot.app.components.training.sets import sets_tab
 from blindspot.app.components.training.this_set import set_tab
 from blindspot.app.entry import enter
 from blindspot.app.markup import show
-from blindspot.backend.core.extras import lacking
+from blindspot.backend.core.extras import first_missing
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 
 
@@ -24,16 +24,16 @@ def page() -> None:
         about = "This page builds training sets, trains retrievers on them, and shows what your labels change."
         show(empty_page(opened, "No passages and questions yet", about))
         return
-    with jobs.followed(opened):
+    with jobs.with_job_panel(opened):
         made = training_sets(opened)
         tabs.open_built(tabs.current(), list(made))
         chosen = url.one_of("set", list(made), next(reversed(made), ""))
         tab = tabs.current()
         if tab == "set" and not made:
             tab = "sets"
-        tabs.head(tab, list(made), chosen)
-        if not lacking(("train",)):
-            study.ahead(has_gpu, "has-gpu", wait=study.SECONDS_TO_READ)  # imports torch, which Models needs
+        tabs.tabs_head(tab, list(made), chosen)
+        if not first_missing(("train",)):
+            study.compute_ahead(has_gpu, "has-gpu", wait=study.SECONDS_TO_READ)  # imports torch, which Models needs
         if tab == "sets":
             sets_tab(opened, made, chosen)
         elif tab == "set":

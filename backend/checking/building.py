@@ -93,7 +93,7 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
 
     Raises Refused if the study holds passages or questions.
     """
-    if study.has_corpus or study.questions.last >= 0:
+    if study.has_corpus or study.questions.last_position >= 0:
         raise Refused(f"{study.folder} holds passages or questions already; check the file in a study of its own")
     builder = _Builder(file, progress)
     with CorpusWriter(study.folder / "corpus.db") as writer:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.data.formats.json_stream import open_json
-from blindspot.backend.data.formats.streams import ByteSource, head, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, first_bytes, not_utf8, numbered_lines
 from blindspot.backend.data.table_files import binary_kind, columns_of, rows_of, table_files, table_kind
 from blindspot.db.errors import BadInput, Refused
 
@@ -199,7 +199,7 @@ class JsonArray(_Table):
 
     def _around(self) -> tuple[str, str, str]:
         """Return the text before the first object, between objects and after the last."""
-        text = head(self.path, 1 << 20).decode("utf-8", "ignore")
+        text = first_bytes(self.path, 1 << 20).decode("utf-8", "ignore")
         begin = text.index("{")
         _, end = json.JSONDecoder().raw_decode(text, begin) if len(text) < 1 << 20 else self._first_end(text, begin)
         following = text.find("{", end)
@@ -308,7 +308,7 @@ def open_rows(path: str | Path) -> RowFile:
     binary = binary_kind(path)
     if binary is not None:
         return Parquet(path) if binary == "parquet" else Arrow(path)
-    start = head(path, 4096)
+    start = first_bytes(path, 4096)
     if not start:
         raise BadInput("the file is empty", path)
     if start.startswith(_PICKLES):

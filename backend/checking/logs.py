@@ -114,7 +114,7 @@ def log_facts(study: Study) -> LogFacts:
         int(texts.fetchone()[0] or 0),
         passages - len(np.unique(copies)),
         int(np.median(found)) if len(found) else 0,
-        {each: len(fields.values(each)) for each in fields.names()},
+        {each: len(fields.values(each)) for each in fields.field_names()},
     )
     write_json(path, asdict(facts))
     return facts

@@ -56,8 +56,8 @@ class Changes:
     changes: list[FileChange] = field(default_factory=list)
     unfilled: int = 0
 
-    def count(self, what: str) -> int:
-        return sum(change.change == what for change in self.changes)
+    def count(self, noun: str) -> int:
+        return sum(change.change == noun for change in self.changes)
 
 
 def plan_changes(

@@ -55,7 +55,7 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
         raise BadInput(f"is missing or damaged, or no .npy array of numbers ({reason}); {advice}", path) from error
 
 
-def new_array(path: str | Path, dtype: np.typing.DTypeLike, shape: tuple[int, ...]) -> np.memmap:
+def new_array(path: str | Path, dtype: np.typing.DTypeLike, array_shape: tuple[int, ...]) -> np.memmap:
     """Create a .npy file and map it into memory for writing, with its place on the disk reserved.
 
     A write to a mapped file that the disk has no room for ends the process (SIGBUS), without a message.
@@ -64,7 +64,7 @@ def new_array(path: str | Path, dtype: np.typing.DTypeLike, shape: tuple[int, ..
         OSError: The disk is full. The file is deleted.
     """
     path = Path(path)
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=array_shape)
     handle = os.open(path, os.O_RDWR)
     try:
         os.posix_fallocate(handle, 0, max(1, os.fstat(handle).st_size))

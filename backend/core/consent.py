@@ -100,7 +100,7 @@ def server_of(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def give(study: Study, url: str, key_variable: str = "") -> Consent:
+def give_consent(study: Study, url: str, key_variable: str = "") -> Consent:
     """Allow texts of a study to go to a server, with the key of an environment variable. A later consent replaces this one.
 
     Call it where a person decides, at the command line or in the app, and never from a job: records of jobs are data.
@@ -114,7 +114,7 @@ def give(study: Study, url: str, key_variable: str = "") -> Consent:
     with _writing() as known:
         word = _identity(study) or _new_identity(study)
         given = Consent(str(study.folder), word, server, key_variable, now)
-        known[:] = [each for each in known if not _same(each, given)] + [given]
+        known[:] = [each for each in known if not _is_same_consent(each, given)] + [given]
     return given
 
 
@@ -130,7 +130,7 @@ def withdraw(study: Study, url: str) -> bool:
 def consents(study: Study) -> list[Consent]:
     """Return the servers that texts of a study may go to, in the order in which they were allowed."""
     identity, folder = _identity(study), str(study.folder)
-    return [each for each in _read() if identity and (each.study, each.identity) == (folder, identity)]
+    return [each for each in _read_consents() if identity and (each.study, each.identity) == (folder, identity)]
 
 
 def find_consent(study: Study, url: str) -> Consent | None:
@@ -139,11 +139,11 @@ def find_consent(study: Study, url: str) -> Consent | None:
     return next((each for each in consents(study) if each.server == server), None)
 
 
-def require_consent(study: Study, url: str, what: str) -> Consent:
+def require_consent(study: Study, url: str, noun: str) -> Consent:
     """Return the consent for the server of an address.
 
     Args:
-        what: What would go there, for the message, as in "judge 'llm' would send the texts of questions and passages".
+        noun: What would go there, for the message, as in "judge 'llm' would send the texts of questions and passages".
 
     Raises NeedsConsent without one.
     """
@@ -152,7 +152,7 @@ def require_consent(study: Study, url: str, what: str) -> Consent:
         return found
     server = server_of(url)
     plain = "" if urlsplit(server).scheme == "https" else " (not encrypted)"
-    raise NeedsConsent(server, f"{what} to {server}{plain}; nothing was sent. {how_to_allow(study, server)}")
+    raise NeedsConsent(server, f"{noun} to {server}{plain}; nothing was sent. {how_to_allow(study, server)}")
 
 
 def how_to_allow(study: Study, url: str) -> str:
@@ -161,8 +161,8 @@ def how_to_allow(study: Study, url: str) -> str:
     return f"If you trust this server with them, run: {command}"
 
 
-def _same(one: Consent, other: Consent) -> bool:
-    return (one.study, one.server) == (other.study, other.server)
+def _is_same_consent(consent: Consent, other_consent: Consent) -> bool:
+    return (consent.study, consent.server) == (other_consent.study, other_consent.server)
 
 
 def _identity(study: Study) -> str:
@@ -189,7 +189,7 @@ def _path() -> Path:
     return user_folder() / FILE
 
 
-def _read() -> list[Consent]:
+def _read_consents() -> list[Consent]:
     """Return all consents of this person. Raises Refused where others can write the file, BadInput if it is damaged."""
     path = _path()
     try:
@@ -215,7 +215,7 @@ def _writing() -> Iterator[list[Consent]]:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(path.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            known = _read()
+            known = _read_consents()
             yield known
             content = {"form": 1, "consents": [asdict(each) for each in known]}
             handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600

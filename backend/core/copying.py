@@ -75,10 +75,10 @@ def copy_study(study: Study, target: str | Path) -> CopiedStudy:
     return CopiedStudy(target, len(files), sum(path.stat().st_size for path in files), tuple(left_out))
 
 
-def _point_to_copy(settings: Path, old: Path, new: Path) -> None:
+def _point_to_copy(settings: Path, old_folder: Path, new_folder: Path) -> None:
     """Change the paths of models in study.toml, which are absolute, to those in the copy."""
     text = settings.read_text(encoding="utf-8")
-    write_text(settings, text.replace(f"{old}{os.sep}models{os.sep}", f"{new}{os.sep}models{os.sep}"))
+    write_text(settings, text.replace(f"{old_folder}{os.sep}models{os.sep}", f"{new_folder}{os.sep}models{os.sep}"))
 
 
 def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) -> None:

@@ -33,7 +33,7 @@ __all__ = [
     "markdown_table",
     "one_of",
     "named_settings",
-    "plain",
+    "value_text",
     "settings_class",
     "toml_section",
 ]
@@ -100,13 +100,13 @@ class Declared:
             return "whole numbers" if self.item is int else "a list of texts"
         if self.kind not in (int, float):
             return "a table"
-        lower = None if self.minimum is None else f"at least {plain(self.minimum)}"
-        lower = f"above {plain(self.above)}" if self.above is not None else lower
-        upper = None if self.maximum is None else f"at most {plain(self.maximum)}"
-        upper = f"below {plain(self.below)}" if self.below is not None else upper
+        lower = None if self.minimum is None else f"at least {value_text(self.minimum)}"
+        lower = f"above {value_text(self.above)}" if self.above is not None else lower
+        upper = None if self.maximum is None else f"at most {value_text(self.maximum)}"
+        upper = f"below {value_text(self.below)}" if self.below is not None else upper
         number = "a whole number" if self.kind is int else "a number"
         if self.minimum is not None and self.maximum is not None:
-            return f"{number} from {plain(self.minimum)} to {plain(self.maximum)}"
+            return f"{number} from {value_text(self.minimum)} to {value_text(self.maximum)}"
         bounds = " and ".join(bound for bound in (lower, upper) if bound)
         return f"{number} of {bounds}" if lower and self.above is None else f"{number} {bounds}".rstrip()
 
@@ -130,7 +130,7 @@ def one_of(names: Registry[Any]) -> AfterValidator:
 
     def check(name: str) -> str:
         if name not in names:
-            raise ValueError(f"must be one of {', '.join(names.names())}, not {_shown(name)}")
+            raise ValueError(f"must be one of {', '.join(names.names())}, not {_short_value(name)}")
         return name
 
     return AfterValidator(check)
@@ -178,7 +178,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     Raises BadInput that names the file and the key.
     """
     if not isinstance(table, Mapping):
-        raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
+        raise BadInput(f"{key or 'the settings'} must be a table, not {_short_value(table)}", path)
     values = dict(table)
     for name, declaration in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
         if name not in values or isinstance(values[name], declaration.kind):
@@ -242,10 +242,10 @@ def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
         return f"{prefix.rstrip('.')} {first['msg']}".strip()
     if first["type"] == "value_error":
         return f"{prefix}{place[0]} {first['ctx']['error']}"
-    return f"{prefix}{place[0]} must be {known[place[0]].accepted}, not {_shown(first['input'])}"
+    return f"{prefix}{place[0]} must be {known[place[0]].accepted}, not {_short_value(first['input'])}"
 
 
-def _shown(value: object) -> str:
+def _short_value(value: object) -> str:
     """A value as an error line shows it: short, and without an integer of thousands of digits."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_VALUE:
         return f"a number of more than {LONGEST_VALUE} digits"
@@ -259,7 +259,7 @@ def _shown_key(key: str) -> str:
     return key if len(key) <= LONGEST_VALUE else f"{key[: LONGEST_VALUE - 1]}…"
 
 
-def plain(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as text: a number without trailing zeros, a flag as yes or no, other values unchanged."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -292,11 +292,11 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
     return "".join(_commented(line, about, width) for line, about in lines)
 
 
-def _commented(line: str, about: str, width: int) -> str:
+def _commented(line: str, comment: str, width: int) -> str:
     """A line of study.toml with its comment: behind it, or above it where the comment is long."""
-    if len(about) <= LONGEST_COMMENT:
-        return f"{line:<{width}}  # {about}\n"
-    return "".join(f"# {part}\n" for part in textwrap.wrap(about, 2 * LONGEST_COMMENT)) + f"{line}\n"
+    if len(comment) <= LONGEST_COMMENT:
+        return f"{line:<{width}}  # {comment}\n"
+    return "".join(f"# {part}\n" for part in textwrap.wrap(comment, 2 * LONGEST_COMMENT)) + f"{line}\n"
 
 
 def _quoted(text: str) -> str:
@@ -310,6 +310,6 @@ def markdown_table(cls: type) -> str:
     for name, declaration in declared(cls).items():
         if declaration.kind not in (int, float, bool, str):
             continue
-        default = "" if declaration.default is None else f"`{plain(declaration.default)}`"
+        default = "" if declaration.default is None else f"`{value_text(declaration.default)}`"
         rows.append(f"| `{name}` | {default} | {declaration.accepted.removeprefix('one of ')} | {declaration.help} |")
     return "\n".join(rows)

@@ -76,20 +76,20 @@ def install_command(extra: str) -> str:
     return f"pip install 'blindspot[{extra}]'"
 
 
-def lacking(extras: Sequence[str]) -> str | None:
+def first_missing(extras: Sequence[str]) -> str | None:
     """Return the first of these extras with a package that is not installed, or None. Imports nothing."""
     return next((extra for extra in extras if not _is_installed(EXTRAS[extra])), None)
 
 
 def require(*extras: str) -> None:
     """Raise MissingExtra for the first of these extras with a package that is not installed."""
-    if (extra := lacking(extras)) is not None:
+    if (extra := first_missing(extras)) is not None:
         raise missing_extra(extra)
 
 
 def _is_installed(extra: Extra) -> bool:
     found = (sys.modules.get(module) is not None or find_spec(module) is not None for module in extra.modules)
-    return all(found) and lacking(extra.includes) is None
+    return all(found) and first_missing(extra.includes) is None
 
 
 class _MissingImports:

@@ -133,7 +133,7 @@ class HttpClient:
         self._wait_until = 0.0
         self._stopped = threading.Event()
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """End every pause; requests that wait raise Stopped."""
         self._stopped.set()
 
@@ -177,11 +177,11 @@ class HttpClient:
                 redirect=False,
                 preload_content=False,
             )
-            return Answer(answer.status, answer.headers, self._content(answer))
+            return Answer(answer.status, answer.headers, self._read_content(answer))
         except urllib3.exceptions.HTTPError as error:
             raise OSError(plain_error(error)) from None
 
-    def _content(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+    def _read_content(self, answer: urllib3.BaseHTTPResponse) -> bytes:
         """Read an answer, at most one byte over the maximum. Raises TimeoutError if it drips in for too long."""
         deadline, blocks, size = time.monotonic() + self.timeout, [], 0
         while size <= self.maximum_reply and (block := answer.read1(65_536) or b""):

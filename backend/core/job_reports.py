@@ -39,14 +39,14 @@ class JobReporter:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._write_reports, name=f"reports of job {id}", daemon=True)
 
-    def __call__(self, done: int, total: int | None, doing: str, /) -> None:
+    def __call__(self, completed: int, total: int | None, activity: str, /) -> None:
         if self._cancel_file.exists():
             raise Cancelled(CANCELLED)
-        self._last = (int(done), None if total is None else int(total), doing)
+        self._last = (int(completed), None if total is None else int(total), activity)
         if self._progress is not None:
-            self._progress(done, total, doing)
+            self._progress(completed, total, activity)
 
-    def begin(self) -> None:
+    def record_start(self) -> None:
         """Record that the job runs now. What it waited for is past."""
         self._last = self._written = (0, None, "")
         self._jobs.start(self._id)

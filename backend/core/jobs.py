@@ -166,7 +166,7 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
     arguments = _by_name(function, args, kwargs)
     progress = cast("Progress | None", arguments.pop("progress", None))
     _check(study, kind, arguments)
-    id, lock = _record(study, kind, _plain(arguments))
+    id, lock = _record(study, kind, _json_value(arguments))
     with lock:
         return cast(R, _execute(study, id, kind, arguments, progress))
 
@@ -176,14 +176,14 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, request: JobRequest, by: str | None = None, id: str | None = None) -> str:
+def submit_request(study: Study, request: JobRequest, actor: str | None = None, id: str | None = None) -> str:
     """Start a prepared job; see `submit`.
 
     Args:
-        by: who asks; see `blindspot.backend.core.rights.require`.
+        actor: who asks; see `blindspot.backend.core.rights.require`.
         id: of the job, new in the study; None for one that is made up.
     """
-    require(study, by, request.action)
+    require(study, actor, request.action)
     _check(study, request.kind, request.arguments)
     id, lock = _record(study, request.kind, request.arguments, id)
     with lock:
@@ -210,14 +210,14 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
     threading.Thread(target=process.wait, name=f"process of job {id}", daemon=True).start()
 
 
-def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
+def cancel(study: Study, id: str, actor: str | None = None, *, force: bool = False) -> None:
     """Cancel a job.
 
     A running job stops at its next progress report, within about a second, and keeps its finished work. A job that
-    waits stops at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `by`: as in
+    waits stops at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `actor`: as in
     `submit_request`.
     """
-    require(study, by, "cancel jobs")
+    require(study, actor, "cancel jobs")
     job = status(study, id)
     if not job.unfinished:
         return
@@ -356,7 +356,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
         with JobReporter(study, id, progress) as reporter:
             if not (kind.light or _without_waiting.get() or _inside_job.get()):
                 _wait_for_turn(study, id, reporter)
-            reporter.begin()
+            reporter.record_start()
             token = _inside_job.set(True)
             result = kind.function(study, **arguments, progress=reporter)
     except (KeyboardInterrupt, Cancelled):
@@ -380,7 +380,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
 def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
     """Wait until every heavy job that was submitted earlier has ended."""
     jobs = Jobs(study.labels_path)
-    while ahead := [job for job in jobs.ahead(id) if status(study, job.id).unfinished]:
+    while ahead := [job for job in jobs.jobs_ahead_of(id) if status(study, job.id).unfinished]:
         others = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
         report(0, None, f"waits for: {title(ahead[0].kind, ahead[0].arguments)}{others}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -391,19 +391,19 @@ def _recorded(result: JobResult) -> Any:
     name = getattr(result, "name", None)
     if isinstance(name, str) and not dataclasses.is_dataclass(result):
         return {"name": name}
-    return _plain(result)
+    return _json_value(result)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """The value as JSON can hold it. What has no such form becomes text: the record of a job must not make it fail."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: _json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _json_value(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, AbstractSet)):
-        return [_plain(each) for each in value]
+        return [_json_value(each) for each in value]
     if hasattr(value, "tolist"):  # numpy
-        return _plain(value.tolist())
+        return _json_value(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):

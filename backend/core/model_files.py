@@ -134,18 +134,18 @@ def code_in(folder: Path) -> list[str]:
 
 
 @contextmanager
-def readable_model(path: str | Path, what: str = "the model") -> Iterator[None]:
+def readable_model(path: str | Path, noun: str = "the model") -> Iterator[None]:
     """Let one thread at a time load a model, and turn the many ways in which that fails into one line (Missing).
 
     While transformers loads a model, it replaces functions of its classes for the whole process (`no_init_weights`,
     `no_tie_weights`). Two threads that load models would put back the wrong ones, and models would lose weights.
     """
-    with _loading, _one_line(path, what):
+    with _loading, _one_line(path, noun):
         yield
 
 
 @contextmanager
-def _one_line(path: str | Path, what: str = "the model") -> Iterator[None]:
+def _one_line(path: str | Path, noun: str = "the model") -> Iterator[None]:
     try:
         yield
     except (BlindspotError, KeyboardInterrupt, MemoryError):
@@ -153,7 +153,7 @@ def _one_line(path: str | Path, what: str = "the model") -> Iterator[None]:
     except Exception as error:  # transformers, safetensors, tokenizers and torch share no class of errors
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Missing(
-            f"cannot load {what} {str(path)!r}: {first[:200]} (give a whole folder with safetensors weights and a "
+            f"cannot load {noun} {str(path)!r}: {first[:200]} (give a whole folder with safetensors weights and a "
             "tokenizer, or a name when the network can be reached)"
         ) from error
 
@@ -236,8 +236,8 @@ def _walk(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
             yield from _walk(value, depth + 1)
 
 
-def _foreign(what: str, name: object, own: str) -> list[str]:
-    return [] if isinstance(name, str) and name.startswith(own) else [f"{what} {str(name)[:100]!r}"]
+def _foreign(noun: str, name: object, supported: str) -> list[str]:
+    return [] if isinstance(name, str) and name.startswith(supported) else [f"{noun} {str(name)[:100]!r}"]
 
 
 def _classes(value: object) -> str:

@@ -24,13 +24,13 @@ def own_rows(corpus: Corpus, question_ids: Sequence[str]) -> np.ndarray:
     return np.array([rows.get(id, -2) for id in question_ids], dtype=np.int64)
 
 
-def without_own(ordinals: np.ndarray, own: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
+def without_own(ordinals: np.ndarray, own_rows: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
     """Return the lists without own passages, cut to k, and other matrices of the same shape alike.
 
     Args:
-        ordinals: (q, k') passage rows, -1 where padded. own: (q,) of `own_rows`.
+        ordinals: (q, k') passage rows, -1 where padded. own_rows: (q,) of `own_rows`.
     """
-    is_own = ordinals == own[:, None]
+    is_own = ordinals == own_rows[:, None]
     order = np.argsort(is_own, axis=1, kind="stable")
     cut = order[:, :k]
     kept = np.take_along_axis(is_own, cut, axis=1)

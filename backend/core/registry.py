@@ -37,7 +37,7 @@ class Registry(Generic[T]):
 
     def __init__(
         self,
-        what: str,
+        noun: str,
         *,
         package: str | None = None,
         modules: Sequence[str] = (),
@@ -47,7 +47,7 @@ class Registry(Generic[T]):
         check: Callable[[object], None] | None = None,
         removed: Mapping[str, str] | None = None,
     ):
-        self.what, self.group, self.removed = what, group, dict(removed or {})
+        self.what, self.group, self.removed = noun, group, dict(removed or {})
         self._package, self._modules = package, tuple(modules)
         self._name, self._order, self._check = name, order, check
         self._entries: dict[str, T] = {}
@@ -134,7 +134,7 @@ class Registry(Generic[T]):
             try:
                 self._add(point.load())
             except Exception as error:  # continue with the others, whatever a foreign package raises
-                reason = _moved(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
+                reason = _moved_import(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
                 package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
                 line = f"cannot load the {self.what} {point.name!r}{package} ({point.value}): {reason}"
                 self.failures.append(line)
@@ -156,7 +156,7 @@ class Registry(Generic[T]):
         self.register(loaded)  # type: ignore[arg-type]
 
 
-def _moved(error: Exception) -> str | None:
+def _moved_import(error: Exception) -> str | None:
     """What a package of version 0.2 or older must import now, if that is why it did not load."""
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     if name.partition(".")[0] not in ("app", "backend", "analysis", "db"):

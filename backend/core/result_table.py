@@ -46,7 +46,7 @@ def percent(estimate: Estimate | float | None) -> str:
     return ABSENT if value is None else f"{100 * value:.1f}"
 
 
-def percent_with_interval(estimate: Estimate | None, between: str = "\N{EN DASH}") -> str:
+def percent_with_interval(estimate: Estimate | None, separator: str = "\N{EN DASH}") -> str:
     """Return a share in percent with its interval: "61.2 [58.0–64.1]"; a dash if there is none.
 
     A narrow terminal would break the line at a space inside the brackets.
@@ -56,24 +56,24 @@ def percent_with_interval(estimate: Estimate | None, between: str = "\N{EN DASH}
     if estimate.low is None:
         return f"{percent(estimate)} [{TOO_FEW}]"
     value, low, high = estimate.percent
-    return f"{value:.1f} [{ends(low, high, between)}]"
+    return f"{value:.1f} [{ends(low, high, separator)}]"
 
 
-def ends(low: float, high: float, between: str = "\N{EN DASH}") -> str:
+def ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
     """Return the ends of an interval in percent: "58.0–64.1". An interval is never shown as one point: ends that one
     decimal place would make equal have more.
     """
-    places = _places(low, high)
-    return f"{low:.{places}f}{between}{high:.{places}f}"
+    places = _decimal_places(low, high)
+    return f"{low:.{places}f}{separator}{high:.{places}f}"
 
 
-def signed_ends(low: float, high: float, between: str = " to ") -> str:
+def signed_ends(low: float, high: float, separator: str = " to ") -> str:
     """Return the ends of an interval of a difference in points: "+1.1 to +7.1"."""
-    places = _places(low, high)
-    return f"{low:+z.{places}f}{between}{high:+z.{places}f}"
+    places = _decimal_places(low, high)
+    return f"{low:+z.{places}f}{separator}{high:+z.{places}f}"
 
 
-def _places(low: float, high: float) -> int:
+def _decimal_places(low: float, high: float) -> int:
     different = (places for places in range(1, 6) if f"{low:z.{places}f}" != f"{high:z.{places}f}")
     return next(different, 1)
 
@@ -153,7 +153,7 @@ class ResultTable:
         """Return the rows as texts."""
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
-    def words(self) -> list[bool]:
+    def text_columns(self) -> list[bool]:
         """Return whether each column holds words, and not figures."""
         rows = self.texts()
         return [any(row[place][:1].isalpha() for row in rows) for place in range(len(self.columns))]
@@ -169,13 +169,13 @@ class ResultTable:
         lines = [
             [each.replace("|", "\\|").replace("\n", " ") for each in row] for row in (self.headings, *self.texts())
         ]
-        marks = ["---" if words or not place else "---:" for place, words in enumerate(self.words())]
+        marks = ["---" if words or not place else "---:" for place, words in enumerate(self.text_columns())]
         rows = [f"| {' | '.join(line)} |" for line in (lines[0], marks, *lines[1:])]
         return "\n".join([f"**{self.title}**", "", *rows, "", *self.notes]).rstrip() + "\n"
 
     def as_html(self) -> str:
         """Return the table as HTML; words are on the left, figures on the right."""
-        sides = [' class="left"' if place and words else "" for place, words in enumerate(self.words())]
+        sides = [' class="left"' if place and words else "" for place, words in enumerate(self.text_columns())]
         head = "".join(
             f'<th scope="col"{side}>{escape(each)}</th>' for each, side in zip(self.headings, sides, strict=True)
         )
@@ -234,7 +234,7 @@ class Results(ABC):
         """Return the lines below the tables: conclusions, notes, the method."""
 
     @abstractmethod
-    def figures(self) -> ResultTable:
+    def figures_table(self) -> ResultTable:
         """Return the table that scripts read: one figure or one group a row, shares of 1."""
 
     @abstractmethod
@@ -245,7 +245,7 @@ class Results(ABC):
         return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:
-        return self.figures().as_csv()
+        return self.figures_table().as_csv()
 
     def as_latex(self) -> str:
         return latex_tables(self.tables(), self.remarks())
@@ -284,7 +284,7 @@ class FittingTable:
 
     def __init__(self, table: ResultTable) -> None:
         self.caption = table.title
-        self.left = table.words()
+        self.left = table.text_columns()
         self.headings = [
             heading.replace(" ", "\n") if number and len(heading) > LONG else heading
             for number, heading in enumerate(table.headings)
@@ -297,7 +297,7 @@ class FittingTable:
         for number, columns in enumerate(parts):
             if number:
                 yield ""
-            yield self._part(first, columns, number == 0)
+            yield self._part_of_table(first, columns, number == 0)
 
     def parts(self, width: int) -> tuple[int, list[list[int]]]:
         """Return the width of the first column, and the other columns of each part."""
@@ -319,7 +319,7 @@ class FittingTable:
         cells = (self.headings[column], *(row[column] for row in self.rows))
         return max(cell_len(line) for cell in cells for line in cell.split("\n"))
 
-    def _part(self, first: int, columns: Sequence[int], titled: bool) -> RichTable:
+    def _part_of_table(self, first: int, columns: Sequence[int], titled: bool) -> RichTable:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
         from rich.text import Text

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-def require(study: Study, by: str | None, action: str) -> None:
+def require(study: Study, actor: str | None, action: str) -> None:
     """Raise Refused where a person's role, as the store has it now, does not allow an action of `blindspot.db.rights.ACTIONS`.
 
-    `by` is the person's name. None is whoever keeps the study's files: the command line, and the local app until a
+    `actor` is the person's name. None is whoever keeps the study's files: the command line, and the local app until a
     person says who they are.
     """
-    if by is not None:
-        People(study.labels_path).require(by, action)
+    if actor is not None:
+        People(study.labels_path).require(actor, action)

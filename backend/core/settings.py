@@ -138,11 +138,11 @@ VECTOR_SETTINGS = ("question_prompt", "passage_prompt", "dimensions")
 """Settings that change the vectors and that manifests record only if they are set: older manifests lack them."""
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, noun: str) -> str:
     """Return the name of a run, an encoder and the like, which becomes a folder and part of a URL. Raises Refused."""
     if not NAME.fullmatch(name):
         raise Refused(
-            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit "
+            f"{noun} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit "
             "first)"
         )
     return name

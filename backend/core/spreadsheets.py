@@ -31,10 +31,10 @@ def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, 
     writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
+        writer.writerow({key: _cell_value(value) for key, value in row.items()})
 
 
-def _cell(value: Any) -> Any:
+def _cell_value(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith(FORMULA):
         return value
     try:

@@ -46,7 +46,7 @@ class Study:
             raise Refused(f"{folder} is a file; choose an empty or a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         study = cls(folder)
-        study._migrate(new=True)
+        study._migrate(is_new=True)
         title = name if name is not None else study.folder.name
         write_text(folder / SETTINGS_FILE, default_toml(title))
         return study
@@ -65,12 +65,12 @@ class Study:
         study._migrate()
         return study
 
-    def _migrate(self, new: bool = False) -> None:
+    def _migrate(self, is_new: bool = False) -> None:
         if is_newest(self.labels_path):
             return
         from blindspot.db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
 
-        migrate(self.labels_path, new)
+        migrate(self.labels_path, is_new)
 
     @property
     def labels_path(self) -> Path:
@@ -122,23 +122,23 @@ class Study:
         }
         return dict(sorted(manifests.items(), key=lambda item: item[1].get("made", "")))
 
-    def finished(self, kind: str, name: str, what: str, make: str, again: str) -> Manifest:
+    def finished(self, kind: str, name: str, noun: str, make_command: str, remake_command: str) -> Manifest:
         """Return the manifest of a finished part that was made over this study's passages.
 
         Args:
-            kind: the folder of such parts. what: such a part, in words. make, again: what makes one, and makes it again.
+            kind: the folder of such parts. noun: such a part, in words. make_command, remake_command: what makes one, and makes it again.
 
         Raises:
             Missing: The part is absent or unfinished.
             Refused: It was made over other passages.
         """
-        manifest = read_manifest(self.path(kind, check_name(name, what)))
+        manifest = read_manifest(self.path(kind, check_name(name, noun)))
         if manifest is None:
-            known = ", ".join(self.parts(kind)) or f"none yet; make one with 'blindspot {make}'"
-            raise Missing(f"there is no {what} {name!r}; {what}s of this study: {known}")
+            known = ", ".join(self.parts(kind)) or f"none yet; make one with 'blindspot {make_command}'"
+            raise Missing(f"there is no {noun} {name!r}; {noun}s of this study: {known}")
         made_over = manifest["inputs"] if kind == "training_sets" else manifest
         if made_over["corpus"] != self.corpus.digest:
-            raise Refused(f"{what} {name!r} was made over other passages than this study holds; {again}")
+            raise Refused(f"{noun} {name!r} was made over other passages than this study holds; {remake_command}")
         return manifest
 
     def runs(self) -> list[str]:

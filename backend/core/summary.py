@@ -67,12 +67,12 @@ def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
     """Return the latest jobs, newest first, without failures that a later job made good: one of the same kind that
     does the same, or for an import any of the same kind, since the file that was mended may have another name."""
     latest: list[Job] = []
-    done: set[str] = set()
+    job_kinds: set[str] = set()
     for job in jobs.recent(study, JOBS_CONSIDERED):
         made = {jobs.title(job.kind, job.arguments), *([job.kind] if job.kind.startswith("import ") else [])}
         if job.state == "done":
-            done |= made
-        if job.state != "failed" or not made & done:
+            job_kinds |= made
+        if job.state != "failed" or not made & job_kinds:
             latest.append(job)
     return latest[:count]
 
@@ -80,7 +80,7 @@ def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
 def _from_results(study: Study) -> dict[str, Any] | None:
     """The files of a study that was made from retriever output, and what such a study cannot do. None for other
     studies."""
-    records = Imports(study.labels_path).all("results")
+    records = Imports(study.labels_path).all_records("results")
     if not records:
         return None
     deepest = max((manifest["k"] for manifest in study.parts("runs").values()), default=0)

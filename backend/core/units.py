@@ -39,7 +39,7 @@ class Units:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def take(self, rows: np.ndarray | slice) -> Units:
+    def units_of_rows(self, rows: np.ndarray | slice) -> Units:
         """Return the units of some questions (indices or bool)."""
         return Units(self.name, self.codes[rows])
 
@@ -47,7 +47,7 @@ class Units:
     def count(self) -> int:
         return len(np.unique(self.codes))
 
-    def words(self) -> str:
+    def count_words(self) -> str:
         """Return the number of questions and of units: "452 questions about 226 facts"."""
         return counted_by(len(self), self.count, self.name)
 
@@ -99,9 +99,9 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     return Units(unit, codes)
 
 
-def set_unit(study: Study, unit: Unit, by: str | None = None) -> None:
+def set_unit(study: Study, unit: Unit, actor: str | None = None) -> None:
     """Make this the study's unit of observation. Raises Refused for a person who may not, BadInput for another word."""
-    require(study, by, "set the unit")
+    require(study, actor, "set the unit")
     change_settings(study.settings_path, {"unit": unit})
 
 
@@ -112,8 +112,8 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
         return np.zeros(0, np.int64)
     codes = units_of(study.questions.some(distinct), study.settings.unit).codes
     place = {id: row for row, id in enumerate(distinct)}
-    found: np.ndarray = codes[[place[id] for id in ids]]
-    return found
+    codes_of_ids: np.ndarray = codes[[place[id] for id in ids]]
+    return codes_of_ids
 
 
 def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
@@ -143,16 +143,16 @@ def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
     return of_question
 
 
-def _root(joined: list[int], code: int) -> int:
-    while joined[code] != code:
-        joined[code] = joined[joined[code]]
-        code = joined[code]
+def _root(parents: list[int], code: int) -> int:
+    while parents[code] != code:
+        parents[code] = parents[parents[code]]
+        code = parents[code]
     return code
 
 
 def _codes(keys: Sequence[Hashable | None]) -> np.ndarray:
-    known: dict[Hashable | None, int] = {}
-    return np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, len(keys))
+    code_by_value: dict[Hashable | None, int] = {}
+    return np.fromiter((code_by_value.setdefault(key, len(code_by_value)) for key in keys), np.int64, len(keys))
 
 
 def _spaced(text: str | None) -> str | None:

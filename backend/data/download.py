@@ -92,7 +92,9 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
     partial = path.with_name(path.name + ".partial")
     for attempt in range(TRIES):
         try:
-            tag = _get(url, partial, _record(folder).get(partial.name, {}).get("etag"), folder, progress)
+            tag = _append_missing_bytes(
+                url, partial, _record(folder).get(partial.name, {}).get("etag"), folder, progress
+            )
             break
         except urllib.error.HTTPError as error:
             if error.code < 500 or attempt == TRIES - 1:
@@ -129,7 +131,9 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
     return DownloadedFile(path, path.stat().st_size, digest, again=False)
 
 
-def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Progress | None) -> str | None:
+def _append_missing_bytes(
+    url: str, partial: Path, etag: str | None, folder: Path, progress: Progress | None
+) -> str | None:
     """Append the missing bytes to `partial`. Return the server's ETag. Raises BadInput if the server sends nothing."""
     have = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "blindspot", "Accept-Encoding": "identity"}
@@ -153,7 +157,7 @@ def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Prog
 
 
 def _write(
-    answer: IO[bytes], partial: Path, start: int, total: int | None, progress: Progress | None, doing: str
+    answer: IO[bytes], partial: Path, start: int, total: int | None, progress: Progress | None, activity: str
 ) -> int:
     with open(partial, "r+b" if start else "wb") as file:
         file.seek(start)
@@ -162,7 +166,7 @@ def _write(
             size += len(block)
             file.write(block)
             if progress is not None:
-                progress(size, total, doing)
+                progress(size, total, activity)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())

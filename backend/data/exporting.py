@@ -61,7 +61,7 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
     """Export the questions of a split (see `questions_in_split`), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
-    questions, notes = mended_gold(study, questions_in_split(study, split))
+    questions, notes = corrected_gold(study, questions_in_split(study, split))
     grades = judgements_of(study, questions)
     name = f"questions-{split}" if split else "questions"
     if chosen.graded:
@@ -77,7 +77,7 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     return replace(made, notes=(*made.notes, note))
 
 
-def mended_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Question], tuple[str, ...]]:
+def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Question], tuple[str, ...]]:
     """Return questions with their gold as people mended it, and one line about what changed, if anything did.
 
     Gold that people call related or negative, and gold in dispute, is left out; passages that they call positive are
@@ -134,7 +134,7 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         Refused: as `export_run`.
     """
     chosen = find_writer("qrels", format)
-    questions, notes = mended_gold(study, questions_in_split(study, split))
+    questions, notes = corrected_gold(study, questions_in_split(study, split))
     judged = judgements_of(study, questions)
     if not judged:
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")

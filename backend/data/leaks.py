@@ -105,9 +105,9 @@ def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
     return texts, facts
 
 
-def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tuple]:
+def _rows(study: Study, condition: str, values: Sequence[str] = ()) -> Iterator[tuple]:
     return study.questions.connection.execute(
-        f"SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency FROM question {where}",
+        f"SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency FROM question {condition}",
         values,
     )
 

@@ -219,32 +219,32 @@ def _otlp_spans(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _span_entries(
-    rows: Iterable[tuple[int, dict[str, Any]] | BadInput], shape: LogShape
+    rows: Iterable[tuple[int, dict[str, Any]] | BadInput], log_shape: LogShape
 ) -> Iterator[_Event | BadInput]:
     for row in rows:
         if isinstance(row, BadInput):
             yield row
             continue
         line, values = row
-        kind = next((str(found) for path in shape.kind[0] if (found := value_at(values, path))), None)
-        if kind is not None and kind.upper() != shape.kind[1]:
+        kind = next((str(found) for path in log_shape.kind[0] if (found := value_at(values, path))), None)
+        if kind is not None and kind.upper() != log_shape.kind[1]:
             continue
-        question = _question_in(value_at(values, shape.question))
-        chunks = next((found for path in shape.chunks if (found := _list_at(values, path)) is not None), None)
+        question = _question_in(value_at(values, log_shape.question))
+        chunks = next((found for path in log_shape.chunks if (found := _list_at(values, path)) is not None), None)
         if question is None or (chunks is None and kind is None):
             continue
-        fields = {name: value_at(values, path) for name, path in shape.fields.items()}
-        for path in shape.metadata:
-            found = parsed(value_at(values, path))
+        fields = {name: value_at(values, path) for name, path in log_shape.fields.items()}
+        for path in log_shape.metadata:
+            found = parse_log(value_at(values, path))
             fields |= found if isinstance(found, dict) else {}
-        fields["date"] = _first(values, shape.date)
-        id = _first(values, shape.id)
+        fields["date"] = _first_value(values, log_shape.date)
+        id = _first_value(values, log_shape.id)
         yield _Event(question, chunks or [], None if id is None else str(id), _fields(fields), line)
 
 
 def value_at(value: Any, path: str) -> Any:
     """Return what is at a path of nested objects, which may be JSON texts; a name may itself contain dots. None: nothing."""
-    value = parsed(value)
+    value = parse_log(value)
     if not isinstance(value, dict):
         return None
     if path in value:
@@ -257,7 +257,7 @@ def value_at(value: Any, path: str) -> Any:
     return None
 
 
-def parsed(value: Any) -> Any:
+def parse_log(value: Any) -> Any:
     """Return a text that is JSON, or a list or object as Python prints it, as what it is; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         for parse in (json.loads, ast.literal_eval):
@@ -270,12 +270,12 @@ def parsed(value: Any) -> Any:
 
 def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
     """Return the list at a path, also one that is flattened into numbered names: `documents.0.document.content`."""
-    found = parsed(value_at(values, path))
+    found = parse_log(value_at(values, path))
     if isinstance(found, list):
         return found
     head, _, tail = path.partition(".")
     flat: dict[int, dict[str, Any]] = {}
-    for prefix, inner in ((path, values), (tail, parsed(values.get(head)))):
+    for prefix, inner in ((path, values), (tail, parse_log(values.get(head)))):
         for name, value in inner.items() if isinstance(inner, dict) and prefix else ():
             if number := re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.(.+)", name):
                 flat.setdefault(int(number[1]), {})[number[2]] = value
@@ -284,29 +284,29 @@ def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
 
 def _question_in(value: Any) -> str | None:
     """Return the question of an input: the text itself, or that of the usual fields of an object."""
-    value = parsed(value)
+    value = parse_log(value)
     if isinstance(value, list) and len(value) == 1:
-        value = parsed(value[0])
+        value = parse_log(value[0])
     if isinstance(value, dict):
         value = next((value[name] for name in ASKED if isinstance(value.get(name), str)), None)
     return value if isinstance(value, str) and value.strip() else None
 
 
-def _first(values: Any, paths: Sequence[str]) -> Any:
+def _first_value(values: Any, paths: Sequence[str]) -> Any:
     return next((found for path in paths if (found := value_at(values, path)) is not None), None)
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, str]:
     """Return own facts of a question as short texts; the date as a day. Lists and long texts are left out."""
-    found: dict[str, str] = {}
+    column_of_field: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict):  # LangSmith's feedback_stats: {"user_score": {"n": 1, "avg": 1.0}}
             value = value.get("avg", value.get("value"))
         name = "date" if name in DATES else " ".join(str(name).split())
         text = _day(value) if name == "date" else "" if isinstance(value, list | dict | None) else str(value).strip()
-        if 0 < len(name) <= FIELD_NAME and 0 < len(text) <= FIELD_VALUE and len(found) < FIELDS:
-            found[name] = " ".join(text.split())
-    return found
+        if 0 < len(name) <= FIELD_NAME and 0 < len(text) <= FIELD_VALUE and len(column_of_field) < FIELDS:
+            column_of_field[name] = " ".join(text.split())
+    return column_of_field
 
 
 def _day(value: Any) -> str:
@@ -332,16 +332,16 @@ def _table_entries(
             yield row
             continue
         line, values = row
-        question, chunks = values.get(columns["question"]), parsed(values.get(columns["chunks"]))
+        question, chunks = values.get(columns["question"]), parse_log(values.get(columns["chunks"]))
         if not isinstance(question, str) or not question.strip():
             yield BadInput(f"{columns['question']!r} holds no question", "", line)
             continue
         id = values.get(columns.get("id", ""))
         others = {name: value for name, value in values.items() if name not in columns.values()}
         event = _Event(question, [], None if id in (None, "") else str(id), _fields(others), line)
-        beside = {name: parsed(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns}
+        beside = {name: parse_log(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns}
         if isinstance(chunks, list):
-            event.chunks = [_with(chunk, place, beside) for place, chunk in enumerate(chunks)]
+            event.chunks = [_chunk_with_lists(chunk, place, beside) for place, chunk in enumerate(chunks)]
             yield event
             continue
         if waiting is None or (waiting.question, waiting.id) != (question, event.id):
@@ -358,11 +358,11 @@ def _table_entries(
 _OURS = {"chunk_id": "id", "score": "score"}
 
 
-def _with(chunk: Any, place: int, beside: Mapping[str, Any]) -> Any:
+def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any]) -> Any:
     """Return a chunk with its id and score out of lists beside the chunks."""
     own = {
         _OURS[name]: values[place]
-        for name, values in beside.items()
+        for name, values in parallel_lists.items()
         if isinstance(values, list) and place < len(values)
     }
     return {**(chunk if isinstance(chunk, dict) else {"text": chunk}), **own} if own else chunk
@@ -383,7 +383,7 @@ class _Chunks:
             return BadInput(problem, self.path, event.line)
         contexts: dict[str, Context] = {}
         for chunk in event.chunks:
-            read = self._read(chunk, event.line)
+            read = self._read_chunk(chunk, event.line)
             if isinstance(read, BadInput):
                 return read
             if read is not None:
@@ -396,19 +396,19 @@ class _Chunks:
         id = None if event.id is None else _plain_id(event.id)
         return RunEntry(id, event.question, (), found, str(self.path), event.line, (), event.fields)
 
-    def _read(self, chunk: Any, line: int) -> Context | BadInput | None:
+    def _read_chunk(self, chunk: Any, line: int) -> Context | BadInput | None:
         """Read a chunk; None for one without text."""
-        chunk = parsed(chunk)
-        text = chunk if isinstance(chunk, str) else _first(chunk, TEXT)
+        chunk = parse_log(chunk)
+        text = chunk if isinstance(chunk, str) else _first_value(chunk, TEXT)
         if text is not None and not isinstance(text, str):
             return BadInput("a chunk's text is no text", self.path, line)
-        id = None if isinstance(chunk, str) else _first(chunk, CHUNK_ID)
+        id = None if isinstance(chunk, str) else _first_value(chunk, CHUNK_ID)
         if not text or text.isspace():
             problem = f"the chunk {str(id)[:80]!r} has no text; log the texts, or import passages and then the run"
             return BadInput(problem, self.path, line) if text is None and id is not None else None
         text = text.replace("\0", " ")
-        title = None if isinstance(chunk, str) else _first(chunk, TITLE)
-        score = None if isinstance(chunk, str) else _first(chunk, SCORE)
+        title = None if isinstance(chunk, str) else _first_value(chunk, TITLE)
+        score = None if isinstance(chunk, str) else _first_value(chunk, SCORE)
         return Context(self._id(id, text), _number(score), line, title if isinstance(title, str) else "", text)
 
     def _id(self, id: Any, text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.streams import ByteSource, check_plain_file, head, not_utf8, text_blocks
+from blindspot.backend.data.formats.streams import ByteSource, check_plain_file, first_bytes, not_utf8, text_blocks
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 
@@ -85,7 +85,7 @@ def columns_of(path: str | Path) -> list[str]:
     file = table_files(path)[0]
     kind = table_kind(file.path)
     if kind in ("parquet", "arrow"):
-        with _opened(file.path, kind) as (schema, _):
+        with _open_batches(file.path, kind) as (schema, _):
             names = list(schema.names)
     elif kind in ("jsonl", "json"):
         first = next((_json_rows if kind == "jsonl" else _json_array_rows)(file, None), None)
@@ -104,7 +104,7 @@ def table_kind(path: Path) -> str:
     """
     if kind := binary_kind(path):
         return kind
-    return {b"{": "jsonl", b"[": "json"}.get(head(path, 64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1], "csv")
+    return {b"{": "jsonl", b"[": "json"}.get(first_bytes(path, 64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1], "csv")
 
 
 def binary_kind(path: Path) -> str | None:
@@ -142,7 +142,7 @@ def _folder_files(folder: Path) -> list[TableFile]:
         splits = _json_file(folder / _SAVED_SPLITS).get("splits")
         if not isinstance(splits, list) or not splits:
             raise BadInput("names no splits; save the dataset again", folder / _SAVED_SPLITS)
-        return [TableFile(file, str(split)) for split in splits for file in _saved(_inside(folder, split))]
+        return [TableFile(file, str(split)) for split in splits for file in _saved(_path_inside(folder, split))]
     if (folder / _SAVED).is_file():
         split = _json_file(folder / _SAVED).get("_split")
         return [TableFile(file, split if isinstance(split, str) else None) for file in _saved(folder)]
@@ -161,10 +161,10 @@ def _saved(folder: Path) -> list[Path]:
     names = [each.get("filename") for each in named if isinstance(each, dict)] if isinstance(named, list) else []
     if not names:
         raise BadInput("names no files of rows; save the dataset again", folder / _SAVED)
-    return [_inside(folder, name) for name in names]
+    return [_path_inside(folder, name) for name in names]
 
 
-def _inside(folder: Path, name: Any) -> Path:
+def _path_inside(folder: Path, name: Any) -> Path:
     """Return the file or folder `name` of a folder. Raises BadInput for a path that leaves the folder."""
     if not isinstance(name, str) or not name or Path(name).name != name or name == "..":
         raise BadInput(f"names {str(name)[:80]!r}, which is not in this folder", folder)
@@ -297,7 +297,7 @@ def _arrow_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[Tabl
 
 
 def _binary_rows(file: TableFile, columns: Sequence[str] | None, kind: str) -> Iterator[TableRow | BadInput]:
-    with _opened(file.path, kind, columns) as (schema, batches):
+    with _open_batches(file.path, kind, columns) as (schema, batches):
         _check_columns(columns, schema.names, file.path)
         row = 1
         for batch in batches:
@@ -308,7 +308,7 @@ def _binary_rows(file: TableFile, columns: Sequence[str] | None, kind: str) -> I
 
 
 @contextmanager
-def _opened(
+def _open_batches(
     path: Path, kind: str, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open a Parquet or Arrow file: its schema, and the batches of the columns. Errors of pyarrow become BadInput."""
@@ -330,13 +330,13 @@ def _opened(
                 reader = pa.ipc.open_stream(mapped) if stream else pa.ipc.open_file(mapped)
                 numbers = () if stream else range(reader.num_record_batches)
                 batches = iter(reader) if stream else map(reader.get_batch, numbers)
-                yield reader.schema, _sound(batches, columns)
+                yield reader.schema, _valid_batches(batches, columns)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise BadInput(f"cannot be read as {kind.title()} ({reason}); is it complete?", path) from error
 
 
-def _sound(batches: Iterator[pa.RecordBatch], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+def _valid_batches(batches: Iterator[pa.RecordBatch], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     """Yield the columns of batches whose offsets lie inside their memory: a broken file could otherwise end the process."""
     for batch in batches:
         batch = batch if columns is None else batch.select(list(columns))

@@ -70,8 +70,8 @@ def _judge(
     events = []
     for passage in candidates:
         related: Label = "related" if passage in names_subject else "negative"
-        right: Label = "positive" if passage in truth[lease.question] else related
-        label = right if rng.random() < ANNOTATORS[annotator] else MISTAKES[right]
+        correct_label: Label = "positive" if passage in truth[lease.question] else related
+        label = correct_label if rng.random() < ANNOTATORS[annotator] else MISTAKES[correct_label]
         events.append(
             LabelEvent(
                 f"simulated-{annotator[:3]}-{lease.question}-{passage}",

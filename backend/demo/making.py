@@ -1,6 +1,6 @@
 """Make the demo study.
 
-`begin` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
+`make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
 that makes the rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index
 and its runs, a model trained on each set, a map, and an experiment. Both skip what exists, so they can be called again.
 """
@@ -92,7 +92,7 @@ class DemoSize:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-def begin(
+def make_first_parts(
     folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
 ) -> Study:
     """Make the parts of the demo study up to its BM25 run that are missing.
@@ -127,27 +127,27 @@ def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress 
     Args:
         size: fields of `DemoSize` that differ from its defaults.
     """
-    waiting = missing(study, DemoSize(**(size or {})))
+    waiting = missing_parts(study, DemoSize(**(size or {})))
     for number, part in enumerate(waiting, 1):
         if progress:
             progress(number - 1, len(waiting), part.title)
-        part.make(study, _counted(progress, number, len(waiting), part.title))
+        part.make(study, _part_progress(progress, number, len(waiting), part.title))
     return {"made": len(waiting)}
 
 
 def finish_in_background(study: Study) -> str | None:
     """Start `finish` in a process of its own, unless it runs or nothing is missing. Returns the id of its job."""
-    if running(study) is not None or not missing(study):
+    if is_running(study) is not None or not missing_parts(study):
         return None
     return jobs.submit(finish, study)
 
 
-def running(study: Study) -> Job | None:
+def is_running(study: Study) -> Job | None:
     """The unfinished job that makes the rest of the demo."""
     return next((job for job in jobs.recent(study, 50) if job.kind == "demo" and job.unfinished), None)
 
 
-def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
+def missing_parts(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
     """The parts of the demo that do not exist, in the order in which `finish` makes them."""
     return [part for part in parts(size or DemoSize()) if not part.exists(study)]
 
@@ -166,7 +166,7 @@ def parts(size: DemoSize) -> list[DemoPart]:
             lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report),
         ),
         DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five_questions),
-        *(_set(name, policy) for name, policy in POLICIES.items()),
+        *(_training_set_part(name, policy) for name, policy in POLICIES.items()),
         DemoPart(
             "encode the passages",
             lambda study: size.encoder in study.parts("indexes"),
@@ -194,7 +194,7 @@ def _run(kind: str, split: str, name: str, **options: Any) -> DemoPart:
     )
 
 
-def _set(name: str, policy: str) -> DemoPart:
+def _training_set_part(name: str, policy: str) -> DemoPart:
     return DemoPart(
         f"build the {name} training set",
         lambda study: name in training_sets(study),
@@ -282,7 +282,7 @@ def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
     return jobs.run(run_experiment, study, EXPERIMENT, experiment_settings, progress=report)
 
 
-def _counted(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
+def _part_progress(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
     """Report a part's own progress in the words of the whole demo."""
     if progress is None:
         return None
@@ -337,9 +337,9 @@ def shows(study: Study) -> list[str]:
         "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
         "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
     }
-    return lines + [_line(found[name], text) for name, text in figures.items()]
+    return lines + [_summary_line(found[name], text) for name, text in figures.items()]
 
 
-def _line(figure: dict, text: str) -> str:
+def _summary_line(figure: dict, text: str) -> str:
     share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
     return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"

@@ -58,7 +58,7 @@ def demo_steps(study: Study, compare: Compare | None = None, person: str | None 
         compare: Compares two runs by name; the app's keeps its comparisons.
         person: Who reads the steps; None if nobody is signed in.
     """
-    compared = compare or (lambda a, b: Comparison.of(measure(study, a), measure(study, b)))
+    compared = compare or (lambda a, b: Comparison.of_runs(measure(study, a), measure(study, b)))
     runs = set(study.runs())
     return [
         _blind_spot(compared, runs),
@@ -98,15 +98,15 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {HEADLINE_K}."
-        + _reason(comparison(RUNS["bm25"], BEFORE), question),
+        + _reason_step(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
 
 
-def _reason(comparison: Comparison, question: Question) -> str:
+def _reason_step(comparison: Comparison, question: Question) -> str:
     """Say that the gold passage is about several subjects, if its title is not this subject."""
-    first = int(np.asarray(comparison.a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
-    (passage,) = comparison.a.study.corpus.passages([first])
+    first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
+    (passage,) = comparison.run_a.study.corpus.passages([first])
     if passage.id not in question.gold or passage.title == question.subject:
         return ""
     return f" That passage, “{passage.title}”, is about several subjects, and one vector stands for all of them."
@@ -116,7 +116,7 @@ def telling_question(comparison: Comparison) -> Question | None:
     """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
     only A finds.
     """
-    only_a = found_by(comparison.first_a, 1) & ~found_by(comparison.first_b, HEADLINE_K)
+    only_a = found_by(comparison.first_ranks_a, 1) & ~found_by(comparison.first_ranks_b, HEADLINE_K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(comparison, row)] or rows
     if not ranked:
@@ -124,7 +124,7 @@ def telling_question(comparison: Comparison) -> Question | None:
     deepest = comparison.depth + 1
 
     def order(row: int) -> tuple[int, int, str]:
-        rank = int(comparison.first_b[row]) or deepest
+        rank = int(comparison.first_ranks_b[row]) or deepest
         return int(comparison.frequency[row]), -rank, comparison.questions[row].id
 
     return comparison.questions[min(ranked, key=order)]
@@ -132,8 +132,8 @@ def telling_question(comparison: Comparison) -> Question | None:
 
 def _first_is_gold(comparison: Comparison, row: int) -> bool:
     """Whether A's first passage is gold: then no chance match of the answer's words has the first rank."""
-    first = int(np.asarray(comparison.a.run.hits.ordinals[comparison.rows_a[row]])[0])
-    (passage,) = comparison.a.study.corpus.passages([first])
+    first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[row]])[0])
+    (passage,) = comparison.run_a.study.corpus.passages([first])
     return passage.id in comparison.questions[row].gold
 
 
@@ -146,16 +146,16 @@ def _judge(study: Study, person: str | None) -> DemoStep:
             "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
         )
     own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
-    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged(batch, own))
+    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
 
 
-def _judged(batch: Batch, own: int) -> str:
+def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
         return "The training data calls these passages negatives. Do they answer their question?"
     if batch.done < batch.questions:
         return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
-    who = "You judged all five" if own == batch.questions else "All five are judged"
-    return f"{who}. Training offers a new set with {'your' if own == batch.questions else 'the'} labels."
+    who = "You judged all five" if own_labels == batch.questions else "All five are judged"
+    return f"{who}. Training offers a new set with {'your' if own_labels == batch.questions else 'the'} labels."
 
 
 def _training_set(study: Study) -> DemoStep:
@@ -184,8 +184,10 @@ def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
             "retriever", title, "waiting", "One model is trained on each set, and searches the same questions."
         )
     pair = comparison(TRAINED_NOISY, TRAINED_CLEAN)
-    noisy, clean = (100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_a, pair.first_b))
-    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_a, HEADLINE_K).mean())
+    noisy, clean = (
+        100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_ranks_a, pair.first_ranks_b)
+    )
+    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_ranks_a, HEADLINE_K).mean())
     return DemoStep(
         "retriever",
         title,
@@ -202,7 +204,7 @@ def cleaning_verdict(pair: Comparison) -> str:
     says so; `python -m benchmarks.blind_spot --trained` takes several seeds.
     """
     established, open_at = [], []
-    for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).at.items():
+    for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
             established.append(f"{value:+.1f} points at {k} ({signed_ends(high, low)})")
@@ -215,11 +217,11 @@ def cleaning_verdict(pair: Comparison) -> str:
     )
     if open_at:
         sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
-    measured = f"Measured over {pair.units.words()}. Another seed of the training may give another result."
+    measured = f"Measured over {pair.units.count_words()}. Another seed of the training may give another result."
     return " ".join([*sentences, measured])
 
 
 @lru_cache(maxsize=4)
-def _changes(study: Study, before: str, after: str) -> ChangeSummary:
+def _changes(study: Study, older_set: str, newer_set: str) -> ChangeSummary:
     """Sets do not change: their fingerprints make the key."""
     return change_summary(TrainingSet.open(study, NOISY), TrainingSet.open(study, CLEAN))

@@ -66,36 +66,36 @@ class RunCauses:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def has(self, cause: Cause) -> np.ndarray:
+    def has_cause(self, cause: Cause) -> np.ndarray:
         """Return for which questions the rule of a cause applies, (n,) bool."""
         present: np.ndarray = self.present[:, ORDER.index(cause)]
         return present
 
-    def known(self, cause: Cause) -> np.ndarray:
+    def is_measured(self, cause: Cause) -> np.ndarray:
         """Return for which questions a cause could be measured, (n,) bool."""
         known: np.ndarray = self.measured[:, ORDER.index(cause)]
         return known
 
     @property
-    def without(self) -> np.ndarray:
+    def without_cause(self) -> np.ndarray:
         """The questions to which no rule applies, (n,) bool."""
         return np.asarray(~self.present.any(axis=1))
 
     @property
     def misses(self) -> RunCauses:
         """The same of the missed questions alone."""
-        return self._kept(self.missed)
+        return self._subset(self.missed)
 
     @property
-    def found(self) -> RunCauses:
+    def among_found(self) -> RunCauses:
         """The same of the questions that the run finds."""
-        return self._kept(~self.missed)
+        return self._subset(~self.missed)
 
-    def within(self, rows: np.ndarray) -> RunCauses:
+    def of_rows(self, rows: np.ndarray) -> RunCauses:
         """Return the same of some rows of the comparison, (m,) int64."""
-        return self._kept(np.isin(self.rows, rows))
+        return self._subset(np.isin(self.rows, rows))
 
-    def _kept(self, subset: np.ndarray) -> RunCauses:
+    def _subset(self, subset: np.ndarray) -> RunCauses:
         arrays = (each[subset] for each in (self.rows, self.missed, self.present, self.measured))
         return RunCauses(self.run, self.k, *arrays)
 
@@ -112,7 +112,7 @@ def run_causes(comparison: Comparison, side: Side, k: int, rows: np.ndarray | No
     if rows is not None:
         return _Questions(comparison, side, k, rows).causes()
     key = "causes", side, k, evidence_state(comparison)
-    causes: RunCauses = comparison.figures.get(
+    causes: RunCauses = comparison.figures_cache.get_or_make(
         key, lambda: _Questions(comparison, side, k, np.arange(len(comparison))).causes()
     )
     return causes
@@ -120,23 +120,23 @@ def run_causes(comparison: Comparison, side: Side, k: int, rows: np.ndarray | No
 
 def evidence_state(comparison: Comparison) -> tuple[object, ...]:
     """Return a key that changes with the labels, the scores and the questions that the rules read."""
-    study = comparison.a.study
+    study = comparison.run_a.study
     scores = tuple(
         (name, path.stat().st_mtime_ns)
         for name in study.parts("scores")
         for path in sorted(study.path("scores", name).glob("scores.db*"))
     )
-    return comparison.evidence, study.labels.last_event, study.questions.last, scores
+    return comparison.with_evidence, study.labels.last_event, study.questions.last_position, scores
 
 
 class _Questions:
     """Questions of one run, and the facts that several rules need. Row i is the same question in every list."""
 
     def __init__(self, comparison: Comparison, side: Side, k: int, rows: np.ndarray):
-        self.compared, self.side, self.k, self.study = comparison, side, k, comparison.a.study
-        own, other = (comparison.a, comparison.b) if side == "a" else (comparison.b, comparison.a)
+        self.compared, self.side, self.k, self.study = comparison, side, k, comparison.run_a.study
+        own, other = (comparison.run_a, comparison.run_b) if side == "a" else (comparison.run_b, comparison.run_a)
         self.run, self.other = own.run, other.run
-        firsts = (comparison.first_a, comparison.first_b)
+        firsts = (comparison.first_ranks_a, comparison.first_ranks_b)
         self.first, self.first_other = firsts if side == "a" else firsts[::-1]
         places = (comparison.rows_a, comparison.rows_b)
         self.run_rows, self.other_rows = places if side == "a" else places[::-1]
@@ -161,7 +161,7 @@ class _Questions:
     @cached_property
     def gold_passages(self) -> list[list[GoldPassage]]:
         read = _passages(self.study, (row for rows in self.gold for row in rows))
-        prepared = {row: GoldPassage.of(passage) for row, passage in read.items()}
+        prepared = {row: GoldPassage.from_passage(passage) for row, passage in read.items()}
         return [[prepared[row] for row in rows] for rows in self.gold]
 
     @cached_property
@@ -173,7 +173,7 @@ class _Questions:
     def labels(self) -> dict[str, dict[str, str]]:
         """The settled labels of people: question to passage to label; empty where the reader may not see them."""
         settled: dict[str, dict[str, str]] = defaultdict(dict)
-        if self.compared.evidence:
+        if self.compared.with_evidence:
             for each in self.study.labels.consensus([question.id for question in self.questions]):
                 if each.label is not None and each.label != "unsure":
                     settled[each.question][each.passage] = each.label
@@ -182,8 +182,8 @@ class _Questions:
     @cached_property
     def _training(self) -> TrainingCounts:
         questions = self.study.questions
-        counts: TrainingCounts = self.compared.figures.get(
-            ("training", questions.last), lambda: TrainingCounts.of(questions.all(split="train"))
+        counts: TrainingCounts = self.compared.figures_cache.get_or_make(
+            ("training", questions.last_position), lambda: TrainingCounts.of_questions(questions.all(split="train"))
         )
         return counts
 
@@ -205,7 +205,7 @@ class _Questions:
         for question, passages in zip(self.questions, self.gold_passages, strict=True):
             places = [place for each in passages if (place := answer_place(question, each)) is not None]
             late = [
-                place.words >= LONG_WORDS and not place.in_title and place.before > LATE_SHARE * place.words
+                place.words >= LONG_WORDS and not place.in_title and place.words_before > LATE_SHARE * place.words
                 for place in places
             ]
             yield all(late) if late else None
@@ -269,7 +269,7 @@ class _Questions:
         pairs = [
             (q.id, each.passage.id) for q, of in zip(self.questions, self.gold_passages, strict=True) for each in of
         ]
-        judged = highest_probabilities(self.study, pairs) if self.compared.evidence else {}
+        judged = highest_probabilities(self.study, pairs) if self.compared.with_evidence else {}
         for question, passages in zip(self.questions, self.gold_passages, strict=True):
             ids = [each.passage.id for each in passages]
             labels = self.labels.get(question.id, {})
@@ -284,7 +284,7 @@ class _Questions:
 
     def false_negative_above(self) -> Iterable[Answer]:
         ids = [question.id for question in self.questions]
-        judged = likely_positive(self.study, ids, JUDGED_POSITIVE) if self.compared.evidence else {}
+        judged = likely_positive(self.study, ids, JUDGED_POSITIVE) if self.compared.with_evidence else {}
         named = {passage for pairs in self.labels.values() for passage in pairs}
         named |= {passage for passages in judged.values() for passage in passages}
         known = self.study.corpus.ordinals(named)
@@ -325,7 +325,7 @@ class TrainingCounts:
     patterns: Counter[str]
 
     @classmethod
-    def of(cls, questions: Sequence[Question]) -> TrainingCounts:
+    def of_questions(cls, questions: Sequence[Question]) -> TrainingCounts:
         wordings = (pattern(question) for question in questions)
         return cls(
             len(questions),

@@ -12,7 +12,7 @@ from enum import StrEnum
 NAMESAKE_SHARE = 0.5
 """near_namesake and other_entity_passage: share of the words of the subject's name that a title needs."""
 OTHER_WORDS_SHARE = 0.5
-"""other_words: each gold passage contains a smaller share of the question's content words than this."""
+"""other_words: each gold passage contains a smaller share of the question's content words than this, the subject's aside."""
 LATE_SHARE, LONG_WORDS = 0.5, 60
 """late_fact: a passage of at least LONG_WORDS words, with the first answer after this share of them."""
 RARE_MENTIONS, RAREST_BUCKET = 1, 7
@@ -56,7 +56,7 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.OTHER_WORDS: CauseRule(
         "Answer in other words",
-        f"Each gold passage has less than {OTHER_WORDS_SHARE:.0%} of the question's content words in title or text.",
+        f"Each gold passage has less than {OTHER_WORDS_SHARE:.0%} of the question's content words, those of the subject's name aside.",
     ),
     Cause.LATE_FACT: CauseRule(
         "Fact late in a long passage",

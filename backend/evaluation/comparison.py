@@ -50,7 +50,7 @@ VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a quest
 class Measured:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
-    questions: q questions, in the run's order, as a list or a table; rows: (q,) their rows of the run. first: (q,)
+    questions: q questions, in the run's order, as a list or a table; rows: (q,) their rows of the run. first_ranks: (q,)
     int32 rank from 1, 0 for none within the run's k. kind: the relevance in use; gold instead of answers if no question
     has answers. left_out: the number of questions that are not measured, by reason.
     """
@@ -61,7 +61,7 @@ class Measured:
     rule: str
     questions: Sequence[Question]
     rows: np.ndarray
-    first: np.ndarray
+    first_ranks: np.ndarray
     left_out: dict[str, int]
 
     @property
@@ -104,19 +104,19 @@ class Measured:
         relevant passages if relevance is by answers.
         """
         if measure is SUCCESS:
-            return found_by(self.first, k)
+            return found_by(self.first_ranks, k)
 
-        def made() -> np.ndarray:
+        def compute_values() -> np.ndarray:
             found = self._relevance
-            return measure.of(found, k)[np.searchsorted(found.rows, self.rows)]
+            return measure.values_of(found, k)[np.searchsorted(found.rows, self.rows)]
 
-        return self._values.get((measure.name, k), made)
+        return self._values.get_or_make((measure.name, k), compute_values)
 
     def measured_alike(self, name: str) -> Measured:
         """Measure another run of the study by the same relevance. Raises Missing."""
         return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
 
-    def without(self, ids: Set[str], reason: str) -> Measured:
+    def without_questions(self, ids: Set[str], reason: str) -> Measured:
         """Return the same run without some questions, which count as left out for this reason."""
         visible = np.ones(len(self.questions), dtype=bool)
         hidden = rows_of(self.questions, sorted(ids))
@@ -125,7 +125,7 @@ class Measured:
             self,
             questions=take(self.questions, np.flatnonzero(visible)),
             rows=self.rows[visible],
-            first=self.first[visible],
+            first_ranks=self.first_ranks[visible],
             left_out={**self.left_out, reason: int((~visible).sum())},
         )
 
@@ -151,13 +151,13 @@ def measure_all(
     study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> dict[str, Measured]:
     """Measure several runs. Questions that the runs share are read once."""
-    known: dict[str, Question] = {}
+    question_by_id: dict[str, Question] = {}
     result = {}
     for name in dict.fromkeys(names):
         ids = study.run(name).question_ids
-        absent = [id for id in ids if id not in known]
-        known.update(zip(absent, study.questions.some(absent), strict=True))
-        result[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
+        absent = [id for id in ids if id not in question_by_id]
+        question_by_id.update(zip(absent, study.questions.some(absent), strict=True))
+        result[name] = measure(study, name, relevance, rule, [question_by_id[id] for id in ids])
     return result
 
 
@@ -165,30 +165,50 @@ def measure_all(
 class Comparison:
     """Two runs over the questions measured in both. Row i is the same question in every array.
 
-    evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
+    with_evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
     annotator who still has to judge.
     """
 
-    a: Measured
-    b: Measured
+    run_a: Measured
+    run_b: Measured
     questions: Sequence[Question]
-    first_a: np.ndarray
-    first_b: np.ndarray
+    first_ranks_a: np.ndarray
+    first_ranks_b: np.ndarray
     rows_a: np.ndarray
     rows_b: np.ndarray
-    evidence: bool = True
+    with_evidence: bool = True
 
     @classmethod
-    def of(cls, a: Measured, b: Measured) -> Comparison:
+    def of_runs(cls, measured_a: Measured, measured_b: Measured) -> Comparison:
         """Compare two measured runs. The comparison is empty if they are measured by different relevance."""
-        if a.kind != b.kind:
+        if measured_a.kind != measured_b.kind:
             none = np.zeros(0, dtype=np.int64)
-            return cls(a, b, [], a.first[none], b.first[none], a.rows[none], b.rows[none])
-        rows_of_b = rows_among(a.questions, b.questions)
+            return cls(
+                measured_a,
+                measured_b,
+                [],
+                measured_a.first_ranks[none],
+                measured_b.first_ranks[none],
+                measured_a.rows[none],
+                measured_b.rows[none],
+            )
+        rows_of_b = rows_among(measured_a.questions, measured_b.questions)
         rows_of_a = np.flatnonzero(rows_of_b >= 0)
         rows_of_b = rows_of_b[rows_of_a]
-        shared = a.questions if len(rows_of_a) == len(a.questions) else take(a.questions, rows_of_a)
-        return cls(a, b, shared, a.first[rows_of_a], b.first[rows_of_b], a.rows[rows_of_a], b.rows[rows_of_b])
+        shared = (
+            measured_a.questions
+            if len(rows_of_a) == len(measured_a.questions)
+            else take(measured_a.questions, rows_of_a)
+        )
+        return cls(
+            measured_a,
+            measured_b,
+            shared,
+            measured_a.first_ranks[rows_of_a],
+            measured_b.first_ranks[rows_of_b],
+            measured_a.rows[rows_of_a],
+            measured_b.rows[rows_of_b],
+        )
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -196,29 +216,29 @@ class Comparison:
     @property
     def depth(self) -> int:
         """The deepest k at which both runs can be measured."""
-        return min(self.a.k, self.b.k)
+        return min(self.run_a.k, self.run_b.k)
 
     def values(self, measure: RankingMeasure, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the value of each question in A and in B, two (q,) bool or float64. Raises as `Measured.values`."""
         if measure is SUCCESS:
-            return found_by(self.first_a, k), found_by(self.first_b, k)
-        in_a, in_b = np.searchsorted(self.a.rows, self.rows_a), np.searchsorted(self.b.rows, self.rows_b)
-        return self.a.values(measure, k)[in_a], self.b.values(measure, k)[in_b]
+            return found_by(self.first_ranks_a, k), found_by(self.first_ranks_b, k)
+        in_a, in_b = np.searchsorted(self.run_a.rows, self.rows_a), np.searchsorted(self.run_b.rows, self.rows_b)
+        return self.run_a.values(measure, k)[in_a], self.run_b.values(measure, k)[in_b]
 
-    def other(self, name: str) -> Measured:
+    def measured_run(self, name: str) -> Measured:
         """Return another run of the study, measured in the same way. A run is measured only once until it is replaced.
         Raises Missing.
         """
-        known = {side.name: side for side in (self.a, self.b)}
+        known = {side.name: side for side in (self.run_a, self.run_b)}
         if name in known:
             return known[name]
-        key = name, self.a.study.run(name).manifest.get("made")
-        if key not in self._others:
-            self._others[key] = self.a.measured_alike(name)
-        return self._others[key]
+        key = name, self.run_a.study.run(name).manifest.get("made")
+        if key not in self._other_runs:
+            self._other_runs[key] = self.run_a.measured_alike(name)
+        return self._other_runs[key]
 
     @cached_property
-    def _others(self) -> dict[tuple, Measured]:
+    def _other_runs(self) -> dict[tuple, Measured]:
         return {}
 
     @cached_property
@@ -226,12 +246,16 @@ class Comparison:
         """The question facts. If B covers all questions of A, these are A's facts, so that another comparison with A
         can reuse them.
         """
-        return self.a.facts if len(self) == len(self.a.questions) else QuestionFacts(self.a.study, self.questions)
+        return (
+            self.run_a.facts
+            if len(self) == len(self.run_a.questions)
+            else QuestionFacts(self.run_a.study, self.questions)
+        )
 
     @cached_property
     def units(self) -> Units:
         """The unit of observation of each question."""
-        return self.a.units.take(np.searchsorted(self.a.rows, self.rows_a))
+        return self.run_a.units.units_of_rows(np.searchsorted(self.run_a.rows, self.rows_a))
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -268,7 +292,7 @@ class Comparison:
         return self.columns.frequency
 
     @cached_property
-    def words(self) -> list[str]:
+    def searchable_text(self) -> list[str]:
         """The text that the text filter searches: question, answers, subject and id, case-folded."""
         if isinstance(self.questions, QuestionTable):
             return self.questions.search_texts
@@ -277,35 +301,35 @@ class Comparison:
     @cached_property
     def contrast(self) -> np.ndarray:
         """The reciprocal rank of the first relevant passage in A minus that in B, (q,) float64, from -1 to 1."""
-        return _reciprocal(self.first_a) - _reciprocal(self.first_b)
+        return _reciprocal(self.first_ranks_a) - _reciprocal(self.first_ranks_b)
 
     @cached_property
     def overlap(self) -> np.ndarray:
         """The extrapolated rank-biased overlap (p = 0.9) of the two lists, (q,) float64, from 0 to 1; NaN if a list is
         empty.
         """
-        list_a = np.asarray(self.a.run.hits.ordinals)[self.rows_a]
-        list_b = np.asarray(self.b.run.hits.ordinals)[self.rows_b]
+        list_a = np.asarray(self.run_a.run.hits.ordinals)[self.rows_a]
+        list_b = np.asarray(self.run_b.run.hits.ordinals)[self.rows_b]
         return rank_biased_overlap(list_a, list_b)
 
     def overlap_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the `overlap` of some rows, (m,) float64, without reading the lists of the others."""
         if "overlap" in self.__dict__:
             return self.overlap[rows]
-        list_a = np.asarray(self.a.run.hits.ordinals[self.rows_a[rows]])
-        list_b = np.asarray(self.b.run.hits.ordinals[self.rows_b[rows]])
+        list_a = np.asarray(self.run_a.run.hits.ordinals[self.rows_a[rows]])
+        list_b = np.asarray(self.run_b.run.hits.ordinals[self.rows_b[rows]])
         return rank_biased_overlap(list_a, list_b)
 
     @cached_property
-    def figures(self) -> ResultCache:
+    def figures_cache(self) -> ResultCache:
         """The cache of recent figures. All viewers share one comparison."""
         return ResultCache(FIGURES_CACHED)
 
-    def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
+    def groups(self, grouping: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
         """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left
         out.
         """
-        relation = by == "relation"
+        relation = grouping == "relation"
         rows = (self.columns.relation if relation else self._bucket_groups).rows()
         names = sorted(rows.keys() - {""}, key=relation_order if relation else bucket_order)
         return {name: rows[name] for name in names}
@@ -316,8 +340,8 @@ def set_label(dataset: str, split: str) -> str:
     return split if dataset in ("", split) else f"{split} · {dataset}"
 
 
-def _reciprocal(first: np.ndarray) -> np.ndarray:
-    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+def _reciprocal(first_ranks: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, first_ranks, out=np.zeros(len(first_ranks)), where=first_ranks > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,32 +375,32 @@ class PairedFigures:
     @property
     def title(self) -> str:
         """The measure with its cut-off: "Success@5"."""
-        return self.measure.at(self.k)
+        return self.measure.title_at(self.k)
 
 
-def at(
+def figures_at(
     comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures:
     """Return the figures at k over all questions, or over some rows (indices or bool)."""
 
-    def made() -> PairedFigures:
+    def compute_figures() -> PairedFigures:
         chosen = slice(None) if rows is None else rows
         a, b = (values[chosen] for values in comparison.values(measure, k))
         made = compare(a, b, units=comparison.units.codes[chosen], seed=seed)
-        return _both(comparison, chosen, k, measure, (a, b), made)
+        return _paired_figures(comparison, chosen, k, measure, (a, b), made)
 
-    return comparison.figures.get(("at", measure.name, k, _mark(rows), seed), made)
+    return comparison.figures_cache.get_or_make(("at", measure.name, k, _rows_digest(rows), seed), compute_figures)
 
 
 def macro_at(
     comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures | None:
     """Return the figures at k averaged over relations; None if no question has a relation."""
-    key = "macro", measure.name, k, _mark(rows), seed
-    return comparison.figures.get(key, lambda: _macro(comparison, k, rows, seed, measure))
+    key = "macro", measure.name, k, _rows_digest(rows), seed
+    return comparison.figures_cache.get_or_make(key, lambda: _macro_figures(comparison, k, rows, seed, measure))
 
 
-def _macro(
+def _macro_figures(
     comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: RankingMeasure
 ) -> PairedFigures | None:
     chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
@@ -392,7 +416,7 @@ def _macro(
         macro_average(b, relations, units),
         macro_average(np.maximum(a, b), relations, units),
         compare(a, b, relations, units, seed=seed),
-        flips.flip_table(comparison.first_a[chosen], comparison.first_b[chosen], k),
+        flips.flip_table(comparison.first_ranks_a[chosen], comparison.first_ranks_b[chosen], k),
         comparison.units.name,
         measure,
     )
@@ -403,16 +427,16 @@ class Overall:
     """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them
     together.
 
-    at: by k. macro: by k, averaged over relations; empty if no question has a relation.
+    figures_at: by k. macro: by k, averaged over relations; empty if no question has a relation.
     """
 
-    at: dict[int, PairedFigures]
+    figures_at: dict[int, PairedFigures]
     macro: dict[int, PairedFigures]
 
     @property
     def tests(self) -> int:
         """The number of tests that p is adjusted for."""
-        return len(self.at) + len(self.macro)
+        return len(self.figures_at) + len(self.macro)
 
 
 def overall(
@@ -423,7 +447,7 @@ def overall(
     measure: RankingMeasure = SUCCESS,
 ) -> Overall:
     """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
-    cells = {("at", k): at(comparison, k, rows, seed, measure) for k in ks}
+    cells = {("at", k): figures_at(comparison, k, rows, seed, measure) for k in ks}
     cells |= {
         ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
     }
@@ -444,23 +468,23 @@ def by_group(
     Args:
         members: rows of each group (indices or bool).
     """
-    key = "groups", measure.name, k, tuple((name, _mark(rows)) for name, rows in members.items()), seed
-    return comparison.figures.get(key, lambda: _by_group(comparison, k, members, seed, measure))
+    key = "groups", measure.name, k, tuple((name, _rows_digest(rows)) for name, rows in members.items()), seed
+    return comparison.figures_cache.get_or_make(key, lambda: _by_group(comparison, k, members, seed, measure))
 
 
 def _by_group(
     comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int, measure: RankingMeasure
 ) -> dict[str, PairedFigures]:
     a, b = comparison.values(measure, k)
-    members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
+    members = {name: rows for name, rows in members.items() if len(comparison.first_ranks_a[rows])}
     differences = family(a, b, members, comparison.units.codes, seed=seed)
     return {
-        name: _both(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
+        name: _paired_figures(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
         for name, rows in members.items()
     }
 
 
-def _both(
+def _paired_figures(
     comparison: Comparison,
     rows: np.ndarray | slice,
     k: int,
@@ -468,7 +492,7 @@ def _both(
     values: tuple[np.ndarray, np.ndarray],
     difference: Difference,
 ) -> PairedFigures:
-    first_a, first_b = comparison.first_a[rows], comparison.first_b[rows]
+    first_a, first_b = comparison.first_ranks_a[rows], comparison.first_ranks_b[rows]
     a, b = values
     units = comparison.units.codes[rows]
     a_figure, b_figure, oracle = (mean(each, units) for each in (a, b, np.maximum(a, b)))
@@ -476,7 +500,7 @@ def _both(
     return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, comparison.units.name, measure)
 
 
-def _mark(rows: np.ndarray | None) -> bytes:
+def _rows_digest(rows: np.ndarray | None) -> bytes:
     """Return a digest that identifies a choice of rows."""
     if rows is None:
         return b""
@@ -486,7 +510,7 @@ def _mark(rows: np.ndarray | None) -> bytes:
 def check_k(k: int, comparison: Comparison) -> int:
     """Check k and return it. Raises BadInput if a run has fewer than k hits per question."""
     if not 1 <= k <= comparison.depth:
-        a, b = comparison.a, comparison.b
+        a, b = comparison.run_a, comparison.run_b
         raise BadInput(
             f"k is {k}, but {a.name} has {a.k} hits per question and {b.name} {b.k}; k must be from 1 to "
             f"{comparison.depth}"

@@ -47,18 +47,18 @@ BETTER_KEYS = ("a_better", "b_better", "equal")
 class ComparisonReport(Results):
     """Two runs compared.
 
-    at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
+    figures_at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
     groups and the sentences. groups: by relation, bucket or slice; `names` are their display names.
     """
 
-    a: str
-    b: str
+    run_a: str
+    run_b: str
     kind: Kind
     slice: str
     k: int
-    at: dict[int, PairedFigures]
+    figures_at: dict[int, PairedFigures]
     macro: dict[int, PairedFigures]
-    by: By | None
+    grouping: By | None
     groups: dict[str, PairedFigures]
     names: dict[str, str]
     conclusion: str
@@ -70,8 +70,8 @@ class ComparisonReport(Results):
 
     def as_dict(self) -> dict:
         return {
-            "a": self.a,
-            "b": self.b,
+            "a": self.run_a,
+            "b": self.run_b,
             "relevance": self.kind,
             "measure": self.measure.name,
             "slice": self.slice,
@@ -82,19 +82,19 @@ class ComparisonReport(Results):
             "reservation": self.reservation,
             "method": self.method,
             "notes": self.notes,
-            "at": {str(k): _figures(both) for k, both in self.at.items()},
-            "macro": {str(k): _figures(both) for k, both in self.macro.items()},
-            "by": self.by,
-            "groups": {key: {"name": self.names[key], **_figures(both)} for key, both in self.groups.items()},
+            "at": {str(k): _figures_dict(both) for k, both in self.figures_at.items()},
+            "macro": {str(k): _figures_dict(both) for k, both in self.macro.items()},
+            "by": self.grouping,
+            "groups": {key: {"name": self.names[key], **_figures_dict(both)} for key, both in self.groups.items()},
         }
 
-    def figures(self) -> ResultTable:
+    def figures_table(self) -> ResultTable:
         """Return a row for all questions at each k, for the macro averages, and for each group; the columns are
         COLUMNS, for measures other than Success@k with BETTER_KEYS in the place of FLIP_KEYS.
         """
         rows = []
         for name, both in self._lines():
-            figures = _figures(both)
+            figures = _figures_dict(both)
             sides = {
                 f"{side}_{end}" if end else side: figures[side][end or both.measure.name]
                 for side in ("a", "b", "oracle")
@@ -106,7 +106,7 @@ class ComparisonReport(Results):
         return records_table(columns, rows)
 
     def _lines(self) -> list[tuple[str, PairedFigures]]:
-        lines = [("all", both) for both in self.at.values()] + [("macro", both) for both in self.macro.values()]
+        lines = [("all", both) for both in self.figures_at.values()] + [("macro", both) for both in self.macro.values()]
         return lines + [(key, both) for key, both in self.groups.items()]
 
     def tables(self) -> list[ResultTable]:
@@ -123,16 +123,18 @@ class ComparisonReport(Results):
             Column("oracle", format="percent"),
         ]
         cut_off = self.measure.has_cut_off
-        whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.at.items()]
+        whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.figures_at.items()]
         whole += [_row(f"macro @{k}" if cut_off else "macro", both) for k, both in self.macro.items()]
         over = "" if self.measure is SUCCESS else f" over {self.kind}"
         of_slice = f", slice {self.slice}" if self.slice else ""
-        title = f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}"
+        title = f"A: {self.run_a}, B: {self.run_b}. {self.measure.title_at('k')}{over}, %{of_slice}"
         tables = [ResultTable(title, ["", *head], whole)]
-        if self.by:
+        if self.grouping:
             rows = [_row(self.names[key], both) for key, both in self.groups.items()]
             tables.append(
-                ResultTable(f"{self.measure.at(self.k)} by {self.by}, %", [self.by.capitalize(), *head], rows)
+                ResultTable(
+                    f"{self.measure.title_at(self.k)} by {self.grouping}, %", [self.grouping.capitalize(), *head], rows
+                )
             )
         return tables
 
@@ -140,59 +142,70 @@ class ComparisonReport(Results):
         return [self.conclusion, self.reservation, *self.notes, self.method]
 
 
-def _figures(both: PairedFigures) -> dict:
-    estimate = both.difference.estimate
-    if both.measure is SUCCESS:
-        counts = {key: getattr(both.flips, key) for key in FLIP_KEYS}
+def _figures_dict(paired: PairedFigures) -> dict:
+    estimate = paired.difference.estimate
+    if paired.measure is SUCCESS:
+        counts = {key: getattr(paired.flips, key) for key in FLIP_KEYS}
     else:
-        counts = dict(zip(BETTER_KEYS, _better(both), strict=True))
+        counts = dict(zip(BETTER_KEYS, _better(paired), strict=True))
     return {
-        "k": both.k,
-        "n": both.n,
-        "units": both.units,
+        "k": paired.k,
+        "n": paired.n,
+        "units": paired.units,
         **{
-            side: {both.measure.name: each.value, "low": each.low, "high": each.high}
-            for side, each in (("a", both.a), ("b", both.b), ("oracle", both.oracle))
+            side: {paired.measure.name: each.value, "low": each.low, "high": each.high}
+            for side, each in (("a", paired.a), ("b", paired.b), ("oracle", paired.oracle))
         },
         "difference": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
-        "p": both.difference.p,
-        "p_holm": both.difference.p_adjusted,
-        "p_mcnemar": both.difference.p_mcnemar,
+        "p": paired.difference.p,
+        "p_holm": paired.difference.p_adjusted,
+        "p_mcnemar": paired.difference.p_mcnemar,
         **counts,
     }
 
 
-def _better(both: PairedFigures) -> tuple[int, int, int]:
+def _better(paired: PairedFigures) -> tuple[int, int, int]:
     """Return the number of questions on which A is better, B is better, and both are equal."""
-    a, b = both.difference.only_a, both.difference.only_b
-    return a, b, both.n - a - b
+    a, b = paired.difference.only_a, paired.difference.only_b
+    return a, b, paired.n - a - b
 
 
-def _row(name: str, both: PairedFigures) -> list[object]:
-    counts: tuple[int, ...] = _better(both)
-    if both.measure is SUCCESS:
-        counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
-    n = n_value(both.n, both.units, both.unit)
-    return [name, n, both.a, both.b, both.difference.estimate, both.difference.p_shown, *counts, both.oracle]
+def _row(name: str, paired: PairedFigures) -> list[object]:
+    counts: tuple[int, ...] = _better(paired)
+    if paired.measure is SUCCESS:
+        counts = (paired.flips.both, paired.flips.only_a, paired.flips.only_b, paired.flips.neither)
+    n = n_value(paired.n, paired.units, paired.unit)
+    return [
+        name,
+        n,
+        paired.a,
+        paired.b,
+        paired.difference.estimate,
+        paired.difference.p_shown,
+        *counts,
+        paired.oracle,
+    ]
 
 
 def compare_runs(
     study: Study,
-    a: str,
-    b: str,
+    run_a: str,
+    run_b: str,
     k: int | None = None,
-    by: By | None = None,
+    grouping: By | None = None,
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
 ) -> ComparisonReport:
     """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
-    return compare_with(study, a, b, ComparisonOptions(k=k, by=by, relevance=relevance, rule=rule, slice=slice))
+    return compare_with(
+        study, run_a, run_b, ComparisonOptions(k=k, by=grouping, relevance=relevance, rule=rule, slice=slice)
+    )
 
 
-def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> ComparisonReport:
+def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOptions) -> ComparisonReport:
     """Compare two runs of a study.
 
     Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid k or slice; Refused for an unknown
@@ -201,13 +214,13 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
     by_measure = measure_named(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
-    measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
+    measured = measure_all(study, (run_a, run_b), "gold" if needs_gold else relevance, rule)
     if options.hidden:
-        measured = {name: each.without(options.hidden, STILL_TO_JUDGE) for name, each in measured.items()}
-    compared = replace(Comparison.of(measured[a], measured[b]), evidence=options.evidence)
+        measured = {name: each.without_questions(options.hidden, STILL_TO_JUDGE) for name, each in measured.items()}
+    compared = replace(Comparison.of_runs(measured[run_a], measured[run_b]), with_evidence=options.evidence)
     if not len(compared):
         raise BadInput(
-            f"{a} and {b} share no question measured by {compared.a.kind}; choose --relevance gold, or other runs"
+            f"{run_a} and {run_b} share no question measured by {compared.run_a.kind}; choose --relevance gold, or other runs"
         )
     k = min(by_measure.default_k, compared.depth) if options.k is None else check_k(options.k, compared)
     facts = Facts(compared, k)
@@ -218,20 +231,20 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     members, names = _members(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
     whole = overall(compared, shown, rows, SEED, by_measure)
-    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], a, b, whole.tests)
+    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.figures_at[k], run_a, run_b, whole.tests)
     return ComparisonReport(
-        a,
-        b,
-        compared.a.kind,
+        run_a,
+        run_b,
+        compared.run_a.kind,
         slice,
         k,
-        whole.at,
+        whole.figures_at,
         whole.macro,
         by,
         by_group(compared, k, groups, SEED, by_measure),
         names,
         concluded,
-        reservation(compared.a.kind, rule),
+        reservation(compared.run_a.kind, rule),
         method(compared.units.name, SEED, by_measure),
         [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
         by_measure,
@@ -242,28 +255,28 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
 def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
     if measure is SUCCESS:
         return []
-    said = [f"{measure.at('k')}: {measure.help}."]
+    said = [f"{measure.title_at('k')}: {measure.help}."]
     if needs_gold:
         said.append("It needs all relevant passages of a question, so relevance is gold.")
     return said
 
 
-def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    if by is None:
+def _members(study: Study, facts: Facts, grouping: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    if grouping is None:
         return {}, {}
-    if by == "slice":
+    if grouping == "slice":
         slices = saved(study)
         if not slices:
             raise Missing("this study has no saved slices; save one on the Slices page, or give --slice")
         groups = {name: np.flatnonzero(facts.mask(slice_.expression)) for name, slice_ in slices.items()}
         return groups, {name: f"{name} ({slice_.expression})" for name, slice_ in slices.items()}
-    groups = facts.comparison.groups(by)
-    return groups, {name: relation_name(name) if by == "relation" else name for name in groups}
+    groups = facts.comparison.groups(grouping)
+    return groups, {name: relation_name(name) if grouping == "relation" else name for name in groups}
 
 
-def notes(study: Study, comparison: Comparison, by: By | None) -> list[str]:
+def notes(study: Study, comparison: Comparison, grouping: By | None) -> list[str]:
     """Return notes on the questions left out and on the source of frequencies, one line each."""
-    a, b = comparison.a, comparison.b
+    a, b = comparison.run_a, comparison.run_b
     sentences = []
     if not len(comparison) == len(a.questions) == len(b.questions):
         counts = f"{a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}"
@@ -273,9 +286,9 @@ def notes(study: Study, comparison: Comparison, by: By | None) -> list[str]:
         for each in (a, b)
         for reason, count in each.left_out.items()
     ]
-    if by == "relation" and not (comparison.relations != "").any():
+    if grouping == "relation" and not (comparison.relations != "").any():
         sentences.append(f"{NO_RELATIONS[0].upper()}{NO_RELATIONS[1:]}.")
-    if by == "bucket":
+    if grouping == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"
         sentences.append(f"{official}, otherwise mentions of the subject (source: {source}).")

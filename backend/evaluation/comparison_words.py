@@ -16,34 +16,34 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def conclusion(figures: PairedFigures, a: str, b: str, tests: int = 1) -> str:
+def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:
     """Return one sentence that concludes what the figures show about these two runs on this collection.
 
     Args:
-        tests: the number of tests that the p value of `figures` is adjusted for.
+        tests: the number of tests that the p value of `paired` is adjusted for.
     """
-    estimate, k, p = figures.difference.estimate, figures.k, figures.difference.p_shown
+    estimate, k, p = paired.difference.estimate, paired.k, paired.difference.p_shown
     if estimate.value is None:
         return "No questions, so no conclusion."
-    questions = figures.questions
+    questions = paired.questions
     words = (
-        p_words(p) if figures.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
+        p_words(p) if paired.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     )
     _, low, high = estimate.percent
     if p > SURE:
-        where = f"at {k}" if figures.measure is SUCCESS else f"in {figures.title}"
-        none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} {where} ({words}); "
+        where = f"at {k}" if paired.measure is SUCCESS else f"in {paired.title}"
+        none = f"Inconclusive over these {questions}: no significant difference between {run_a} and {run_b} {where} ({words}); "
         if low <= 0 <= high:
             return none + f"the 95% interval is {signed_ends(low, high)} points."
         return none + (
             f"the 95% interval of this figure alone, {signed_ends(low, high)} points, excludes 0, but it is not "
             f"adjusted for the {tests} tests of the table."
         )
-    ahead, behind = (a, b) if estimate.value > 0 else (b, a)
+    ahead, behind = (run_a, run_b) if estimate.value > 0 else (run_b, run_a)
     low, high = (low, high) if estimate.value > 0 else (-high, -low)
     better = f"finds a relevant passage in the top {k} more often than {behind}"
-    if figures.measure is not SUCCESS:
-        better = f"has a higher {figures.title} than {behind}"
+    if paired.measure is not SUCCESS:
+        better = f"has a higher {paired.title} than {behind}"
     return (
         f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} "
         f"to {high:.1f}, {words}). On this collection the difference is significant."
@@ -67,7 +67,7 @@ def reservation(kind: str, rule: str) -> str:
 def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
     """Return the note on tests and intervals that is shown with the figures, and on what they generalise to."""
     return (
-        f"Difference: {measure.at('k')} of A - B over the same questions, with Tango's paired interval (95%, with the effective n of "
+        f"Difference: {measure.title_at('k')} of A - B over the same questions, with Tango's paired interval (95%, with the effective n of "
         f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
         f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "

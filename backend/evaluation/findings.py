@@ -11,7 +11,7 @@ from typing import Any, Literal
 from blindspot.analysis.accuracy import Estimate, found_by, proportion
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
-from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
+from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.retrieval.engines.engine import OPENED
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.counting import counted
@@ -33,22 +33,22 @@ class FrequencyPoint:
     """Success of both runs on the questions of one bucket or group. label: of `blindspot.analysis.buckets.bucket_group`."""
 
     label: str
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
 
     @property
     def n(self) -> int:
-        return self.a.n
+        return self.estimate_a.n
 
     @property
-    def few(self) -> bool:
-        return self.a.n_units < FEW
+    def has_few_questions(self) -> bool:
+        return self.estimate_a.n_units < FEW
 
 
-def spoken_names(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
+def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
     """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
-    names = [_retriever(name, runs[name]) for name in (a, b)]
-    return (names[0], names[1]) if names[0] != names[1] else (a, b)
+    names = [_retriever(name, runs[name]) for name in (run_a, run_b)]
+    return (names[0], names[1]) if names[0] != names[1] else (run_a, run_b)
 
 
 def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
@@ -70,18 +70,18 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
     """
     if not len(comparison):
         return []
-    figures = at(comparison, k)
+    figures = figures_at(comparison, k)
     points = frequency_points(comparison, k)
     sentences = [RunFinding("difference", _difference(figures, names))]
-    for sentence in _falls(points, names):
+    for sentence in _falls_with_frequency(points, names):
         sentences.append(RunFinding("frequency", sentence))
-    only: Mapping[Topic, tuple[str, int]] = {
+    only_one_run: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
         "only_b": (names[1], figures.difference.only_b),
     }
     sentences += [
         RunFinding(topic, f"Only {name} answers {counted(count, 'question')}.")
-        for topic, (name, count) in only.items()
+        for topic, (name, count) in only_one_run.items()
         if count
     ]
     return sentences
@@ -91,7 +91,7 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
     """Return the success of both runs by bucket or group of mentions, from frequent to rare; unknown frequencies are
     left out.
     """
-    found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
+    found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
     units = comparison.units.codes
     groups = {label: rows for label, rows in comparison.groups("bucket").items() if label != UNKNOWN}
     official = [label for label in groups if label.startswith("bucket ")]
@@ -102,46 +102,51 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
     ]
 
 
-def _difference(figures: PairedFigures, names: tuple[str, str]) -> str:
-    estimate = figures.difference.estimate
+def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
+    estimate = paired.difference.estimate
     value, low, high = estimate.percent
-    if figures.difference.p > SURE:
+    if paired.difference.p > SURE:
         return (
-            f"No difference between {names[0]} and {names[1]} at {figures.k} is established: "
+            f"No difference between {names[0]} and {names[1]} at {paired.k} is established: "
             f"{value:+.1f} points ({low:+.1f} to {high:+.1f})."
         )
     low, high = sorted((abs(low), abs(high)))
     return (
-        f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {figures.k} ({low:.1f} to "
+        f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {paired.k} ({low:.1f} to "
         f"{high:.1f})."
     )
 
 
-def _falls(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
+def _falls_with_frequency(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
     """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's
     does.
     """
-    enough = [point for point in points if not point.few]
+    enough = [point for point in points if not point.has_few_questions]
     if len(enough) < 2:
         return []
     frequent, rare = enough[0], enough[-1]
     sentences = []
-    for name, high, low in ((names[1], frequent.b, rare.b), (names[0], frequent.a, rare.a)):
+    for name, high, low in (
+        (names[1], frequent.estimate_b, rare.estimate_b),
+        (names[0], frequent.estimate_a, rare.estimate_a),
+    ):
         change = independent_difference(high, low)
         assert change.value is not None and change.low is not None and change.high is not None, "both have questions"
         if change.low <= 0 <= change.high:
             continue
         (top, _, _), (bottom, _, _) = high.percent, low.percent
         verb = "falls" if change.value > 0 else "rises"
-        sentences.append(f"{name} {verb} from {top:.0f}% {where(frequent.label)} to {bottom:.0f}% {where(rare.label)}.")
+        sentences.append(
+            f"{name} {verb} from {top:.0f}% {bucket_words(frequent.label)} to {bottom:.0f}% {bucket_words(rare.label)}."
+        )
     if not sentences:
         return [
-            f"Neither run differs reliably between subjects {where(frequent.label)} and subjects {where(rare.label)}."
+            f"Neither run differs reliably between subjects {bucket_words(frequent.label)} and subjects {bucket_words(rare.label)}."
         ]
     return sentences
 
 
-def where(label: str) -> str:
+def bucket_words(label: str) -> str:
     """Return the words for a bucket or a group of mentions: "where the subject is mentioned 30 to 99 times"."""
     if label.startswith("bucket "):
         return f"in {label}"

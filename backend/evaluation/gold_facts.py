@@ -20,7 +20,7 @@ class GoldPassage:
     text_tokens: str
 
     @classmethod
-    def of(cls, passage: Passage) -> GoldPassage:
+    def from_passage(cls, passage: Passage) -> GoldPassage:
         return cls(passage, spaced_tokens(nfd(passage.title)), spaced_tokens(nfd(passage.text)))
 
 
@@ -28,14 +28,17 @@ class GoldPassage:
 class AnswerPlace:
     """Where a passage holds the first answer: the words before it, and all its words. in_title: the title holds one."""
 
-    before: int
+    words_before: int
     words: int
     in_title: bool
 
 
 def largest_overlap(question: Question, gold: Sequence[GoldPassage]) -> float | None:
-    """Return the largest share of the question's content words in one passage (title or text); None if it has none."""
-    words = [f" {word} " for word in content_words(question.text)]
+    """Return the largest share of the question's content words in one passage (title or text); None if it has none.
+
+    The words of the subject's name do not count: they are in nearly every gold passage, whatever it says of the subject.
+    """
+    words = [f" {word} " for word in content_words(question.text) - content_words(question.subject or "")]
     if not words or not gold:
         return None
     found = [sum(word in each.title_tokens or word in each.text_tokens for word in words) for each in gold]
@@ -59,12 +62,12 @@ def answer_place(question: Question, gold: GoldPassage) -> AnswerPlace | None:
         answers = [text for text in (spaced_tokens(nfd(answer)) for answer in question.answers) if not text.isspace()]
         in_title = any(answer in gold.title_tokens for answer in answers)
         at = min((place for answer in answers if (place := gold.text_tokens.find(answer)) >= 0), default=None)
-        before = None if at is None else _words(gold.text_tokens[:at])
+        before = None if at is None else _count_words(gold.text_tokens[:at])
     if before is None and not in_title:
         return None
-    return AnswerPlace(before or 0, _words(gold.text_tokens), in_title)
+    return AnswerPlace(before or 0, _count_words(gold.text_tokens), in_title)
 
 
-def _words(tokens: str) -> int:
+def _count_words(tokens: str) -> int:
     """Count the words among tokens, without punctuation."""
     return sum([token[0].isalnum() for token in tokens.split()])

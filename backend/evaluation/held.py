@@ -22,7 +22,7 @@ class ResultCache:
         self._limit, self._lock = limit, threading.Lock()
         self._results: OrderedDict[Hashable, Future[Any]] = OrderedDict()
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def get_or_make(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return the result for `key`; compute it with `make` if it is not cached. An error of `make` is raised and not
         cached.
         """

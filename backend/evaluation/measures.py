@@ -47,15 +47,15 @@ class RankingMeasure:
         """The cut-off that people expect: 5 for Success@k, 10 for the measures of ranked retrieval."""
         return HEADLINE_K if self.name == "success" else 10
 
-    def at(self, k: int | str) -> str:
+    def title_at(self, k: int | str) -> str:
         """Return the title at a cut-off: "nDCG@10"."""
         return self.title.format(k=k)
 
-    def of(self, relevance: Relevance, k: int) -> np.ndarray:
+    def values_of(self, relevance: Relevance, k: int) -> np.ndarray:
         """Return `values`. Raises BadInput if the measure needs all relevant passages and relevance is by answers."""
         if self.needs_all and relevance.n_relevant is None:
             raise BadInput(
-                f"{self.at(k)} needs all relevant passages of a question, which are unknown by answers; choose "
+                f"{self.title_at(k)} needs all relevant passages of a question, which are unknown by answers; choose "
                 "relevance by gold or by labels"
             )
         return self.values(relevance, k)

@@ -51,14 +51,14 @@ class MissReport(Results):
                 "run": run.run,
                 "questions": run.questions,
                 "misses": run.misses,
-                "causes": [_figures(line) | {"title": line.title, "rule": line.rule} for line in run.lines],
+                "causes": [_line_figures(line) | {"title": line.title, "rule": line.rule} for line in run.lines],
             }
             for run in self.table.runs
         ]
         paired = {
             name: {
-                "a": each.a.value,
-                "b": each.b.value,
+                "a": each.estimate_a.value,
+                "b": each.estimate_b.value,
                 "difference": each.difference.estimate.value,
                 "low": each.difference.estimate.low,
                 "high": each.difference.estimate.high,
@@ -78,11 +78,11 @@ class MissReport(Results):
             "notes": self.notes,
         }
 
-    def figures(self) -> ResultTable:
+    def figures_table(self) -> ResultTable:
         """Return a row for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
         rows: list[dict[str, Any]] = [
             {"run": run.run, "k": run.k, "questions": run.questions, "misses": run.misses}
-            | _figures(line)
+            | _line_figures(line)
             | {"examples": " ".join(line.examples)}
             for run in self.table.runs
             for line in run.lines
@@ -105,7 +105,9 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
             continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
         caption = f"{letter}{run.run} misses {run.misses:,} of {counted_by(run.questions, run.units, table.unit)} at {run.k}, %"
-        tables.append(ResultTable(caption + of_slice, HEAD, [_row(run.line(name), table.unit) for name in table.order]))
+        tables.append(
+            ResultTable(caption + of_slice, HEAD, [_row(run.cause_line(name), table.unit) for name in table.order])
+        )
     if table.paired:
         caption = f"Both runs over the same {counted_by(table.n, table.units, table.unit)}, %"
         tables.append(ResultTable(caption, PAIRED_HEAD, paired_rows(table)))
@@ -129,12 +131,15 @@ def _row(line: CauseLine, unit: Unit) -> list[object]:
 
 def paired_rows(table: MissTable) -> list[list[object]]:
     """Return a row for each cause that was measured in either run."""
-    first: RunMisses = table.runs[0]
-    found = ((first.line(name).title, table.paired[name]) for name in table.order if name in table.paired)
-    return [[title, each.a, each.b, each.difference.estimate, each.difference.p_shown] for title, each in found]
+    first_misses: RunMisses = table.runs[0]
+    found = ((first_misses.cause_line(name).title, table.paired[name]) for name in table.order if name in table.paired)
+    return [
+        [title, each.estimate_a, each.estimate_b, each.difference.estimate, each.difference.p_shown]
+        for title, each in found
+    ]
 
 
-def _figures(line: CauseLine) -> dict[str, Any]:
+def _line_figures(line: CauseLine) -> dict[str, Any]:
     return {
         "cause": line.name,
         "count": line.count,
@@ -151,34 +156,38 @@ def _figures(line: CauseLine) -> dict[str, Any]:
     }
 
 
-def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:
+def misses(study: Study, run_a: str, run_b: str | None = None, options: MissOptions | None = None) -> MissReport:
     """Count the causes of the misses of one run or of two.
 
     Raises: Missing for an unknown run, rule or saved selection; BadInput for an invalid k or slice, or if no question
         can be measured.
     """
     options = options or MissOptions()
-    compared, k, rows = _chosen(study, a, b or a, options)
+    compared, k, rows = _chosen_rows(study, run_a, run_b or run_a, options)
     chosen_by_results = by_results(options.slice)
-    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"), not chosen_by_results)
+    table = miss_table(
+        compared, k, rows, ("a",) if run_b is None or run_b == run_a else ("a", "b"), not chosen_by_results
+    )
     said = [CHOSEN_BY_RESULTS] if chosen_by_results and len(table.runs) == 2 else []
     said += nothing_missed(table)
-    return MissReport(table, compared.a.kind, options.slice, [*said, *notes(study, compared, None)])
+    return MissReport(table, compared.run_a.kind, options.slice, [*said, *notes(study, compared, None)])
 
 
-def causes_of_misses(study: Study, run: str, other: str, options: MissOptions) -> tuple[RunCauses, list[str]]:
+def causes_of_misses(study: Study, run: str, other_run: str, options: MissOptions) -> tuple[RunCauses, list[str]]:
     """Return the causes of a run's misses, and the ids of the missed questions. Raises as `misses` does."""
-    compared, k, rows = _chosen(study, run, other, options)
-    causes = run_causes(compared, "a", k).within(rows).misses
+    compared, k, rows = _chosen_rows(study, run, other_run, options)
+    causes = run_causes(compared, "a", k).of_rows(rows).misses
     return causes, ids_of(take(compared.questions, causes.rows))
 
 
-def _chosen(study: Study, a: str, b: str, options: MissOptions) -> tuple[Comparison, int, np.ndarray]:
+def _chosen_rows(study: Study, run_a: str, run_b: str, options: MissOptions) -> tuple[Comparison, int, np.ndarray]:
     """Return the comparison, k, and the rows of the slice."""
-    measured = measure_all(study, [a, b], options.relevance, options.rule)
-    compared = Comparison.of(measured[a], measured[b])
+    measured = measure_all(study, [run_a, run_b], options.relevance, options.rule)
+    compared = Comparison.of_runs(measured[run_a], measured[run_b])
     if not len(compared):
-        raise BadInput(f"no question of {a} and {b} can be measured by {compared.a.kind}; choose other runs")
+        raise BadInput(
+            f"no question of {run_a} and {run_b} can be measured by {compared.run_a.kind}; choose other runs"
+        )
     k = min(HEADLINE_K, compared.depth) if options.k is None else check_k(options.k, compared)
     rows = np.flatnonzero(Facts(compared, k).mask(options.slice))
     if not len(rows):

@@ -65,7 +65,7 @@ class RunMisses:
     misses: int
     lines: list[CauseLine]
 
-    def line(self, name: str) -> CauseLine:
+    def cause_line(self, name: str) -> CauseLine:
         return next(line for line in self.lines if line.name == name)
 
 
@@ -73,8 +73,8 @@ class RunMisses:
 class PairedMisses:
     """Questions missed with a cause by either run, in shares of all n questions, and the paired difference A - B."""
 
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
     difference: Difference
 
 
@@ -95,16 +95,18 @@ class MissTable:
     @property
     def order(self) -> list[str]:
         """The names of the lines, the most frequent cause of any run first, `NONE` last."""
-        counts = {name: max(run.line(name).count for run in self.runs) for name in map(str, ORDER)}
+        counts = {name: max(run.cause_line(name).count for run in self.runs) for name in map(str, ORDER)}
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
 
     def without_examples(self, hidden: Set[str]) -> MissTable:
         """Return the table with the same figures, and without examples that are among these question ids."""
 
-        def shown(line: CauseLine) -> CauseLine:
+        def line_without_examples(line: CauseLine) -> CauseLine:
             return replace(line, examples=tuple(example for example in line.examples if example not in hidden))
 
-        return replace(self, runs=[replace(run, lines=list(map(shown, run.lines))) for run in self.runs])
+        return replace(
+            self, runs=[replace(run, lines=list(map(line_without_examples, run.lines))) for run in self.runs]
+        )
 
     @property
     def method(self) -> str:
@@ -122,58 +124,61 @@ def miss_table(
         tests: whether to pair the runs. False where results of the runs chose the questions: the difference follows
             from that choice.
     """
-    causes = {side: run_causes(comparison, side, k).within(rows) for side in sides}
+    causes = {side: run_causes(comparison, side, k).of_rows(rows) for side in sides}
     runs = [_run_misses(comparison, side, each) for side, each in causes.items()]
     paired = (
         _paired(causes["a"], causes["b"], comparison.units.codes[causes["a"].rows])
         if tests and len(sides) == 2 and len(rows)
         else {}
     )
-    return MissTable(len(rows), k, runs, paired, comparison.units.take(rows).count, comparison.units.name)
+    return MissTable(len(rows), k, runs, paired, comparison.units.units_of_rows(rows).count, comparison.units.name)
 
 
 def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMisses:
-    misses, found, units = causes.misses, causes.found, comparison.units.codes
+    misses, found, units = causes.misses, causes.among_found, comparison.units.codes
     lines = []
     for cause in ORDER:
         shares = [
-            proportion(part.has(cause)[part.known(cause)], units[part.rows][part.known(cause)])
+            proportion(part.has_cause(cause)[part.is_measured(cause)], units[part.rows][part.is_measured(cause)])
             for part in (misses, found)
         ]
         lines.append(
-            _line(comparison, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause))
+            _cause_line(
+                comparison, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has_cause(cause)
+            )
         )
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
-    shares = [proportion(part.without, units[part.rows]) for part in (misses, found)]
+    shares = [proportion(part.without_cause, units[part.rows]) for part in (misses, found)]
     rule = "No rule applies to the miss, or the facts that the rules need are unknown."
-    lines.append(_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without))
+    lines.append(_cause_line(comparison, misses, NONE, NONE_TITLE, rule, shares, misses.without_cause))
     return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
-def _line(
+def _cause_line(
     comparison: Comparison,
     misses: RunCauses,
     name: str,
     title: str,
     rule: str,
     shares: list[Estimate],
-    has: np.ndarray,
+    has_cause: np.ndarray,
 ) -> CauseLine:
     share, found = shares
-    rows = np.flatnonzero(has)
+    rows = np.flatnonzero(has_cause)
     # The clearest examples first: those with the fewest other causes, then in the order of the questions.
     clearest = rows[np.argsort(misses.present[rows].sum(axis=1), kind="stable")][:EXAMPLES]
     examples = tuple(comparison.questions[row].id for row in misses.rows[clearest].tolist())
     difference = independent_difference(share, found)
-    return CauseLine(str(name), title, rule, int(has.sum()), share, found, difference, examples)
+    return CauseLine(str(name), title, rule, int(has_cause.sum()), share, found, difference, examples)
 
 
-def _paired(a: RunCauses, b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
+def _paired(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
     """Return the paired difference of each cause that was measured at a miss of either run."""
     measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
-        str(cause): (a.missed & a.has(cause), b.missed & b.has(cause))
+        str(cause): (causes_a.missed & causes_a.has_cause(cause), causes_b.missed & causes_b.has_cause(cause))
         for cause in ORDER
-        if (a.missed & a.known(cause)).any() or (b.missed & b.known(cause)).any()
+        if (causes_a.missed & causes_a.is_measured(cause)).any()
+        or (causes_b.missed & causes_b.is_measured(cause)).any()
     }
     differences = adjusted_together({name: compare(*pair, units=units) for name, pair in measured.items()})
     return {

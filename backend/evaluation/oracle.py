@@ -27,13 +27,13 @@ class OracleChoice:
     Attributes:
         estimate: its measure over the questions that all runs measure.
         best: questions in which no run is better, and the measure is above 0.
-        alone: questions in which every other run is worse.
+        only_choice: questions in which every other run is worse.
     """
 
     run: str
     estimate: Estimate
     best: int
-    alone: int
+    only_choice: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def oracle(
     leader = int(means.argmax())
     is_best = (values == best) & (best > 0)
     return Oracle(
-        by.at(k),
+        by.title_at(k),
         kinds[0],
         len(common),
         tuple(
@@ -110,7 +110,7 @@ def oracle(
     )
 
 
-def _values_of(measured_run: Measured, common: Sequence[str], by: RankingMeasure, k: int) -> np.ndarray:
+def _values_of(measured_run: Measured, common: Sequence[str], measure: RankingMeasure, k: int) -> np.ndarray:
     """Return the value of each common question, (q,) bool or float64."""
     rows = {question.id: row for row, question in enumerate(measured_run.questions)}
-    return np.asarray(measured_run.values(by, k))[[rows[id] for id in common]]
+    return np.asarray(measured_run.values(measure, k))[[rows[id] for id in common]]

@@ -23,8 +23,16 @@ from blindspot.analysis.buckets import (
 from blindspot.analysis.relations import GroupRow, relation_order, value_table
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import Units
-from blindspot.backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
-from blindspot.backend.evaluation.comparison import at as at_k
+from blindspot.backend.evaluation.comparison import (
+    KS,
+    SEED,
+    Comparison,
+    Measured,
+    PairedFigures,
+    by_group,
+    figures_at,
+    macro_at,
+)
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
@@ -40,16 +48,16 @@ ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in 
 
 @dataclass(frozen=True)
 class Panel:
-    """Several runs over the same questions. Row i is the same question in every array; first[run] is (q,) int32, 0 for
+    """Several runs over the same questions. Row i is the same question in every array; first_ranks[run] is (q,) int32, 0 for
     none.
     """
 
     runs: dict[str, Measured]
     questions: Sequence[Question]
-    first: dict[str, np.ndarray]
+    first_ranks: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, runs: dict[str, Measured]) -> Panel:
+    def of_runs(cls, runs: dict[str, Measured]) -> Panel:
         """Combine measured runs. Raises BadInput for runs that are
         measured by different relevance, or share no question.
         """
@@ -65,7 +73,7 @@ class Panel:
         if not len(kept):
             raise BadInput(f"{', '.join(runs)} share no measured question; choose runs over the same questions")
         shared = first if len(kept) == len(first) else take(first, kept)
-        return cls(runs, shared, {name: run.first[rows[name][kept]] for name, run in runs.items()})
+        return cls(runs, shared, {name: run.first_ranks[rows[name][kept]] for name, run in runs.items()})
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -108,7 +116,7 @@ class Panel:
     def units(self) -> Units:
         """The unit of observation of each question."""
         first = next(iter(self.runs.values()))
-        return first.units.take(rows_among(self.questions, first.questions))
+        return first.units.units_of_rows(rows_among(self.questions, first.questions))
 
     @cached_property
     def training(self) -> tuple[set[str], str | None]:
@@ -119,7 +127,7 @@ class Panel:
     def comparison(self) -> Comparison | None:
         """The comparison of the first two runs; None for a single run."""
         pair = list(self.runs.values())[:2]
-        return Comparison.of(*pair) if len(pair) == 2 else None
+        return Comparison.of_runs(*pair) if len(pair) == 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ class RelationTable:
     @property
     def title(self) -> str:
         """The measure with its cut-off: "nDCG@20"."""
-        return self.measure.at(self.k)
+        return self.measure.title_at(self.k)
 
 
 def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> RelationTable:
@@ -170,7 +178,7 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
         return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure, panel.units.name)
     kept = _shared_rows(panel, compared)
     members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
-    differences, whole = by_group(compared, k, members, seed, measure), at_k(compared, k, kept, seed, measure)
+    differences, whole = by_group(compared, k, members, seed, measure), figures_at(compared, k, kept, seed, measure)
     averaged = macro_at(compared, k, kept, seed, measure)
     return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure, panel.units.name)
 
@@ -206,7 +214,7 @@ class Curves:
     @property
     def title(self) -> str:
         """The measure with its cut-off: "Success@20"."""
-        return self.measure.at(self.k)
+        return self.measure.title_at(self.k)
 
     def label(self, bucket: int) -> str:
         """Return the name of a point's bucket or group."""
@@ -216,7 +224,7 @@ class Curves:
 
 
 def frequency_curves(
-    panel: Panel, k: int, relation: str = "", cut: Cut | None = None, measure: RankingMeasure = SUCCESS
+    panel: Panel, k: int, relation: str = "", frequency_cut: Cut | None = None, measure: RankingMeasure = SUCCESS
 ) -> Curves:
     """Return the curves of every run by frequency, for one relation or for all.
 
@@ -225,15 +233,15 @@ def frequency_curves(
     over all relations together if none is named, and the subjects of the training questions are a separate series.
 
     Args:
-        cut: None means the official buckets if there are any, else groups by mentions.
+        frequency_cut: None means the official buckets if there are any, else groups by mentions.
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
     has_buckets = bool((given[kept] >= 0).any())
-    if cut is None or (cut == "official" and not has_buckets):
-        cut = "official" if has_buckets else "mentions"
+    if frequency_cut is None or (frequency_cut == "official" and not has_buckets):
+        frequency_cut = "official" if has_buckets else "mentions"
     source = panel.study.questions.frequency_source or "none, no frequencies are known"
-    if cut == "official":
+    if frequency_cut == "official":
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
         kept &= given >= 0
         groups, buckets, training = (
@@ -243,7 +251,7 @@ def frequency_curves(
         )
     else:
         buckets = np.full(len(panel), -1, dtype=np.int64)
-        buckets[kept] = (mention_groups if cut == "mentions" else cumulative_buckets)(panel.frequency[kept])
+        buckets[kept] = (mention_groups if frequency_cut == "mentions" else cumulative_buckets)(panel.frequency[kept])
         subjects, training = panel.training
         groups = {ALL: kept}
         if training:
@@ -260,7 +268,7 @@ def frequency_curves(
         )
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, cut, source, training, measure, panel.units.name)
+    return Curves(series, k, relation, frequency_cut, source, training, measure, panel.units.name)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:
@@ -275,6 +283,6 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
     return subjects, f"the subjects of {counted(len(subjects), 'imported training question')}" if subjects else None
 
 
-def runs_named(text: str, known: Sequence[str], default: Sequence[str]) -> list[str]:
+def runs_named(text: str, known_runs: Sequence[str], default: Sequence[str]) -> list[str]:
     """Return run names from a comma-separated list without unknown names; the default if no name remains."""
-    return [name for name in dict.fromkeys(text.split(",")) if name in known] or list(default)
+    return [name for name in dict.fromkeys(text.split(",")) if name in known_runs] or list(default)

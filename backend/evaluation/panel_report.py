@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
     """Return the measure of each run by relation, with the averages first."""
-    heads: list[Column | str] = [
+    columns: list[Column | str] = [
         "relation",
         "n",
         *(Column(f"{run} @{k}", format="percent") for run in members for k in table.ks),
@@ -34,7 +34,7 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
             some = next(iter(values.values()))[table.k]
             n = n_value(some.n, some.units, table.unit)
             rows.insert(0, [name, n, *(values[run][k] for run in members for k in table.ks)])
-    return ResultTable(f"{table.measure.at('k')} by relation, %", heads, rows)
+    return ResultTable(f"{table.measure.title_at('k')} by relation, %", columns, rows)
 
 
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> ResultTable:

@@ -35,7 +35,7 @@ MARKERS = {"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "x"
 LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
-def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
+def paper_plot(plot: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
     """Return a plotly figure of points, lines, bars or a density as a file for a paper.
 
     Args:
@@ -47,7 +47,7 @@ def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Drawing
 
-    content = figure.to_dict()
+    content = plot.to_dict()
     layout, traces = content.get("layout", {}), content.get("data", [])
     columns = sorted({_axis_number(trace) for trace in traces}) or [1]
     with style.context(STYLE):
@@ -56,7 +56,7 @@ def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
             height = max(height, 0.7 + 0.16 * len(_categories(traces, "y")))
         drawing = Drawing(figsize=(width * (1 if len(columns) == 1 else 1.9), height), layout="constrained")
         FigureCanvasAgg(drawing)
-        titles = [_words(each.get("text", "")) for each in layout.get("annotations", ())]
+        titles = [_plain_text(each.get("text", "")) for each in layout.get("annotations", ())]
         for place, number in enumerate(columns):
             axes = drawing.add_subplot(1, len(columns), place + 1)
             own = [trace for trace in traces if _axis_number(trace) == number]
@@ -83,9 +83,9 @@ def _axis_number(trace: Mapping[str, Any]) -> int:
     return int((trace.get("xaxis") or "x")[1:] or 1)
 
 
-def _categories(traces: Sequence[Mapping[str, Any]], along: str) -> list[str]:
+def _categories(traces: Sequence[Mapping[str, Any]], axis: str) -> list[str]:
     """Return the distinct texts along an axis in their order; none for numbers."""
-    names = (value for trace in traces for value in _values(trace.get(along)) if isinstance(value, str))
+    names = (value for trace in traces for value in _values(trace.get(axis)) if isinstance(value, str))
     return list(dict.fromkeys(names))
 
 
@@ -101,7 +101,7 @@ def _values(values: Any) -> list[Any]:
 
 
 def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) -> None:
-    places = {along: _places(traces, layout, along) for along in ("x", "y")}
+    places = {along: _category_positions(traces, layout, along) for along in ("x", "y")}
     heights: dict[Any, float] = {}
     for number, trace in enumerate(traces):
         values = {
@@ -120,14 +120,14 @@ def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, 
             raise BadInput(f"A plot of kind {kind!r} cannot be saved for a paper. Use the camera button of the plot")
     for along, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if places[along]:
-            names = [_shortened(_words(name)) if along == "y" else _words(name) for name in places[along]]
+            names = [_shortened(_plain_text(name)) if along == "y" else _plain_text(name) for name in places[along]]
             axis.set_ticks(list(places[along].values()), names, fontsize=6)
 
 
-def _places(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], along: str) -> dict[str, int]:
+def _category_positions(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], axis: str) -> dict[str, int]:
     """Return the position of each category: in the order of the layout if it has one, else in that of the traces."""
-    occurring = _categories(traces, along)
-    declared = [name for name in _values(layout.get(f"{along}axis", {}).get("categoryarray")) if name in occurring]
+    occurring = _categories(traces, axis)
+    declared = [name for name in _values(layout.get(f"{axis}axis", {}).get("categoryarray")) if name in occurring]
     return {name: place for place, name in enumerate(dict.fromkeys([*declared, *occurring]))}
 
 
@@ -150,7 +150,7 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
     mode, colour, marker = trace.get("mode") or "lines", _colour(trace, number), trace.get("marker", {})
     symbol = str(marker.get("symbol") or "circle")
     many = len(x) > 500
-    label = _words(str(trace["name"])) if trace.get("name") and trace.get("showlegend") is not False else None
+    label = _plain_text(str(trace["name"])) if trace.get("name") and trace.get("showlegend") is not False else None
     x_error, y_error = _whiskers(trace.get("error_x")), _whiskers(trace.get("error_y"))
     capsize = 0.0 if x_error is None and y_error is None else 1.5
     axes.errorbar(
@@ -187,7 +187,7 @@ def _draw_bars(
     """Stacked bars."""
     base = [heights.get(x, 0.0) for x in values["x"]]
     colour = _colour(trace, number)
-    label = _words(str(trace["name"])) if trace.get("name") else None
+    label = _plain_text(str(trace["name"])) if trace.get("name") else None
     axes.bar(values["x"], values["y"], bottom=base, color=colour, label=label, width=0.85)
     for x, bottom, height in zip(values["x"], base, values["y"], strict=True):
         heights[x] = bottom + height
@@ -199,7 +199,7 @@ def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
         settings = layout.get(f"{along}axis{suffix}", {})
         logarithmic = settings.get("type") == "log"
         if title := settings.get("title", {}).get("text"):
-            getattr(axes, f"set_{along}label")(_words(title))
+            getattr(axes, f"set_{along}label")(_plain_text(title))
         if logarithmic:
             getattr(axes, f"set_{along}scale")("log")
         if settings.get("range") is not None and settings.get("type") != "category":
@@ -213,6 +213,6 @@ def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
     axes.set_axisbelow(True)
 
 
-def _words(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Return plotly's little HTML as plain text. A dollar sign would start a formula in matplotlib."""
     return unescape(re.sub(r"<[^>]*>", "", re.sub(r"<br\s*/?>", "\n", text))).replace("$", r"\$")

@@ -50,7 +50,7 @@ class QuestionFacts:
         self.study, self.questions = study, questions
 
     @cached_property
-    def word(self) -> np.ndarray:
+    def question_words(self) -> np.ndarray:
         """The `question_word` of each question, (q,) str."""
         return np.array([question_word(question.text) for question in self.questions], dtype=str)
 
@@ -81,15 +81,15 @@ class QuestionFacts:
         """The largest share of the question's content words in one gold passage (title or text), (q,) float64; NaN
         without gold.
         """
-        return self._of_gold[0]
+        return self._gold_fact[0]
 
     @cached_property
     def answer_in_title(self) -> np.ndarray:
         """Whether a gold passage's title contains an answer, token by token, (q,) bool."""
-        return self._of_gold[1]
+        return self._gold_fact[1]
 
     @cached_property
-    def _of_gold(self) -> tuple[np.ndarray, np.ndarray]:
+    def _gold_fact(self) -> tuple[np.ndarray, np.ndarray]:
         known = find_ordinals(self.study.corpus, {id for question in self.questions for id in question.gold})
         ordinals = sorted(set(known.values()))
         read = {}

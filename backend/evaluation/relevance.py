@@ -101,7 +101,7 @@ def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]
 
 
 def _by_gold(
-    study: Study, run: Run, asked: Kind, questions: Sequence[Question], rejected: Mapping[str, Set[str]]
+    study: Study, run: Run, requested_kind: Kind, questions: Sequence[Question], rejected: Mapping[str, Set[str]]
 ) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
     had_gold = counts > 0
@@ -122,7 +122,9 @@ def _by_gold(
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = take(questions, rows)
     grades, ideal = _graded(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected)
-    return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
+    return Relevance(
+        rows, matrix[rows], counts[rows], run_questions, "gold", requested_kind, None, left_out, grades, ideal
+    )
 
 
 def _take_out(

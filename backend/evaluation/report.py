@@ -120,7 +120,7 @@ class Report(Results):
     """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
 
     runs: list[RunReport]
-    by: By | None
+    grouping: By | None
     ks: tuple[int, ...]
     convention: str
     notes: list[str]
@@ -131,7 +131,7 @@ class Report(Results):
 
         return as_dict(self)
 
-    def figures(self) -> ResultTable:
+    def figures_table(self) -> ResultTable:
         from blindspot.backend.evaluation.report_text import report_figures
 
         return report_figures(self)
@@ -194,11 +194,11 @@ def report(
     source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
     said = convention(kinds, rule, by, source, study.settings.unit)
-    said = " ".join([said, *(f"{each.at('k')}: {each.help}." for each in chosen if each is not SUCCESS)])
+    said = " ".join([said, *(f"{each.title_at('k')}: {each.help}." for each in chosen if each is not SUCCESS)])
     return Report(reports, by, ks, said, _differences(reports), tuple(each.name for each in chosen))
 
 
-def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, unit: Unit) -> str:
+def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency_source: str | None, unit: Unit) -> str:
     """Return the note on how the figures were computed."""
     sentences = []
     if "answers" in kinds:
@@ -222,7 +222,7 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
         f"Every interval counts by the {unit} (Wilson's, with the effective n of these units). {generalisation(unit)}",
         "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
     ]
-    if by == "bucket":
+    if grouping == "bucket":
         source = frequency_source or "none, no frequencies are known"
         sentences.append(
             "Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise mentions "
@@ -238,7 +238,7 @@ def _questions(study: Study, runs) -> dict[str, Question]:
 
 
 def _run_report(
-    study: Study, run: Run, relevance: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...]
+    study: Study, run: Run, relevance: Relevance, gold: Relevance, grouping: By | None, ks: tuple[int, ...]
 ) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
@@ -264,12 +264,12 @@ def _run_report(
         recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), of_gold) for k in within},
         relations=relations,
         groups=_saved_slices(study, run, relevance, first, codes, within)
-        if by == "slice"
+        if grouping == "slice"
         else relations
-        if by == "relation"
-        else _asked_groups(first, questions, codes, by, within),
+        if grouping == "relation"
+        else _requested_groups(first, questions, codes, grouping, within),
         notes=_notes(relevance, len(run.question_ids), [k for k in ks if k > depth], depth)
-        + ([NO_RELATIONS] if by == "relation" and not relations else []),
+        + ([NO_RELATIONS] if grouping == "relation" and not relations else []),
         judged=_judged(run, relevance, codes, within),
         cost=cost_of(run.manifest),
         units=units,
@@ -298,7 +298,7 @@ def _measures(
     relevance: Relevance,
     gold: Relevance,
     measures: Sequence[RankingMeasure],
-    by: By | None,
+    grouping: By | None,
     ks: tuple[int, ...],
 ) -> dict[str, MeasureFigures]:
     made = {}
@@ -306,8 +306,8 @@ def _measures(
         found = gold if measure.needs_all and relevance.kind == "answers" else relevance
         within = [k for k in ks if k <= run.hits.k]
         cut_offs = within if measure.has_cut_off else within[-1:]
-        values = {k: measure.of(found, k) for k in cut_offs}
-        members = _group_rows(study, run, found, by)
+        values = {k: measure.values_of(found, k) for k in cut_offs}
+        members = _group_rows(study, run, found, grouping)
         related = np.array([question.relation or "" for question in found.questions], dtype=str)
         macro, units = related != "", units_of(found.questions, study.settings.unit).codes
         made[measure.name] = MeasureFigures(
@@ -330,18 +330,18 @@ def _measures(
     return made
 
 
-def _group_rows(study: Study, run: Run, relevance: Relevance, by: By | None) -> dict[str, tuple[str, np.ndarray]]:
+def _group_rows(study: Study, run: Run, relevance: Relevance, grouping: By | None) -> dict[str, tuple[str, np.ndarray]]:
     """Return the display name and the rows of each group, in the order of a table."""
     questions = relevance.questions
-    if by is None:
+    if grouping is None:
         return {}
-    if by == "slice":
+    if grouping == "slice":
         return _slice_rows(study, run, relevance)
     labels: Sequence[str | None]
     order: Callable[[str], tuple | int]
-    if by == "relation":
+    if grouping == "relation":
         labels, order = [question.relation for question in questions], relation_order
-    elif by == "bucket":
+    elif grouping == "bucket":
         labels, order = [bucket_group(q.bucket, q.frequency) for q in questions], bucket_order
     else:
         labels, order = [question.split for question in questions], SPLITS.index
@@ -349,36 +349,38 @@ def _group_rows(study: Study, run: Run, relevance: Relevance, by: By | None) -> 
     for row, label in enumerate(labels):
         if label is not None:
             members.setdefault(label, []).append(row)
-    name = relation_name if by == "relation" else str
+    name = relation_name if grouping == "relation" else str
     return {key: (name(key), np.array(members[key], dtype=np.int64)) for key in sorted(members, key=order)}
 
 
-def _macro(first: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]) -> dict[int, Estimate]:
+def _macro(
+    first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]
+) -> dict[int, Estimate]:
     """Return the macro averages; empty if no question has a relation."""
     rows = [i for i, question in enumerate(questions) if question.relation is not None]
     if not rows:
         return {}
     names = np.array([questions[i].relation for i in rows])
-    return {k: accuracy.macro_average(accuracy.found_by(first[rows], k), names, units[rows]) for k in ks}
+    return {k: accuracy.macro_average(accuracy.found_by(first_ranks[rows], k), names, units[rows]) for k in ks}
 
 
-def _asked_groups(
-    first: np.ndarray, questions: Sequence[Question], units: np.ndarray, by: By | None, ks: list[int]
+def _requested_groups(
+    first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, grouping: By | None, ks: list[int]
 ) -> list[Group]:
-    if by == "bucket":
-        return _groups(first, [bucket_group(q.bucket, q.frequency) for q in questions], units, ks, bucket_order)
-    if by == "split":
-        return _groups(first, [q.split for q in questions], units, ks, SPLITS.index)
+    if grouping == "bucket":
+        return _groups(first_ranks, [bucket_group(q.bucket, q.frequency) for q in questions], units, ks, bucket_order)
+    if grouping == "split":
+        return _groups(first_ranks, [q.split for q in questions], units, ks, SPLITS.index)
     return []
 
 
 def _saved_slices(
-    study: Study, run: Run, relevance: Relevance, first: np.ndarray, units: np.ndarray, ks: list[int]
+    study: Study, run: Run, relevance: Relevance, first_ranks: np.ndarray, units: np.ndarray, ks: list[int]
 ) -> list[Group]:
     """Return Success@k on each saved slice. Raises Missing without saved slices."""
     result = []
     for key, (name, rows) in _slice_rows(study, run, relevance).items():
-        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k), units[rows]) for k in ks}
+        success = {k: accuracy.proportion(accuracy.found_by(first_ranks[rows], k), units[rows]) for k in ks}
         result.append(Group(key, name, len(rows), success, len(np.unique(units[rows]))))
     return result
 
@@ -396,7 +398,7 @@ def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple
         raise Missing("this study has no saved slices; save one on the Slices page")
     rule, first = relevance.rule or DEFAULT_RULE, accuracy.first_hit(relevance.relevant)
     itself = Measured(study, run, relevance.kind, rule, relevance.questions, relevance.rows, first, relevance.left_out)
-    facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
+    facts = Facts(Comparison.of_runs(itself, itself), min(5, run.hits.k))
     return {
         name: (f"{name} ({each.expression})", np.flatnonzero(facts.mask(each.expression)))
         for name, each in slices.items()
@@ -404,9 +406,9 @@ def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple
 
 
 def _groups(
-    first: np.ndarray, groups: Sequence[str | None], units: np.ndarray, ks: list[int], order, name=str
+    first_ranks: np.ndarray, groups: Sequence[str | None], units: np.ndarray, ks: list[int], sort_key, name=str
 ) -> list[Group]:
-    rows = sorted(group_table({"run": first}, groups, ks, units), key=lambda row: order(row.group))
+    rows = sorted(group_table({"run": first_ranks}, groups, ks, units), key=lambda row: sort_key(row.group))
     return [Group(row.group, name(row.group), row.n, row.success["run"], row.units) for row in rows]
 
 

@@ -38,17 +38,17 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
         f"{escape(relation_name(name))}  (n {n_cell(rows[name].n, rows[name].units, table.unit)})" for name in order
     ]  # plotly interprets some HTML
     figure = Figure()
-    between: tuple[list, list] = ([], [])
+    segments: tuple[list, list] = ([], [])
     for name, label in zip(order, names, strict=True):
         values = [rows[name].success[run][table.k].percent[0] for run in runs]
-        between[0].extend([min(values), max(values), None])
-        between[1].extend([label, label, None])
+        segments[0].extend([min(values), max(values), None])
+        segments[1].extend([label, label, None])
     line = {"color": GREY, "width": 2}
-    figure.add_trace(Scatter(x=between[0], y=between[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
+    figure.add_trace(Scatter(x=segments[0], y=segments[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
-        figure.add_traces([trace, _grey(trace, [rows[name].n < FEW for name in order])])
+        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].n < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
@@ -65,7 +65,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
     from plotly.graph_objects import Figure
 
     figure = Figure()
-    places = _places(curves, runs)
+    places = _tick_labels(curves, runs)
     for dash, (series, by_run) in enumerate(curves.series.items()):
         for number, run in enumerate(runs):
             points = by_run.get(run, [])
@@ -77,7 +77,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
-            figure.add_traces([trace, _grey(trace, [point.few for point in points])])
+            figure.add_traces([trace, _plot_in_grey(trace, [point.has_few_questions for point in points])])
     figure.update_layout(
         xaxis={
             "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
@@ -98,12 +98,12 @@ def slice_plot(report: SliceReport) -> Figure:
 
     names = [
         f"{escape(each.expression)}  (n {n_cell(each.figures.n, each.figures.units, each.figures.unit)})"
-        for each in report.found.slices
+        for each in report.found_slices.slices
     ]
-    differences = [each.figures.difference.estimate for each in report.found.slices]
+    differences = [each.figures.difference.estimate for each in report.found_slices.slices]
     figure = Figure()
     if names:
-        mean = 100 * report.found.mean
+        mean = 100 * report.found_slices.mean
         line = {"color": GREY, "dash": "dot", "width": 2}
         figure.add_trace(
             Scatter(
@@ -117,7 +117,7 @@ def slice_plot(report: SliceReport) -> Figure:
         )
         figure.add_trace(_points(differences, names, "in the slice", 0, flat=True))
     figure.update_layout(
-        xaxis={"title": {"text": escape(f"Success@{report.k}, {report.a} − {report.b}, points")}},
+        xaxis={"title": {"text": escape(f"Success@{report.k}, {report.run_a} − {report.run_b}, points")}},
         yaxis={"autorange": "reversed", "automargin": True},
         height=110 + LINE + ROW * len(names),
         **_layout(),
@@ -151,7 +151,7 @@ def cause_plot(table: MissTable) -> Figure:
             [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
         )
         trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
-        figure.add_traces([trace, _grey(trace, few)])
+        figure.add_traces([trace, _plot_in_grey(trace, few)])
         found = [line for line in shown if line.found.n]
         hollow = _points(
             [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
@@ -165,7 +165,7 @@ def cause_plot(table: MissTable) -> Figure:
             "autorange": "reversed",
             "automargin": True,
             "categoryorder": "array",
-            "categoryarray": [first.line(name).title for name in names],
+            "categoryarray": [first.cause_line(name).title for name in names],
         },
         height=110 + LINE + ROW * len(names),
         **_layout(),
@@ -173,7 +173,7 @@ def cause_plot(table: MissTable) -> Figure:
     return figure
 
 
-def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
+def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     """Return the tick label of each bucket: its name, and the n of each series below it."""
     counts: dict[int, list[str]] = {}
     for number, by_run in enumerate(curves.series.values()):
@@ -185,7 +185,7 @@ def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     return {bucket: f"{curves.label(bucket)}<br>n {'<br>+ '.join(counts[bucket])}" for bucket in sorted(counts)}
 
 
-def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):
+def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):
     """Plot a run's points with their intervals; along x if `flat`."""
     from plotly.graph_objects import Scatter
 
@@ -206,7 +206,7 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     ]
     value, place = ("x", "y") if flat else ("y", "x")
     return Scatter(
-        **{value: values, place: list(places), f"error_{value}": whiskers},
+        **{value: values, place: list(tick_labels), f"error_{value}": whiskers},
         mode="markers",
         name=name,
         legendgroup=name,
@@ -220,11 +220,11 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     )
 
 
-def _grey(trace, few: Sequence[bool]):
+def _plot_in_grey(trace, has_few_questions: Sequence[bool]):
     """Plot the points of few questions again in grey."""
     from plotly.graph_objects import Scatter
 
-    places = [i for i, each in enumerate(few) if each]
+    places = [i for i, each in enumerate(has_few_questions) if each]
     return Scatter(
         x=[trace.x[i] for i in places],
         y=[trace.y[i] for i in places],

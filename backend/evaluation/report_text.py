@@ -25,12 +25,12 @@ def as_dict(report: Report) -> dict:
     return {
         "convention": report.convention,
         "notes": report.notes,
-        "by": report.by,
-        "runs": {run.name: _run_dict(run, report.by) for run in report.runs},
+        "by": report.grouping,
+        "runs": {run.name: _run_dict(run, report.grouping) for run in report.runs},
     }
 
 
-def _run_dict(run: RunReport, by: str | None) -> dict:
+def _run_dict(run: RunReport, grouping: str | None) -> dict:
     about_run = {
         "retriever": run.retriever,
         "hits": run.k,
@@ -60,16 +60,16 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "notes": run.notes,
     }
     if run.measures:
-        about_run["measures"] = {name: _measure_dict(name, figures, by) for name, figures in run.measures.items()}
+        about_run["measures"] = {name: _measure_dict(name, figures, grouping) for name, figures in run.measures.items()}
     if run.judged:
         about_run["judged"] = {
             str(k): {**_mean(share.judged), "success_lower": share.lower.value, "success_upper": share.upper.value}
             for k, share in run.judged.items()
         }
-    return about_run if by is None else about_run | {"groups": _group_dicts(run.groups)}
+    return about_run if grouping is None else about_run | {"groups": _group_dicts(run.groups)}
 
 
-def _measure_dict(name: str, figures: MeasureFigures, by: str | None) -> dict:
+def _measure_dict(name: str, measure_figures: MeasureFigures, grouping: str | None) -> dict:
     """Return the figures of one measure. Those of a measure without a cut-off stand under the key "all"."""
     has_cut_off = MEASURES.get(name).has_cut_off
 
@@ -77,15 +77,17 @@ def _measure_dict(name: str, figures: MeasureFigures, by: str | None) -> dict:
         return {str(k) if has_cut_off else "all": _mean(each) for k, each in estimates.items()}
 
     made = {
-        "relevance": figures.kind,
-        "k": by_k(figures.at),
+        "relevance": measure_figures.kind,
+        "k": by_k(measure_figures.at),
         "macro": {
-            key: each | {"n_groups": figures.macro[k].n_groups}
-            for (key, each), k in zip(by_k(figures.macro).items(), figures.macro, strict=True)
+            key: each | {"n_groups": measure_figures.macro[k].n_groups}
+            for (key, each), k in zip(by_k(measure_figures.macro).items(), measure_figures.macro, strict=True)
         },
     }
-    if by is not None:
-        made["groups"] = {each.key: {"name": each.name, "n": each.n, "k": by_k(each.at)} for each in figures.groups}
+    if grouping is not None:
+        made["groups"] = {
+            each.key: {"name": each.name, "n": each.n, "k": by_k(each.at)} for each in measure_figures.groups
+        }
     return made
 
 
@@ -111,12 +113,12 @@ def report_figures(report: Report) -> ResultTable:
     rows = [
         (run.name, kind, group, measure, k, e.value, e.n, e.n_units, e.n_groups, e.low, e.high, e.method)
         for run in report.runs
-        for group, measure, kind, k, e in _figures(run, report.by)
+        for group, measure, kind, k, e in _run_figures(run, report.grouping)
     ]
     return ResultTable("", COLUMNS, rows)
 
 
-def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
+def _run_figures(run: RunReport, grouping: str | None) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield (group, measure, relevance, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", run.kind, k, e) for k, e in run.success.items())
     yield from (("all", "macro success", run.kind, k, e) for k, e in run.macro.items())
@@ -124,28 +126,28 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, in
         yield "all", "mrr", run.kind, MRR_DEPTH, run.mrr
     yield from (("all", "recall", "gold", k, e) for k, e in run.recall.items())
     yield from (("all", "judged", run.kind, k, share.judged) for k, share in run.judged.items())
-    if by is not None:
+    if grouping is not None:
         yield from ((group.name, "success", run.kind, k, e) for group in run.groups for k, e in group.success.items())
     for name, figures in run.measures.items():
         yield from _measure_lines(name, figures, run)
 
 
 def _measure_lines(
-    name: str, figures: MeasureFigures, run: RunReport
+    name: str, measure_figures: MeasureFigures, run: RunReport
 ) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield the lines of a measure, without those of the figures that every report holds."""
     has_cut_off = MEASURES.get(name).has_cut_off
-    rows = [("all", name, k, e) for k, e in figures.at.items()]
-    rows += [("all", f"macro {name}", k, e) for k, e in figures.macro.items()]
-    rows += [(group.name, name, k, e) for group in figures.groups for k, e in group.at.items()]
+    rows = [("all", name, k, e) for k, e in measure_figures.at.items()]
+    rows += [("all", f"macro {name}", k, e) for k, e in measure_figures.macro.items()]
+    rows += [(group.name, name, k, e) for group in measure_figures.groups for k, e in group.at.items()]
     for group, measure, k, e in rows:
         listed = (
             name == "success"
             or (measure == "mrr" and group == "all" and k == MRR_DEPTH)
-            or (measure == "recall" and group == "all" and figures.kind == "gold")
+            or (measure == "recall" and group == "all" and measure_figures.kind == "gold")
         )
         if not listed:
-            yield group, measure, figures.kind, k if has_cut_off else None, e
+            yield group, measure, measure_figures.kind, k if has_cut_off else None, e
 
 
 def report_tables(report: Report) -> list[ResultTable]:
@@ -154,8 +156,8 @@ def report_tables(report: Report) -> list[ResultTable]:
     if report.measures:
         return measure_tables(report) + judged + cost
     tables = [*overall_tables(report), *judged, *cost]
-    if report.by is not None:
-        tables += [_group_table(report, report.by, run) for run in report.runs if run.groups]
+    if report.grouping is not None:
+        tables += [_group_table(report, report.grouping, run) for run in report.runs if run.groups]
     return tables
 
 
@@ -177,7 +179,7 @@ def measure_tables(report: Report) -> list[ResultTable]:
 
 def _success_table(report: Report) -> ResultTable:
     rows = [[run.name, run_n(run), *(run.success.get(k) for k in report.ks)] for run in report.runs]
-    return ResultTable("Success@k, %", ["Run", "n", *_at(report)], rows)
+    return ResultTable("Success@k, %", ["Run", "n", *_cutoff_headings(report)], rows)
 
 
 def _ranks_table(report: Report) -> ResultTable:
@@ -186,10 +188,10 @@ def _ranks_table(report: Report) -> ResultTable:
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
-        rows.append([run.name, mrr, _n(run.recall, run_unit(run)), *(run.recall.get(k) for k in report.ks)])
+        rows.append([run.name, mrr, _n_text(run.recall, run_unit(run)), *(run.recall.get(k) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
-    return ResultTable(caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows)
+    return ResultTable(caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _cutoff_headings(report))], rows)
 
 
 def _macro_table(report: Report, runs: list[RunReport]) -> ResultTable:
@@ -198,15 +200,21 @@ def _macro_table(report: Report, runs: list[RunReport]) -> ResultTable:
         [run.name, first.n_groups, n_value(first.n, first.units, run_unit(run)), *(run.macro.get(k) for k in report.ks)]
         for run, first in zip(runs, firsts, strict=True)
     ]
-    return ResultTable("Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows)
+    return ResultTable(
+        "Success@k averaged over relations, %", ["Run", "Relations", "n", *_cutoff_headings(report)], rows
+    )
 
 
-def _group_table(report: Report, by: By, run: RunReport) -> ResultTable:
+def _group_table(report: Report, grouping: By, run: RunReport) -> ResultTable:
     rows = [
         [group.name, n_value(group.n, group.units, run_unit(run)), *(group.success.get(k) for k in report.ks)]
         for group in run.groups
     ]
-    return ResultTable(f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows)
+    return ResultTable(
+        f"{run.name}: Success@k by {HEADINGS[grouping].lower()}, %",
+        [HEADINGS[grouping], "n", *_cutoff_headings(report)],
+        rows,
+    )
 
 
 def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
@@ -224,19 +232,19 @@ def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
 
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
-    title, unit = measure.at("k"), run_unit(report.runs[0])
-    rows = [[run, _n(each.at, unit), *cells(each.at)] for run, each in figures.items()]
+    title, unit = measure.title_at("k"), run_unit(report.runs[0])
+    rows = [[run, _n_text(each.at, unit), *cells(each.at)] for run, each in figures.items()]
     yield ResultTable(f"{title} over {over}, %", ["Run", "n", *heads], rows)
     averaged = [
-        [run, next(iter(each.macro.values())).n_groups, _n(each.macro, unit), *cells(each.macro)]
+        [run, next(iter(each.macro.values())).n_groups, _n_text(each.macro, unit), *cells(each.macro)]
         for run, each in figures.items()
         if each.macro
     ]
     if averaged:
         yield ResultTable(f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged)
-    if report.by is None:
+    if report.grouping is None:
         return
-    head = HEADINGS[report.by]
+    head = HEADINGS[report.grouping]
     for run, each in figures.items():
         if each.groups:
             lines = [[group.name, n_value(group.n, group.units, unit), *cells(group.at)] for group in each.groups]
@@ -253,19 +261,21 @@ def run_n(run: RunReport) -> int | str:
     return n_value(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
 
 
-def _n(estimates: dict[int, Estimate], unit: Unit) -> int | str:
+def _n_text(estimates: dict[int, Estimate], unit: Unit) -> int | str:
     largest = max(estimates.values(), key=lambda each: each.n, default=None)
     return 0 if largest is None else n_value(largest.n, largest.units, unit)
 
 
 def _judged_table(report: Report) -> ResultTable:
-    def cell(share: JudgedShare | None) -> str:
+    def share_cell(share: JudgedShare | None) -> str:
         if share is None:
             return ABSENT
         return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
-    rows = [[run.name, run_n(run), *(cell(run.judged.get(k)) for k in report.ks)] for run in report.runs if run.judged]
-    return ResultTable("Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows)
+    rows = [
+        [run.name, run_n(run), *(share_cell(run.judged.get(k)) for k in report.ks)] for run in report.runs if run.judged
+    ]
+    return ResultTable("Judged@k, % [bounds of Success@k]", ["Run", "n", *_cutoff_headings(report)], rows)
 
 
 def _cost_table(report: Report) -> ResultTable:
@@ -293,5 +303,5 @@ def index_size(cost: Cost) -> str:
     return ABSENT if cost.index_bytes is None else f"{cost.index_bytes / 1e6:,.1f}"
 
 
-def _at(report: Report) -> list[str]:
+def _cutoff_headings(report: Report) -> list[str]:
     return [f"@{k}" for k in report.ks]

@@ -51,7 +51,7 @@ class MtebFigures:
     figures: dict[str, float]
 
 
-def figures(study: Study, run: Run) -> dict[str, dict[int, float]]:
+def mean_measures(study: Study, run: Run) -> dict[str, dict[int, float]]:
     """Return the mean of each measure at the usual cut-offs up to the run's depth, over its questions with gold.
 
     Raises:
@@ -76,12 +76,12 @@ def export_results(
         task: the name of the task; default the study's name.
         path: default TASK.json for MTEB, RUN-beir.json for BEIR, in the current folder.
 
-    Raises: Refused as `figures`, and for an unknown format. Missing: an unknown run.
+    Raises: Refused as `mean_measures`, and for an unknown format. Missing: an unknown run.
     """
     if format not in FORMATS:
         raise Refused(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")
     run = study.run(name)
-    values, task = figures(study, run), task or study.settings.name
+    values, task = mean_measures(study, run), task or study.settings.name
     own_left_out = run.manifest.get("own_passage") == LEFT_OUT
     mteb, beir = (
         {names[place].format(k): value for measure, names in NAMES.items() for k, value in values[measure].items()}
@@ -147,4 +147,4 @@ def _split_name(run: Run) -> str:
 def _values(relevance: Relevance, measure: str, k: int) -> np.ndarray:
     if measure == "precision":
         return relevance.relevant[:, :k].sum(axis=1) / k
-    return MEASURES.get(measure).of(relevance, k)
+    return MEASURES.get(measure).values_of(relevance, k)

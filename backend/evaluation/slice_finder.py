@@ -12,7 +12,7 @@ from blindspot.analysis.accuracy import found_by
 from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
 from blindspot.analysis.slices import MIN_QUESTIONS, Correction, find
 from blindspot.backend.core.units import Units
-from blindspot.backend.evaluation.comparison import PairedFigures, at
+from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db.question_fields import QuestionFields
 
@@ -67,7 +67,9 @@ def find_slices(
     """
     compared, k = facts.comparison, facts.k
     members = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
-    differences = found_by(compared.first_a[members], k).astype(np.int8) - found_by(compared.first_b[members], k)
+    differences = found_by(compared.first_ranks_a[members], k).astype(np.int8) - found_by(
+        compared.first_ranks_b[members], k
+    )
     expressions, families, masks = [], [], []
     for family, expression in candidates(facts):
         mask = facts.mask(expression)[members]
@@ -76,7 +78,7 @@ def find_slices(
             families.append(family)
             masks.append(mask)
     predicates = np.array(masks, dtype=bool).reshape(len(masks), len(members))
-    units = compared.units.take(members)
+    units = compared.units.units_of_rows(members)
     search = find(
         differences,
         predicates,
@@ -88,8 +90,8 @@ def find_slices(
     )
     slices = [
         FoundSlice(
-            joined([expressions[member] for member in finding.members]),
-            at(compared, k, members[predicates[list(finding.members)].all(axis=0)]),
+            join_expressions([expressions[member] for member in finding.members]),
+            figures_at(compared, k, members[predicates[list(finding.members)].all(axis=0)]),
             finding.explained,
             finding.outside,
             finding.p,
@@ -100,7 +102,7 @@ def find_slices(
     return FoundSlices(slices, search.tried, search.n, search.mean, correction, min_questions, units)
 
 
-def joined(expressions: list[str]) -> str:
+def join_expressions(expressions: list[str]) -> str:
     """Return one expression that holds where all of the given ones hold."""
     read = [parse(expression) for expression in expressions if expression.strip()]
     parts = tuple(part for each in read for part in (each.parts if isinstance(each, And) else (each,)))
@@ -110,29 +112,33 @@ def joined(expressions: list[str]) -> str:
 def candidates(facts: Facts) -> list[tuple[str, str]]:
     """Return (family, expression) of every condition to test. Conditions of one family share few questions or none."""
     compared = facts.comparison
-    conditions = [("relation", written("relation", each)) for each in np.unique(compared.relations).tolist() if each]
-    conditions += [("set", written("set", each)) for each in np.unique(compared.sets).tolist()]
-    conditions += [("word", written("word", each)) for each in np.unique(facts.questions.word).tolist()]
-    conditions += [("group", written("group", each)) for each in np.unique(compared.buckets).tolist()]
-    conditions += [("length", _between("length", *each)) for each in LENGTHS]
-    conditions += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
+    conditions = [
+        ("relation", write_condition("relation", each)) for each in np.unique(compared.relations).tolist() if each
+    ]
+    conditions += [("set", write_condition("set", each)) for each in np.unique(compared.sets).tolist()]
+    conditions += [
+        ("word", write_condition("word", each)) for each in np.unique(facts.questions.question_words).tolist()
+    ]
+    conditions += [("group", write_condition("group", each)) for each in np.unique(compared.buckets).tolist()]
+    conditions += [("length", _range_condition("length", *each)) for each in LENGTHS]
+    conditions += [("answer_length", _range_condition("answer_length", *each)) for each in ANSWER_LENGTHS]
     conditions += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
-    for name in QuestionFields(facts.study.labels_path).names():
+    for name in QuestionFields(facts.study.labels_path).field_names():
         values, counts = np.unique(facts.field(name), return_counts=True)
         often = values[(counts >= MIN_QUESTIONS) & (values != "")].tolist()
-        conditions += [(f"field {name}", written("field", each, name)) for each in often]
+        conditions += [(f"field {name}", write_condition("field", each, name)) for each in often]
     conditions += [("title", "answer_in_title"), ("title", "not answer_in_title")]
     # A pair of conditions becomes one expression, which must fit into an address, so longer names are skipped.
     longest = (MAX_LENGTH - len(" and ")) // 2
     return [(family, expression) for family, expression in conditions if len(expression) <= longest]
 
 
-def written(name: str, value: str, argument: str | None = None) -> str:
+def write_condition(name: str, value: str, argument: str | None = None) -> str:
     """Return `name:value`, or `name(argument):value`, with quotes where they are needed."""
     return str(Condition(name, argument, ":", value))
 
 
-def _between(name: str, low: int | None, high: int | None) -> str:
+def _range_condition(name: str, low: int | None, high: int | None) -> str:
     if low == high:
         return f"{name}={low}"
     return " and ".join(part for part in (f"{name}>={low}" if low else "", f"{name}<={high}" if high else "") if part)

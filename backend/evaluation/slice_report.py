@@ -41,28 +41,28 @@ CORRECTION_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SliceReport(Results):
-    a: str
-    b: str
+    run_a: str
+    run_b: str
     k: int
-    found: FoundSlices
+    found_slices: FoundSlices
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "a": self.a,
-            "b": self.b,
+            "a": self.run_a,
+            "b": self.run_b,
             "k": self.k,
-            "n": self.found.n,
-            "units": self.found.units.count,
-            "unit": self.found.units.name,
-            "difference": self.found.mean,
-            "tried": self.found.tried,
-            "correction": self.found.correction,
-            "method": method(self.found),
-            "slices": [_figures(slice_) for slice_ in self.found.slices],
+            "n": self.found_slices.n,
+            "units": self.found_slices.units.count,
+            "unit": self.found_slices.units.name,
+            "difference": self.found_slices.mean,
+            "tried": self.found_slices.tried,
+            "correction": self.found_slices.correction,
+            "method": method_note(self.found_slices),
+            "slices": [_slice_figures(slice_) for slice_ in self.found_slices.slices],
         }
 
-    def figures(self) -> ResultTable:
-        return records_table(COLUMNS, [_figures(slice_) for slice_ in self.found.slices])
+    def figures_table(self) -> ResultTable:
+        return records_table(COLUMNS, [_slice_figures(slice_) for slice_ in self.found_slices.slices])
 
     def tables(self) -> list[ResultTable]:
         rows = [
@@ -76,15 +76,15 @@ class SliceReport(Results):
                 f"{100 * each.explained:+.1f}",
                 each.p_adjusted,
             ]
-            for each in self.found.slices
+            for each in self.found_slices.slices
         ]
-        return [ResultTable(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", HEAD, rows)]
+        return [ResultTable(f"A: {self.run_a}, B: {self.run_b}, Success@{self.k}, %", HEAD, rows)]
 
     def remarks(self) -> list[str]:
-        return [method(self.found)]
+        return [method_note(self.found_slices)]
 
 
-def _figures(found_slice: FoundSlice) -> dict:
+def _slice_figures(found_slice: FoundSlice) -> dict:
     both = found_slice.figures
     estimate = both.difference.estimate
     values = (found_slice.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, found_slice.outside,
@@ -92,7 +92,7 @@ def _figures(found_slice: FoundSlice) -> dict:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def method(slices: FoundSlices) -> str:
+def method_note(slices: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
         f"{slices.tried:,} slices of at least {slices.min_questions} {noun(2, slices.units.name)} were tested: single conditions and "
@@ -100,7 +100,7 @@ def method(slices: FoundSlices) -> str:
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[slices.correction]}; slices with an adjusted p of at "
         f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
-        f"{slices.units.words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
         "difference is, not why. Confirm it on other questions. "
         f"{generalisation(slices.units.name)}"
     )
@@ -108,8 +108,8 @@ def method(slices: FoundSlices) -> str:
 
 def find_in_runs(
     study: Study,
-    a: str,
-    b: str,
+    run_a: str,
+    run_b: str,
     k: int | None = None,
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
@@ -117,8 +117,8 @@ def find_in_runs(
     correction: Correction = "westfall-young",
 ) -> SliceReport:
     """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
-    measured = measure_all(study, (a, b), relevance, rule)
-    return _found(Comparison.of(measured[a], measured[b]), k, slice, correction)
+    measured = measure_all(study, (run_a, run_b), relevance, rule)
+    return _find_slices(Comparison.of_runs(measured[run_a], measured[run_b]), k, slice, correction)
 
 
 def find_in(
@@ -128,20 +128,20 @@ def find_in(
     relevance: Kind,
     slice: str = "",
     hidden: frozenset[str] = frozenset(),
-    evidence: bool = True,
+    with_evidence: bool = True,
 ) -> SliceReport:
-    """Do as `find_in_runs` without the questions that the reader still has to judge. `evidence`: see `Comparison`."""
+    """Do as `find_in_runs` without the questions that the reader still has to judge. `with_evidence`: see `Comparison`."""
     measured = measure_all(study, runs, relevance)
     if hidden:
-        measured = {name: each.without(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
-    compared = replace(Comparison.of(measured[runs[0]], measured[runs[1]]), evidence=evidence)
-    return _found(compared, k, slice, "westfall-young")
+        measured = {name: each.without_questions(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
+    compared = replace(Comparison.of_runs(measured[runs[0]], measured[runs[1]]), with_evidence=with_evidence)
+    return _find_slices(compared, k, slice, "westfall-young")
 
 
-def _found(comparison: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
-    a, b = comparison.a.name, comparison.b.name
+def _find_slices(comparison: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
+    a, b = comparison.run_a.name, comparison.run_b.name
     if not len(comparison):
-        raise BadInput(f"{a} and {b} share no question measured by {comparison.a.kind} that you may see")
+        raise BadInput(f"{a} and {b} share no question measured by {comparison.run_a.kind} that you may see")
     k = min(SUCCESS.default_k, comparison.depth) if k is None else check_k(k, comparison)
     facts = Facts(comparison, k)
     return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

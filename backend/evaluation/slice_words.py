@@ -9,7 +9,7 @@ import numpy as np
 from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
 from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.core.result_table import signed_ends
-from blindspot.backend.evaluation.findings import where
+from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted
@@ -47,7 +47,7 @@ def in_words(expression: str) -> str:
             if part.name not in ranges:
                 words.append(part.name)
             ranges.setdefault(part.name, []).append(part)
-        elif (said := _said(part)) not in words:
+        elif (said := _condition_words(part)) not in words:
             words.append(said)
     said_parts = [NUMBERS[word].format(_range(ranges[word])) if word in ranges else word for word in words]
     shared = {SHARED[">=", 0.5], SHARED["<", 1]}
@@ -57,7 +57,7 @@ def in_words(expression: str) -> str:
     return " and ".join(said_parts).replace("1 words", "1 word")
 
 
-def _said(part: Expression) -> str:
+def _condition_words(part: Expression) -> str:
     if isinstance(part, Not) and isinstance(part.inner, Condition) and part.inner.name == "answer_in_title":
         return "without the answer in a gold passage's title"
     if not isinstance(part, Condition):
@@ -68,7 +68,7 @@ def _said(part: Expression) -> str:
     if part.name == "relation" and part.operator == ":":
         return f"that ask for {RELATIONS[value].label} ({value})" if value in RELATIONS else f"of relation {value}"
     if part.name == "group":
-        return where(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
+        return bucket_words(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
     plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}
     if part.name == "answer_in_title":
         return "with the answer in a gold passage's title"

@@ -108,7 +108,7 @@ class Facts:
     """
 
     def __init__(self, comparison: Comparison, k: int):
-        self.comparison, self.k, self.study, self.questions = comparison, k, comparison.a.study, comparison.facts
+        self.comparison, self.k, self.study, self.questions = comparison, k, comparison.run_a.study, comparison.facts
 
     def mask(self, expression: str) -> np.ndarray:
         """Return the questions of a slice, (q,) bool; all questions for an empty expression.
@@ -143,8 +143,8 @@ class Facts:
         if name in OF_RUNS:
             if condition.argument is None:
                 raise self._condition_error(condition, OF_RUNS[name])
-            ranks = self.first(condition.argument) if name == "first" else self.gold_rank(condition.argument)
-            return self._compared(condition, ranks, OF_RUNS[name])
+            ranks = self.first_ranks(condition.argument) if name == "first" else self.gold_rank(condition.argument)
+            return self._compare_values(condition, ranks, OF_RUNS[name])
         known = ", ".join((*TEXTS, *FIELDS, *NUMBERS, *FLAGS, *OF_RUNS, *MISSES))
         raise NotAnExpression(f"unknown condition {name!r}; known: {known}", condition.position)
 
@@ -159,9 +159,9 @@ class Facts:
                 condition = Condition(condition.name, None, "=", float(str(condition.value)), condition.position)
             except ValueError:
                 raise self._condition_error(condition, example) from None
-        return self._compared(condition, values, example)
+        return self._compare_values(condition, values, example)
 
-    def _compared(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
+    def _compare_values(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
         """Compare values; an unknown value (NaN) never matches."""
         if condition.operator not in OPERATORS or condition.value is None:
             raise self._condition_error(condition, example)
@@ -169,23 +169,31 @@ class Facts:
 
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
-            return self.tag(value) if value in TAGS and condition.argument is None else self._given(value, condition)
+            return (
+                self.tag(value)
+                if value in TAGS and condition.argument is None
+                else self._questions_with_tag(value, condition)
+            )
         if name == "selection":
             from blindspot.backend.evaluation.saved_selections import saved_selection
 
-            return self._are(saved_selection(self.study, value).questions)
+            return self._question_mask(saved_selection(self.study, value).questions)
         sets = self.comparison.columns.dataset_split
         if name == "set":
             matching = [value in (*pair, set_label(*pair)) for pair in sets.names]
             return np.array([*matching, False])[sets.codes]
         if name == "split":
             return np.array([*(split == value for _, split in sets.names), False])[sets.codes]
-        texts = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
+        texts = {
+            "relation": self.comparison.relations,
+            "group": self.comparison.buckets,
+            "word": self.questions.question_words,
+        }
         return texts[name] == value
 
     def _field(self, condition: Condition) -> np.ndarray:
         """Compare own facts of questions as texts, or as numbers; a question without the field never matches."""
-        known = QuestionFields(self.study.labels_path).names()
+        known = QuestionFields(self.study.labels_path).field_names()
         if condition.argument not in known:
             message = f"no question has the field {condition.argument or ''!r}; fields: {', '.join(known) or 'none'}"
             raise NotAnExpression(message, condition.position)
@@ -193,23 +201,23 @@ class Facts:
         if condition.operator == ":":
             return values == str(condition.value)
         numbers = np.array([_number_in(value) for value in values.tolist()], dtype=np.float64)
-        return self._compared(condition, numbers, FIELDS["field"])
+        return self._compare_values(condition, numbers, FIELDS["field"])
 
     def field(self, name: str) -> np.ndarray:
         """Return the value of a field for each question, (q,) str; "" without one."""
         values = QuestionFields(self.study.labels_path).values(name)
         return np.array([values.get(id, "") for id in ids_of(self.comparison.questions)], dtype=str)
 
-    def _given(self, tag: str, condition: Condition) -> np.ndarray:
+    def _questions_with_tag(self, tag: str, condition: Condition) -> np.ndarray:
         """Return the questions that people tagged with a word, (q,) bool; of a run, if the condition names one."""
         try:
             tagged = Tags(self.study.labels_path).questions(tag, condition.argument)
         except Missing as error:
             message = f"{error}; tags of runs: {', '.join(TAGS)}"
             raise NotAnExpression(message, condition.position) from None
-        return self._are(tagged)
+        return self._question_mask(tagged)
 
-    def _are(self, ids: Iterable[str]) -> np.ndarray:
+    def _question_mask(self, ids: Iterable[str]) -> np.ndarray:
         """Return which questions have one of these ids, (q,) bool."""
         mask = np.zeros(len(self.comparison), dtype=bool)
         rows = rows_of(self.comparison.questions, list(ids))
@@ -223,7 +231,7 @@ class Facts:
             raise NotAnExpression(f"unknown cause {value!r}; known: {known}", condition.position)
         causes = self.causes(condition.argument).misses
         mask = np.zeros(len(self.comparison), dtype=bool)
-        mask[causes.rows] = causes.without if value == NONE else causes.has(Cause(value))
+        mask[causes.rows] = causes.without_cause if value == NONE else causes.has_cause(Cause(value))
         return mask
 
     def causes(self, run: str | None = None) -> RunCauses:
@@ -231,42 +239,42 @@ class Facts:
         else B. Raises Missing for an unknown run, BadInput for one that was not searched as deep as k.
         """
         compared = self.comparison
-        if run is None or run in (compared.a.name, compared.b.name):
+        if run is None or run in (compared.run_a.name, compared.run_b.name):
             other = self.sides()[1]
-            side: Side = "a" if (other == "a" if run is None else run == compared.a.name) else "b"
+            side: Side = "a" if (other == "a" if run is None else run == compared.run_a.name) else "b"
             return run_causes(compared, side, self.k)
-        third = compared.other(run)
+        third = compared.measured_run(run)
         if third.k < self.k:
             raise BadInput(f"k is {self.k}, but {run} has {third.k} hits per question")
         key = "third", run, third.run.manifest.get("made")
-        alone: Comparison = compared.figures.get(
-            key, lambda: replace(Comparison.of(third, compared.a), evidence=compared.evidence)
+        alone: Comparison = compared.figures_cache.get_or_make(
+            key, lambda: replace(Comparison.of_runs(third, compared.run_a), with_evidence=compared.with_evidence)
         )
         causes = run_causes(alone, "a", self.k)
         rows = rows_among(alone.questions, compared.questions)
-        return replace(causes, rows=rows[causes.rows]).within(np.arange(len(compared)))
+        return replace(causes, rows=rows[causes.rows]).of_rows(np.arange(len(compared)))
 
-    def first(self, run: str) -> np.ndarray:
+    def first_ranks(self, run: str) -> np.ndarray:
         """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks
         the question.
         """
-        measured = self.comparison.other(run)
-        ranks = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
+        measured = self.comparison.measured_run(run)
+        ranks = np.append(np.where(measured.first_ranks > 0, measured.first_ranks, np.inf), np.nan)
         return ranks[rows_among(self.comparison.questions, measured.questions)]
 
     def gold_rank(self, run: str) -> np.ndarray:
         """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
         run lacks the question.
         """
-        gold, searched, named, _ = self._hits(run)
+        gold, searched, named, _ = self._hits_matching(run)
         first = first_hit(gold)
         return np.where(searched & named, np.where(first > 0, first, np.inf), np.nan)
 
-    def _hits(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _hits_matching(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return for a run: which hits are gold (q, K) bool; whether it has the question (q,) bool; whether there is
         gold (q,) bool; its rows (q,).
         """
-        if name not in self._held:
+        if name not in self._cached_values:
             run = self.study.run(name)
             rows = np.array(
                 [-1 if (row := run.row(id)) is None else row for id in ids_of(self.comparison.questions)],
@@ -275,16 +283,16 @@ class Facts:
             gold, counts = gold_matrix(
                 self.study.corpus, np.asarray(run.hits.ordinals)[rows], self.comparison.questions
             )
-            self._held[name] = gold & (rows >= 0)[:, None], rows >= 0, counts > 0, rows
-        return self._held[name]
+            self._cached_values[name] = gold & (rows >= 0)[:, None], rows >= 0, counts > 0, rows
+        return self._cached_values[name]
 
     @cached_property
-    def _held(self) -> dict[str, tuple]:
+    def _cached_values(self) -> dict[str, tuple]:
         return {}
 
     def sides(self) -> tuple[str, str]:
         """The sides, BM25's first: ("b", "a") if only B is BM25, otherwise ("a", "b")."""
-        kinds = [is_lexical(side.run.manifest) for side in (self.comparison.a, self.comparison.b)]
+        kinds = [is_lexical(side.run.manifest) for side in (self.comparison.run_a, self.comparison.run_b)]
         return ("b", "a") if kinds == [False, True] else ("a", "b")
 
     def tag(self, name: str) -> np.ndarray:
@@ -292,20 +300,20 @@ class Facts:
         exactly one run is BM25.
         """
         compared = self.comparison
-        codes = flips.cells(compared.first_a, compared.first_b, self.k)
+        codes = flips.cells(compared.first_ranks_a, compared.first_ranks_b, self.k)
         sparse, other = self.sides()
         if name in ("bm25_only", "dense_only"):
-            if is_lexical(compared.a.run.manifest) == is_lexical(compared.b.run.manifest):
+            if is_lexical(compared.run_a.run.manifest) == is_lexical(compared.run_b.run.manifest):
                 raise BadInput(
                     f"tag:{name} needs BM25 and another run; compare those, or write tag:only_a or tag:only_b"
                 )
             name = f"only_{sparse if name == 'bm25_only' else other}"
         if name in ("only_a", "only_b", "both", "both_fail"):
             return codes == flips.CELLS.index("neither" if name == "both_fail" else name)
-        run = getattr(compared, other).run
-        gold, searched, named, rows = self._hits(run.name)
+        run = (compared.run_a if other == "a" else compared.run_b).run
+        gold, searched, named, rows = self._hits_matching(run.name)
         ordinals = np.asarray(run.hits.ordinals)[rows]
-        positive, labelled = (self._labelled(gold, ordinals, labels) for labels in (("positive",), None))
+        positive, labelled = (self._labelled_hits(gold, ordinals, labels) for labels in (("positive",), None))
         if name == "gold_below_unlabelled":
             first = first_hit(positive)
             above = np.arange(ordinals.shape[1]) < np.where(first > 0, first - 1, ordinals.shape[1])[:, None]
@@ -315,11 +323,11 @@ class Facts:
     def _answers(self, run: Run, rows: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return which hits contain an answer by the comparison's rule, (q, K) bool."""
         try:
-            return np.asarray(run.answers(self.comparison.a.rule))[rows]
+            return np.asarray(run.answers(self.comparison.run_a.rule))[rows]
         except Missing:
-            return match_run(self.study.corpus, self.comparison.questions, ordinals, self.comparison.a.rule)
+            return match_run(self.study.corpus, self.comparison.questions, ordinals, self.comparison.run_a.rule)
 
-    def _labelled(self, gold: np.ndarray, ordinals: np.ndarray, labels: tuple[str, ...] | None) -> np.ndarray:
+    def _labelled_hits(self, gold: np.ndarray, ordinals: np.ndarray, labels: tuple[str, ...] | None) -> np.ndarray:
         """Return which hits have one of `labels` (or any label), (q, K) bool, from gold and people's labels. A
         consensus overrides the gold.
         """

@@ -94,7 +94,7 @@ class Trained:
     total: int
 
 
-def why(
+def explain_question(
     study: Study, question: Question, runs: Sequence[str | Run], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
 ) -> MissExplanation:
     """Explain how runs did on a question, as far as possible without the encoder.
@@ -108,7 +108,7 @@ def why(
     """
     gold = sorted(find_ordinals(study.corpus, question.gold).values())
     opened = {run if isinstance(run, str) else run.name: run for run in runs}
-    standings = [found for run in opened.values() if (found := _standing(study, run, question, gold)) is not None]
+    standings = [found for run in opened.values() if (found := _run_result(study, run, question, gold)) is not None]
     near = _neighbours(study, standings, gold, neighbours) if gold and neighbours else {}
     named = dict.fromkeys([*gold, *(standing.winner for standing in standings if standing.winner is not None)])
     ordinals = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
@@ -119,7 +119,7 @@ def why(
         standings,
         passages,
         {ordinal: shared_words(question.text, passages[ordinal]) for ordinal in named},
-        {ordinal: _holds(question, passages[ordinal], rule) for ordinal in winners},
+        {ordinal: _contains_answer(question, passages[ordinal], rule) for ordinal in winners},
         {
             ordinal: share
             for ordinal in set(winners) - set(gold)
@@ -127,24 +127,26 @@ def why(
         },
         question.frequency,
         study.questions.frequency_source,
-        trained(study, question),
+        related_training_questions(study, question),
         near,
     )
 
 
-def namesake_sentence(explanation: MissExplanation, standing: Standing) -> str:
+def namesake_sentence(explanation: MissExplanation, run_result: Standing) -> str:
     """Say that a run ranks another entity with a similar name first; "" if it does not."""
-    if standing.winner is None or standing.winner not in explanation.namesake or standing.rank == 1:
+    if run_result.winner is None or run_result.winner not in explanation.namesake or run_result.rank == 1:
         return ""
-    title = explanation.passages[standing.winner].title
-    return f"{standing.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
+    title = explanation.passages[run_result.winner].title
+    return f"{run_result.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
 
 
-def false_negative_sentence(explanation: MissExplanation, standing: Standing) -> str:
+def false_negative_sentence(explanation: MissExplanation, run_result: Standing) -> str:
     """Say that a run ranks an unlabelled passage with an answer above the gold; "" if it does not."""
-    if standing.winner is None or (standing.rank or 0) <= 1 or not explanation.holds_answer.get(standing.winner):
+    if run_result.winner is None or (run_result.rank or 0) <= 1 or not explanation.holds_answer.get(run_result.winner):
         return ""
-    return f"{standing.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
+    return (
+        f"{run_result.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
+    )
 
 
 def summary_sentence(explanation: MissExplanation) -> str:
@@ -163,11 +165,11 @@ def summary_sentence(explanation: MissExplanation) -> str:
     return ""
 
 
-def _holds(question: Question, passage: Passage, rule: str) -> bool:
+def _contains_answer(question: Question, passage: Passage, rule: str) -> bool:
     return has_answer(passage.text, question.answers, rule_for(question, rule), passage.title)
 
 
-def _standing(study: Study, run: str | Run, question: Question, gold: Sequence[int]) -> Standing | None:
+def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence[int]) -> Standing | None:
     run = study.run(run) if isinstance(run, str) else run
     row = run.row(question.id)
     if row is None:
@@ -234,7 +236,7 @@ def pattern(question: Question) -> str | None:
     return f"{before}[X]{after}" if parts_of_text else None
 
 
-def trained(study: Study, question: Question) -> Trained | None:
+def related_training_questions(study: Study, question: Question) -> Trained | None:
     """Count the training questions with this question's relation, template and subject; None without training
     questions.
     """
@@ -269,11 +271,11 @@ def _neighbours(
         vectors = open_array(path, "index the passages again")
         if len(vectors) > MAX_VECTORS:
             continue
-        result[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
+        result[name] = nearest_rows(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
     return result
 
 
-def nearest(
+def nearest_rows(
     vectors: np.ndarray,
     centre: int,
     count: int,
@@ -300,11 +302,11 @@ def nearest(
         values[start : start + block] = products
     values[centre] = -np.inf
     count = min(count, len(vectors) - 1)
-    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top(values, count)
+    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top_passage(values, count)
     return [Neighbour(int(row), float(values[row]), int(row) in gold) for row in top]
 
 
-def _top(values: np.ndarray, count: int) -> np.ndarray:
+def _top_passage(values: np.ndarray, count: int) -> np.ndarray:
     threshold = np.partition(values, -count)[-count]
     rows = np.flatnonzero(values >= threshold)
     return rows[np.argsort(-values[rows], kind="stable")][:count]

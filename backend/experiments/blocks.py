@@ -60,7 +60,7 @@ class BlockStudy(Study):
         )
 
     @cached_property
-    def about(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         return read_object(self.folder / ABOUT)
 
 
@@ -106,8 +106,8 @@ class Blocks(Part):
     def study(self, bench: Workbench) -> BlockStudy:
         return BlockStudy(bench, bench.name(self), self.tokens)
 
-    def cut(self, bench: Workbench) -> Cut:
-        return Cut(**self.study(bench).about)
+    def cut_of(self, bench: Workbench) -> Cut:
+        return Cut(**self.study(bench).description)
 
     def finished(self, bench: Workbench) -> bool:
         return (self.study(bench).folder / ABOUT).is_file()
@@ -121,7 +121,9 @@ class Blocks(Part):
             dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0),
         )
         with CorpusWriter(study.folder / "corpus.db") as writer:
-            writer.add(_told(blocks(bench.corpus.scan(), self.tokens, count, made), made, len(bench.corpus), progress))
+            writer.add(
+                _with_progress(blocks(bench.corpus.scan(), self.tokens, count, made), made, len(bench.corpus), progress)
+            )
             writer.finish(f"blocks of {self.tokens} tokens", bench.corpus.digest)
         write_json(study.folder / ABOUT, asdict(Cut(**made)))
 
@@ -131,49 +133,49 @@ def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
     from blindspot.backend.retrieval.encoder import load_encoder
 
     tokenizer = load_encoder(bench.settings.encoders[encoder], "cpu").model.tokenizer
-    known: dict[str, int] = {}
+    token_counts: dict[str, int] = {}
 
     def count(word: str) -> int:
-        if word not in known:
-            known[word] = max(1, len(tokenizer.tokenize(word)))
-        return known[word]
+        if word not in token_counts:
+            token_counts[word] = max(1, len(tokenizer.tokenize(word)))
+        return token_counts[word]
 
     return count
 
 
 def blocks(
-    passages: Iterable[Passage], tokens: int, count: Callable[[str], int], made: dict[str, int]
+    passages: Iterable[Passage], tokens: int, count: Callable[[str], int], counts: dict[str, int]
 ) -> Iterator[Passage]:
     """Yield blocks of up to `tokens` tokens, cut between words, from consecutive passages of an article.
 
     Passages are consecutive if their titles are equal and, for whole-number ids, each id is one more than the last. A
-    block's id, like "12.0", consists of the first passage of its stretch and the block's number in the stretch. `made`
+    block's id, like "12.0", consists of the first passage of its stretch and the block's number in the stretch. `counts`
     collects the counts of `Cut`.
     """
-    for stretch in _article_runs(passages, made):
+    for stretch in _article_runs(passages, counts):
         words = [word for passage in stretch for word in passage.text.split()]
         number, start, size = 0, 0, 0
         for end, word in enumerate(chain(words, [None])):
             more = 0 if word is None else count(word)
             if end > start and (word is None or size + more > tokens):
                 yield Passage(f"{stretch[0].id}.{number}", stretch[0].title, " ".join(words[start:end]))
-                made["blocks"] += 1
+                counts["blocks"] += 1
                 number, start, size = number + 1, end, 0
             size += more
-        made["words"] += len(words)
+        counts["words"] += len(words)
 
 
-def _article_runs(passages: Iterable[Passage], made: dict[str, int]) -> Iterator[list[Passage]]:
+def _article_runs(passages: Iterable[Passage], counts: dict[str, int]) -> Iterator[list[Passage]]:
     stretch: list[Passage] = []
     for passage in passages:
-        made["passages"] += 1
+        counts["passages"] += 1
         if stretch and passage.title == stretch[-1].title:
-            if _next(stretch[-1].id, passage.id):
+            if _is_next_passage(stretch[-1].id, passage.id):
                 stretch.append(passage)
                 continue
-            made["gaps"] += 1
+            counts["gaps"] += 1
         else:
-            made["articles"] += 1
+            counts["articles"] += 1
         if stretch:
             yield stretch
         stretch = [passage]
@@ -181,17 +183,17 @@ def _article_runs(passages: Iterable[Passage], made: dict[str, int]) -> Iterator
         yield stretch
 
 
-def _next(id: str, following: str) -> bool:
-    whole = id.isascii() and id.isdecimal() and following.isascii() and following.isdecimal()
-    return not whole or int(following) == int(id) + 1
+def _is_next_passage(id: str, next_id: str) -> bool:
+    whole = id.isascii() and id.isdecimal() and next_id.isascii() and next_id.isdecimal()
+    return not whole or int(next_id) == int(id) + 1
 
 
-def _told(
-    passages: Iterable[Passage], made: dict[str, int], total: int, progress: Progress | None
+def _with_progress(
+    passages: Iterable[Passage], counts: dict[str, int], total: int, progress: Progress | None
 ) -> Iterator[Passage]:
     for number, passage in enumerate(passages):
         if progress is not None and number % 1000 == 0:
-            progress(made["passages"], total, "cutting blocks")
+            progress(counts["passages"], total, "cutting blocks")
         yield passage
 
 
@@ -230,17 +232,17 @@ class BlockHits(RunPart):
     def title(self) -> str:
         return "searching blocks"
 
-    def over(self, bench: Workbench) -> Study:
+    def searched_study(self, bench: Workbench) -> Study:
         return self.index.blocks.study(bench)
 
     def finished(self, bench: Workbench) -> bool:
-        return bench.name(self) in self.over(bench).parts("runs")
+        return bench.name(self) in self.searched_study(bench).parts("runs")
 
     def search(self, bench, questions, k, progress):
         from blindspot.backend.retrieval.bm25 import BM25
         from blindspot.backend.retrieval.dense import Dense
 
-        study = self.over(bench)
+        study = self.searched_study(bench)
         retriever = Dense(study, self.index.encoder[0].encoder, bench.device) if self.index.encoder else BM25(study)
         return retriever.search([question.text for question in questions], k, progress), retriever.settings
 
@@ -261,13 +263,13 @@ class AsMuchText:
         return self.hits, self.blocks
 
     def values(self, bench: Workbench) -> np.ndarray:
-        k = min(passages_for(self.blocks.cut(bench), self.k), self.hits.k)
+        k = min(passages_for(self.blocks.cut_of(bench), self.k), self.hits.k)
         return Success(self.hits, k, self.macro, self.relations).values(bench)
 
     def questions(self, bench: Workbench) -> list[Question]:
         return Success(self.hits, self.k, self.macro, self.relations).questions(bench)
 
 
-def passages_for(cut: Cut, k: int) -> int:
+def passages_for(block_cut: Cut, k: int) -> int:
     """Return the number of passages with as many words as `k` blocks."""
-    return max(1, round(k * cut.words_per_block / cut.words_per_passage))
+    return max(1, round(k * block_cut.words_per_block / block_cut.words_per_passage))

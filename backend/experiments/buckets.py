@@ -34,7 +34,7 @@ class Bucket:
     official: bool
     seen: bool | None = None
 
-    def found(self, bench: Workbench, k: int) -> np.ndarray:
+    def success_values(self, bench: Workbench, k: int) -> np.ndarray:
         """(q,) float64: Success@k of the bucket's questions."""
         judged, inside = self._measured(bench)
         return success_at(judged.relevant, k).astype(float)[inside]
@@ -82,7 +82,7 @@ class InBucket:
         return (self.bucket.hits,)
 
     def values(self, bench: Workbench) -> np.ndarray:
-        return self.bucket.found(bench, self.k)
+        return self.bucket.success_values(bench, self.k)
 
     def questions(self, bench: Workbench) -> list[Question]:
         return self.bucket.questions(bench)
@@ -97,21 +97,25 @@ class Between:
     the difference.
     """
 
-    more: tuple[Bucket, ...]
-    less: tuple[Bucket, ...]
+    more_frequent: tuple[Bucket, ...]
+    less_frequent: tuple[Bucket, ...]
     k: int
 
     def needs(self) -> Sequence[Part]:
-        return tuple(dict.fromkeys(bucket.hits for bucket in (*self.more, *self.less)))
+        return tuple(dict.fromkeys(bucket.hits for bucket in (*self.more_frequent, *self.less_frequent)))
 
     def values(self, bench: Workbench) -> np.ndarray:
         """(q,) float64, questions of all buckets."""
-        groups = [(1 / len(self.more), bucket.found(bench, self.k)) for bucket in self.more]
-        groups += [(-1 / len(self.less), bucket.found(bench, self.k)) for bucket in self.less]
+        groups = [(1 / len(self.more_frequent), bucket.success_values(bench, self.k)) for bucket in self.more_frequent]
+        groups += [
+            (-1 / len(self.less_frequent), bucket.success_values(bench, self.k)) for bucket in self.less_frequent
+        ]
         return difference_values(groups)
 
     def questions(self, bench: Workbench) -> list[Question]:
-        return [question for bucket in (*self.more, *self.less) for question in bucket.questions(bench)]
+        return [
+            question for bucket in (*self.more_frequent, *self.less_frequent) for question in bucket.questions(bench)
+        ]
 
 
 def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:

@@ -44,12 +44,12 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
 
 def questions_by_relation(bench: Workbench, selection: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
-    counts = Counter(question.relation for question in selection.of(bench) if question.relation)
+    counts = Counter(question.relation for question in selection.questions_of(bench) if question.relation)
     return dict(sorted(counts.items(), key=lambda item: relation_order(item[0])))
 
 
-def chosen(
-    setting: Setting, counts: Mapping[str, int], what: str, maximum: int | None = None, preferred: Iterable[str] = ()
+def choose_relations(
+    setting: Setting, counts: Mapping[str, int], noun: str, maximum: int | None = None, preferred: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return (relations with enough questions, notes about relations left out).
 
@@ -57,7 +57,7 @@ def chosen(
     `maximum` largest relations.
 
     Args:
-        counts: questions by relation. what: the kind of questions, as in "training questions".
+        counts: questions by relation. noun: the kind of questions, as in "training questions".
 
     Raises:
         Refused: a named relation, or every relation, has too few.
@@ -66,14 +66,14 @@ def chosen(
     for relation in setting.relations:
         if counts.get(relation, 0) < minimum:
             raise Refused(
-                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, but at least {minimum} are "
+                f"{relation_name(relation)} has {counts.get(relation, 0):,} {noun}, but at least {minimum} are "
                 "needed; name another relation, or import more"
             )
     enough = [relation for relation, count in counts.items() if count >= minimum]
     if not enough:
         largest = max(counts.items(), key=lambda item: item[1], default=None)
         raise Refused(
-            f"no relation has {minimum} {what}"
+            f"no relation has {minimum} {noun}"
             + (f"; the largest, {relation_name(largest[0])}, has {largest[1]:,}" if largest else "")
             + "; import more questions, or questions with relations"
         )
@@ -84,7 +84,7 @@ def chosen(
     if maximum is not None and len(enough) > maximum:
         return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:maximum], key=relation_order)), []
     few = [f"{relation} ({count:,})" for relation, count in counts.items() if count < minimum]
-    return tuple(enough), [f"Left out, with fewer than {minimum} {what}: {', '.join(few)}."] if few else []
+    return tuple(enough), [f"Left out, with fewer than {minimum} {noun}: {', '.join(few)}."] if few else []
 
 
 def success_of(hits: Sequence[RunPart]) -> Measured:

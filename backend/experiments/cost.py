@@ -17,7 +17,7 @@ from blindspot.backend.experiments.hits import Index, RunPart
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
 from blindspot.backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
-from blindspot.backend.experiments.running import all_parts, frozen, named
+from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.counting import counted
@@ -36,20 +36,20 @@ PAIRS = 4  # texts that a cross-encoder or reader is timed on
 class PlannedParts:
     """The parts of an experiment that are in the study already, and those that it would make."""
 
-    made: Sequence[Part]
+    existing: Sequence[Part]
     waiting: Sequence[Part]
 
     def as_words(self) -> tuple[str, str]:
         """Return the missing and the finished parts in words, as in "4 runs, 1 index"."""
-        return _in_words(_by_kind(self.waiting)), _in_words(_by_kind(self.made))
+        return _cost_in_words(_by_kind(self.waiting)), _cost_in_words(_by_kind(self.existing))
 
 
 def planned_parts(
-    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+    study: Study, experiment: str, options: Mapping[str, Any] | None = None, device: str | None = None
 ) -> PlannedParts:
     """Plan an experiment without a trial. Makes and writes nothing."""
-    chosen, bench = named(experiment), Workbench(study, device)
-    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(frozen(given or {})), bench)))
+    chosen, bench = experiment_named(experiment), Workbench(study, device)
+    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(hashable_options(options or {})), bench)))
     parts = [part for part in found if not isinstance(part, StudyEncoder)]
     finished_parts = {part for part in parts if part.finished(bench)}
     return PlannedParts(
@@ -61,11 +61,11 @@ def _by_kind(parts: Sequence[Part]) -> Counter[str]:
     return Counter(part.plural for part in parts)
 
 
-def _in_words(kinds: Mapping[str, int]) -> str:
-    return ", ".join(counted(count, _singular(plural), plural) for plural, count in kinds.items()) or "nothing"
+def _cost_in_words(kinds: Mapping[str, int]) -> str:
+    return ", ".join(counted(count, _singular_noun(plural), plural) for plural, count in kinds.items()) or "nothing"
 
 
-def _singular(plural: str) -> str:
+def _singular_noun(plural: str) -> str:
     """Return "index" for "indexes", "set of encoders" for "sets of encoders"."""
     head = re.split(" of | with ", plural)[0]
     return head[: -2 if head.endswith("xes") else -1] + plural[len(head) :]
@@ -84,13 +84,13 @@ class ExperimentCost:
 
 
 def cost(
-    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+    study: Study, experiment: str, options: Mapping[str, Any] | None = None, device: str | None = None
 ) -> ExperimentCost:
     """Estimate the cost without making or writing a part.
 
     The estimate covers training and encoding, not searching and building training sets.
     """
-    planned = planned_parts(study, experiment, given, device)
+    planned = planned_parts(study, experiment, options, device)
     reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
     unknown: dict[str, None] = {}
     for part in planned.waiting:
@@ -98,7 +98,7 @@ def cost(
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return ExperimentCost(_by_kind(planned.made), _by_kind(planned.waiting), seconds, tuple(unknown))
+    return ExperimentCost(_by_kind(planned.existing), _by_kind(planned.waiting), seconds, tuple(unknown))
 
 
 class _CostEstimator:
@@ -114,10 +114,10 @@ class _CostEstimator:
         """Return the seconds of a part; None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
             return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
-                part.settings, _origin(part.start)
+                part.settings, _part_origin(part.start)
             )
         if isinstance(part, QuestionEncoders):
-            return self._by_relation(part) * self._step(part.settings, _origin(part.index.encoder))
+            return self._by_relation(part) * self._step(part.settings, _part_origin(part.index.encoder))
         if isinstance(part, Index):
             return self._encoding(part)
         if isinstance(part, CrossEncoder):
@@ -156,7 +156,7 @@ class _CostEstimator:
         return self._admitted[key]
 
     def _questions_found(self, hits: RunPart) -> int:
-        return len(hits.asked.of(self.bench))
+        return len(hits.asked.questions_of(self.bench))
 
     def _steps(self, settings: Any, questions: int) -> int:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
@@ -189,7 +189,7 @@ class _CostEstimator:
     def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
         """Estimate the seconds to read a question with a passage as one text, or to train on it."""
         settings = part.settings
-        key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
+        key = ("pair", _part_origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
         if key not in self._trials:
             self._trials[key] = self._seconds_per_pair(part, trained)
         return self._trials[key]
@@ -198,11 +198,11 @@ class _CostEstimator:
         import torch
 
         from blindspot.backend.training.checkpoints import uses_bfloat16
-        from blindspot.backend.training.initial_model import Shape, start_model
+        from blindspot.backend.training.initial_model import Shape, load_initial_model
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
-        encoder: Any = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0]
+        encoder: Any = load_initial_model(self.bench.settings.encoders[_part_origin(part.start)], shape, device)[0]
         network = encoder.auto_model.train(trained)
         half = uses_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
@@ -219,7 +219,7 @@ class _CostEstimator:
         trained = part.encoder if isinstance(part.encoder, DualEncoder) else None
         key = (
             "encoding",
-            _origin(part.encoder),
+            _part_origin(part.encoder),
             trained and (trained.settings.layers, trained.settings.passage_tokens),
         )
         if key not in self._trials:
@@ -227,15 +227,15 @@ class _CostEstimator:
         return self._trials[key] * len(self.bench.corpus)
 
     def _seconds_per_passage(self, part: Index, trained: DualEncoder | None) -> float:
-        from blindspot.backend.training.initial_model import start_model
+        from blindspot.backend.training.initial_model import load_initial_model
 
-        start = self.bench.settings.encoders[_origin(part.encoder)]
+        start = self.bench.settings.encoders[_part_origin(part.encoder)]
         if trained is None:
             from blindspot.backend.retrieval.encoder import load_encoder
 
             encode = load_encoder(start, self.bench.device).encode_passages
         else:
-            model = start_model(start, trained.settings.shape, self.bench.device or "cpu").eval()
+            model = load_initial_model(start, trained.settings.shape, self.bench.device or "cpu").eval()
 
             def encode(passages):
                 return model.encode_document(
@@ -249,7 +249,7 @@ class _CostEstimator:
         return (time.monotonic() - began) / len(tried)
 
 
-def _origin(part: Part) -> str:
+def _part_origin(part: Part) -> str:
     """Return the encoder of study.toml that a chain of trainings starts from."""
     while not isinstance(part, StudyEncoder):
         part = getattr(part, "start")  # noqa: B009  every other part of the chain has one

@@ -36,11 +36,11 @@ WORDINGS = {
 """A second wording of each relation's question: the paper's if it has one, else the encyclopedia's."""
 
 
-def words_of(question: Question, which: Words) -> set[str]:
+def words_of(question: Question, word_kind: Words) -> set[str]:
     """Return the lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
     share.
     """
-    texts = [question.subject or question.text, *(question.answers if which == "subject and answers" else ())]
+    texts = [question.subject or question.text, *(question.answers if word_kind == "subject and answers" else ())]
     return {token for text in texts for token in lower_tokens(text) if token[0].isalnum()} - STOP_WORDS
 
 
@@ -51,8 +51,8 @@ class Apart:
     asked: QuestionSelection
     which: Words
 
-    def keeps(self, bench: Workbench) -> Callable[[Question], bool]:
-        tested = {word for question in self.asked.of(bench) for word in words_of(question, self.which)}
+    def kept_by(self, bench: Workbench) -> Callable[[Question], bool]:
+        tested = {word for question in self.asked.questions_of(bench) for word in words_of(question, self.which)}
         return lambda question: tested.isdisjoint(words_of(question, self.which))
 
 
@@ -87,7 +87,7 @@ class Adapted(Part):
         """Do nothing: the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> TrainingExamples:
-        whole, tests = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart]
+        whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
         questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
@@ -102,8 +102,8 @@ class Adapted(Part):
 class _AdaptedExamples:
     """A subset of the examples, some of them reworded."""
 
-    def __init__(self, whole: TrainingExamples, kept: Sequence[int], texts: Mapping[int, str]):
-        self._whole, self._kept, self._texts = whole, kept, texts
+    def __init__(self, all_examples: TrainingExamples, kept_rows: Sequence[int], texts: Mapping[int, str]):
+        self._whole, self._kept, self._texts = all_examples, kept_rows, texts
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -129,39 +129,44 @@ class Begun(Part):
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from blindspot.backend.training.checkpoints import write_training_json
-        from blindspot.backend.training.initial_model import start_model
+        from blindspot.backend.training.initial_model import load_initial_model
 
         start = bench.settings.encoders[self.start.encoder]
         with whole_folder(bench.path("models", name)) as building:
-            start_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
+            load_initial_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
             write_training_json(
                 building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name}
             )
 
 
-def before(setting: Setting) -> Part:
+def encoder_before(setting: Setting) -> Part:
     """Return the encoder before fine-tuning: the initial model, reduced as the settings say."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
-        return setting.first
-    return Begun(setting.first, shape)
+        return setting.first_encoder
+    return Begun(setting.first_encoder, shape)
 
 
 class Tuning(NamedTuple):
     """The training data, and the only tower to train, if one is named."""
 
     data: tuple[TrainingData | Adapted, ...]
-    only: Literal["question", "passage"] | None = None
+    tower: Literal["question", "passage"] | None = None
 
     def models(self, setting: Setting) -> list[DualEncoder]:
         """Return a model for each seed."""
-        return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
+        return [
+            DualEncoder(self.data, setting.settings(seed, only=self.tower), setting.first_encoder)
+            for seed in setting.seeds
+        ]
 
     def hits(self, setting: Setting, selection: QuestionSelection, k: int) -> list[RunPart]:
         """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
-        same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
+        same = self.tower == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
-            DenseHits(selection, k, Index(before(setting)), model) if same else DenseHits(selection, k, Index(model))
+            DenseHits(selection, k, Index(encoder_before(setting)), model)
+            if same
+            else DenseHits(selection, k, Index(model))
             for model in self.models(setting)
         ]
 

@@ -72,12 +72,12 @@ class RunPart(Part):
     def title(self) -> str:
         return f"searching the questions of {self.asked.split}"
 
-    def over(self, bench: Workbench) -> Study:
+    def searched_study(self, bench: Workbench) -> Study:
         """The study whose passages are searched, and which stores the run."""
         return bench
 
     def open(self, bench: Workbench) -> Run:
-        return self.over(bench).run(bench.name(self))
+        return self.searched_study(bench).run(bench.name(self))
 
     @abstractmethod
     def search(
@@ -88,7 +88,7 @@ class RunPart(Part):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from blindspot.backend.core.runs import write_run
 
-        study, questions = self.over(bench), self.asked.of(bench)
+        study, questions = self.searched_study(bench), self.asked.questions_of(bench)
         hits, settings = self.search(bench, questions, min(self.k, len(study.corpus)), progress)
         write_run(
             study,
@@ -179,7 +179,7 @@ class TunedHybridHits(HybridHits):
         from blindspot.backend.text.answers import DEFAULT_RULE
 
         retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)
-        accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
+        accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.questions_of(bench), DEFAULT_RULE, progress)
         retriever.weight = max(accuracy, key=lambda weight: (accuracy[weight], -weight))
         hits = retriever.search([question.text for question in questions], k, progress)
         return hits, {
@@ -201,7 +201,7 @@ class TunedBm25Hits(Bm25Hits):
         from blindspot.backend.retrieval.bm25 import BM25
         from blindspot.backend.text.answers import match_run
 
-        asked = self.tuned_on.of(bench)
+        asked = self.tuned_on.questions_of(bench)
         texts = [question.text for question in asked]
         figures = {}
         for number, pair in enumerate(self.grid):

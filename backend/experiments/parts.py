@@ -76,7 +76,7 @@ class Part(ABC):
         """Return everything that the part depends on as JSON, with other parts by name."""
         return {
             "part": former_names(type(self).__name__),
-            **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
+            **{field.name: _json_value(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
         }
 
     def finished(self, bench: Workbench) -> bool:
@@ -103,15 +103,15 @@ def _parts_in(value: Any) -> Iterator[Part]:
             yield from _parts_in(each)
 
 
-def _plain(value: Any, bench: Workbench) -> Any:
+def _json_value(value: Any, bench: Workbench) -> Any:
     if isinstance(value, Part):
         return bench.name(value)
     if isinstance(value, QuestionSelection):
         return {"ids": value.digest(bench)}
     if isinstance(value, (tuple, list)):
-        return [_plain(each, bench) for each in value]
+        return [_json_value(each, bench) for each in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _plain(getattr(value, field.name), bench) for field in fields(value)}
+        return {field.name: _json_value(getattr(value, field.name), bench) for field in fields(value)}
     return value
 
 
@@ -131,7 +131,7 @@ class QuestionSelection:
     every: tuple[int, int] = (0, 1)
     trains: bool = False
 
-    def of(self, bench: Workbench) -> list[Question]:
+    def questions_of(self, bench: Workbench) -> list[Question]:
         """Return the questions in the study's order. Raises Missing if there are none."""
         from blindspot.backend.core.splits import questions_in_split
 
@@ -143,9 +143,9 @@ class QuestionSelection:
         if not found:
             raise Missing(f"no question of {self.split!r} asks for {', '.join(self.relations)}")
         first, step = self.every
-        return [found[id] for id in self._drawn(bench, list(found))][first::step]
+        return [found[id] for id in self._draw_ids(bench, list(found))][first::step]
 
-    def _drawn(self, bench: Workbench, ids: list[str]) -> list[str]:
+    def _draw_ids(self, bench: Workbench, ids: list[str]) -> list[str]:
         if not self.trains:
             return nested_sample(ids, self.limit, self.seed)
         bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
@@ -156,7 +156,7 @@ class QuestionSelection:
         """Return a hash of the questions' ids."""
         from blindspot.backend.core.runs import question_set_hash
 
-        return question_set_hash([question.id for question in self.of(bench)])
+        return question_set_hash([question.id for question in self.questions_of(bench)])
 
 
 @dataclass(frozen=True)

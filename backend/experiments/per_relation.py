@@ -99,7 +99,7 @@ def _train_one(
     folder: Path,
     settings: DualEncoderSettings,
     device: str | None,
-    about: dict,
+    description: dict,
     progress: Progress | None,
 ) -> None:
     """Train the encoder of one relation, and store its question tower alone."""
@@ -108,7 +108,7 @@ def _train_one(
     from blindspot.backend.training.initial_model import has_two_towers, tower
 
     whole, working = folder.with_name(f"{folder.name}~whole"), folder.with_name(f"{folder.name}~working")
-    place = TrainingPlace(whole, working, device, about=about, progress=progress)
+    place = TrainingPlace(whole, working, device, about=description, progress=progress)
     trained = train(start, examples, place, settings)
     with readable_model(whole):
         model = SentenceTransformer(str(whole), device="cpu")
@@ -121,8 +121,8 @@ def _train_one(
     shutil.rmtree(whole)
 
 
-def _report(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:
-    progress(done, total, f"{doing} {relation}")
+def _report(progress: Progress, relation: str, completed: int, total: int | None, activity: str) -> None:
+    progress(completed, total, f"{activity} {relation}")
 
 
 class PerRelationRetriever:

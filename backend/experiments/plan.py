@@ -56,7 +56,7 @@ class Setting(ExperimentSettings):
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
-    def asked(self, split: str | None = None, **more: Any) -> QuestionSelection:
+    def question_selection(self, split: str | None = None, **more: Any) -> QuestionSelection:
         """Return the questions to measure on, or a selection of them."""
         return QuestionSelection(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
@@ -91,7 +91,7 @@ class Setting(ExperimentSettings):
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
-    def first(self) -> StudyEncoder:
+    def first_encoder(self) -> StudyEncoder:
         return StudyEncoder(self.start)
 
 
@@ -177,12 +177,14 @@ class Cell:
     published: float | None = None
 
     @property
-    def trained(self) -> bool:
-        return any(_trained(part) for measure in self.measures for part in measure.needs())
+    def is_trained(self) -> bool:
+        return any(_is_trained(part) for measure in self.measures for part in measure.needs())
 
 
-def _trained(part: Part) -> bool:
-    return isinstance(part, DualEncoder) or part.folder == "models" or any(_trained(needed) for needed in part.needs())
+def _is_trained(part: Part) -> bool:
+    return (
+        isinstance(part, DualEncoder) or part.folder == "models" or any(_is_trained(needed) for needed in part.needs())
+    )
 
 
 def success_cells(
@@ -209,11 +211,11 @@ def dense_row(
     """
     models = [
         DualEncoder(
-            data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first
+            data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first_encoder
         )
         for seed in setting.seeds
     ]
-    hits = [found_by(model, selection or setting.asked(), max(setting.ks)) for model in models]
+    hits = [found_by(model, selection or setting.question_selection(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
 
@@ -224,21 +226,26 @@ def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A claim of the paper about two cells: one is ahead of the other by more than `by`, or the two are `within` a
+    """A claim of the paper about two cells: one is ahead of the other by more than `minimum_gain`, or the two are `tolerance` a
     distance.
 
-    Cells are named (row, column). Without `behind`, the claim is that the value of the cell is more than `by`. Both
+    Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than `minimum_gain`. Both
     numbers have the unit of the measure: shares of 1 for Success@k.
     """
 
-    says: str
-    ahead: tuple[str, str]
-    behind: tuple[str, str] | None = None
-    within: float | None = None
-    by: float = 0.0
+    statement: str
+    expected_better: tuple[str, str]
+    expected_worse: tuple[str, str] | None = None
+    tolerance: float | None = None
+    minimum_gain: float = 0.0
 
     def judge(
-        self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float, units: np.ndarray | None = None
+        self,
+        expected_better: np.ndarray,
+        expected_worse: np.ndarray,
+        trained: bool,
+        confidence: float,
+        units: np.ndarray | None = None,
     ) -> dict[str, Any]:
         """Judge the claim from values (seeds, items) of both cells: return the difference, its interval, and a verdict
         with the reason.
@@ -246,21 +253,25 @@ class PaperClaim:
         The claim is supported if the whole interval is where the claim says, and not supported if the whole interval
         is elsewhere.
         """
-        if ahead.shape[1] != behind.shape[1]:
-            raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
-        estimate = crossed_mean(ahead - behind, units, level, signed=True)
-        return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else MIN_SEEDS, level)
+        if expected_better.shape[1] != expected_worse.shape[1]:
+            raise ValueError(
+                f"{expected_better.shape[1]} and {expected_worse.shape[1]} items cannot be compared pair by pair"
+            )
+        estimate = crossed_mean(expected_better - expected_worse, units, confidence, signed=True)
+        return self.judge_estimate(
+            estimate, max(len(expected_better), len(expected_worse)) if trained else MIN_SEEDS, confidence
+        )
 
-    def _word(self, low: float, high: float) -> Word:
-        if self.within is not None:
-            if -self.within <= low and high <= self.within:
+    def _verdict_word(self, low: float, high: float) -> Word:
+        if self.tolerance is not None:
+            if -self.tolerance <= low and high <= self.tolerance:
                 return "supported"
-            return "not supported" if high < -self.within or low > self.within else "inconclusive"
-        if low > self.by:
+            return "not supported" if high < -self.tolerance or low > self.tolerance else "inconclusive"
+        if low > self.minimum_gain:
             return "supported"
-        return "not supported" if high < self.by else "inconclusive"
+        return "not supported" if high < self.minimum_gain else "inconclusive"
 
-    def judge_estimate(self, estimate: Estimate, seeds: int, level: float) -> dict[str, Any]:
+    def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
@@ -270,25 +281,25 @@ class PaperClaim:
             )
             if count < minimum
         ]
-        word: Word = "inconclusive"
+        verdict: Word = "inconclusive"
         if not few and (estimate.low is None or estimate.high is None):
             few = ["equal values"]
         if not few:
             assert estimate.low is not None and estimate.high is not None
-            word = self._word(estimate.low, estimate.high)
+            verdict = self._verdict_word(estimate.low, estimate.high)
         return {
-            "says": self.says,
-            "ahead": list(self.ahead),
-            "behind": self.behind and list(self.behind),
-            "within": self.within,
-            "by": self.by,
+            "says": self.statement,
+            "ahead": list(self.expected_better),
+            "behind": self.expected_worse and list(self.expected_worse),
+            "within": self.tolerance,
+            "by": self.minimum_gain,
             "difference": estimate.value,
             "low": estimate.low,
             "high": estimate.high,
             "n": estimate.n,
             "units": estimate.n_units,
-            "level": level,
-            "word": word,
+            "level": confidence,
+            "word": verdict,
             "because": f"only {' and '.join(few)}" if few else "",
         }
 
@@ -333,19 +344,19 @@ class Experiment:
     takes: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def setting(self, given: Mapping[str, Any]) -> Setting:
+    def setting(self, options: Mapping[str, Any]) -> Setting:
         """Build a setting from the given values and this experiment's defaults.
 
         With `small`, the small sizes replace the trainings' defaults. Raises BadInput for a value that the experiment
         does not use.
         """
-        small = bool(given.get("small"))
+        small = bool(options.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
-        if unused := [name for name in given if name not in common | self.takes]:
+        if unused := [name for name in options if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} has no setting {unused[0]}")
-        training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
+        training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(options.get("training", ()))}
         smallest = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
-        result = Setting(**{**self.defaults, **smallest, **given, "training": tuple(sorted(training.items()))})
+        result = Setting(**{**self.defaults, **smallest, **options, "training": tuple(sorted(training.items()))})
         if not result.seeds or not result.ks:
             raise BadInput("give at least one seed and one k")
         return replace(result, ks=tuple(sorted(set(result.ks))), seeds=tuple(dict.fromkeys(result.seeds)))

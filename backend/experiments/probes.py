@@ -44,7 +44,7 @@ class ProbeItem:
         return replace(self.passage, text=" ".join(parts))
 
     @property
-    def rest(self) -> list[str]:
+    def text_without_answer(self) -> list[str]:
         """The passage without the answer's sentence."""
         return [*self.parts[: self.answer], *self.parts[self.answer + 1 :]]
 
@@ -55,43 +55,47 @@ class ProbePair:
 
     question: str
     favoured: Passage
-    other: Passage
+    other_passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe. wrong: whether the favoured passage is wrong; if not, both state the answer, and an encoder without the
+    """A probe. is_wrong: whether the favoured passage is wrong; if not, both state the answer, and an encoder without the
     bias favours neither (50%). favours: the favoured passage in words, against the other.
     """
 
     name: str
     favours: str
-    wrong: bool
+    is_wrong: bool
     pair: Callable[[ProbeItem], ProbePair | None]
 
 
-def early(item: ProbeItem) -> ProbePair:
+def position_pair(item: ProbeItem) -> ProbePair:
     sentence = item.parts[item.answer]
-    return ProbePair(item.question.text, item.text([sentence, *item.rest]), item.text([*item.rest, sentence]))
+    return ProbePair(
+        item.question.text,
+        item.text([sentence, *item.text_without_answer]),
+        item.text([*item.text_without_answer, sentence]),
+    )
 
 
-def short(item: ProbeItem) -> ProbePair:
+def short_pair(item: ProbeItem) -> ProbePair:
     return ProbePair(item.question.text, item.text([item.parts[item.answer]]), item.passage)
 
 
-def literal(item: ProbeItem) -> ProbePair:
+def literal_match_pair(item: ProbeItem) -> ProbePair:
     echoed = [*item.parts[: item.answer], item.question.text, *item.parts[item.answer + 1 :]]
     return ProbePair(item.question.text, item.text(echoed), item.passage)
 
 
-def repeated(item: ProbeItem) -> ProbePair | None:
+def repetition_pair(item: ProbeItem) -> ProbePair | None:
     if not item.question.subject:
         return None
     names = [f"{item.question.subject}."] * REPEATS
-    return ProbePair(item.question.text, item.text([*names, *item.rest]), item.passage)
+    return ProbePair(item.question.text, item.text([*names, *item.text_without_answer]), item.passage)
 
 
-def namesake(item: ProbeItem) -> ProbePair | None:
+def namesake_pair(item: ProbeItem) -> ProbePair | None:
     """The same passage about somebody with the same first name (or first word) and another last one."""
     subject, other = item.question.subject or "", item.other or ""
     own, theirs = subject.split(), other.split()
@@ -106,7 +110,7 @@ def namesake(item: ProbeItem) -> ProbePair | None:
     return ProbePair(item.question.text, about, item.passage)
 
 
-def negated(item: ProbeItem) -> ProbePair:
+def negation_pair(item: ProbeItem) -> ProbePair:
     sentence = item.parts[item.answer]
     lowered = (
         sentence if sentence.split()[0] in (item.question.subject or "").split() else sentence[0].lower() + sentence[1:]
@@ -115,7 +119,7 @@ def negated(item: ProbeItem) -> ProbePair:
     return ProbePair(item.question.text, item.text(parts), item.passage)
 
 
-def numbers(item: ProbeItem) -> ProbePair | None:
+def number_pair(item: ProbeItem) -> ProbePair | None:
     """The same passage with another number, for a question that names the number."""
     found = NUMBER.search(item.passage.text)
     if found is None or not item.passage.title:
@@ -129,15 +133,18 @@ def numbers(item: ProbeItem) -> ProbePair | None:
 PROBES: dict[str, Probe] = {
     probe.name: probe
     for probe in (
-        Probe("early position", "the answer's sentence first, against last", False, early),
-        Probe("brevity", "the answer's sentence alone, against the whole passage", False, short),
+        Probe("early position", "the answer's sentence first, against last", False, position_pair),
+        Probe("brevity", "the answer's sentence alone, against the whole passage", False, short_pair),
         Probe(
-            "literal match", "the question in the place of the answer's sentence, against the passage", True, literal
+            "literal match",
+            "the question in the place of the answer's sentence, against the passage",
+            True,
+            literal_match_pair,
         ),
-        Probe("repetition", "the subject's name three times, no answer, against the passage", True, repeated),
-        Probe("namesakes", "the passage about a namesake, against the passage", True, namesake),
-        Probe("negation", "the answer's sentence denied, against the passage", True, negated),
-        Probe("numbers", "another number than the question's, against the passage", True, numbers),
+        Probe("repetition", "the subject's name three times, no answer, against the passage", True, repetition_pair),
+        Probe("namesakes", "the passage about a namesake, against the passage", True, namesake_pair),
+        Probe("negation", "the answer's sentence denied, against the passage", True, negation_pair),
+        Probe("numbers", "another number than the question's, against the passage", True, number_pair),
     )
 }
 
@@ -170,20 +177,20 @@ class ProbeMeasure:
     probe: str
     encoder: str
     weights: str
-    asked: QuestionSelection
+    selection: QuestionSelection
 
     def needs(self) -> Sequence[Part]:
         return ()
 
     def values(self, bench: Workbench) -> np.ndarray:
-        found = (PROBES[self.probe].pair(item) for item in probe_items(bench, self.asked.of(bench)))
+        found = (PROBES[self.probe].pair(item) for item in probe_items(bench, self.selection.questions_of(bench)))
         pairs = [pair for pair in found if pair is not None]
         if not pairs:
             return np.zeros(0)
         encoder = load_encoder(bench.settings.encoders[self.encoder], bench.device)
         questions = encoder.encode_questions([pair.question for pair in pairs])
         favoured = encoder.encode_passages([pair.favoured for pair in pairs])
-        others = encoder.encode_passages([pair.other for pair in pairs])
+        others = encoder.encode_passages([pair.other_passage for pair in pairs])
         if encoder.similarity == "l2":
             gains = ((questions - others) ** 2).sum(1) - ((questions - favoured) ** 2).sum(1)
         else:

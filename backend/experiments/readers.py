@@ -129,24 +129,24 @@ class ReadingPart(Part):
 
     def answered(self, bench: Workbench, k: int) -> MeasuredReading:
         from blindspot.backend.reader.reading import Reading
-        from blindspot.backend.reader.readings import answered
+        from blindspot.backend.reader.readings import measure_reading
 
-        return answered(bench, Reading.open(bench, bench.name(self.hits), bench.name(self.reader)), [k])
+        return measure_reading(bench, Reading.open(bench, bench.name(self.hits), bench.name(self.reader)), [k])
 
 
 @dataclass(frozen=True)
 class ExactMatch:
     """Exact match of each question from the top k passages (SQuAD's normalisation)."""
 
-    read: ReadingPart
+    reading: ReadingPart
     k: int
 
     def needs(self) -> Sequence[Part]:
-        return (self.read,)
+        return (self.reading,)
 
     def values(self, bench: Workbench) -> np.ndarray:
         """Return the values of the questions, (q,) float64."""
-        return self.read.answered(bench, self.k).exact[self.k].astype(float)
+        return self.reading.answered(bench, self.k).exact[self.k].astype(float)
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,15 @@ class Steps:
     @cached_property
     def in_batch(self) -> DualEncoder:
         """Return a dual encoder trained with the batch of one device."""
-        return self.trained(self.labelled(), self.batch, 0)
+        return self.train_dual_encoder(self.labelled_data(), self.batch, 0)
 
     @cached_property
     def cross_batch(self) -> DualEncoder:
         """Step 1: return a dual encoder trained with the batches of all devices."""
-        return self.trained(self.labelled(), self.batch * self.devices, 0)
+        return self.train_dual_encoder(self.labelled_data(), self.batch * self.devices, 0)
 
     @cached_property
-    def found(self) -> DenseHits:
+    def training_hits(self) -> DenseHits:
         """Return the run of step 1's retriever over the training questions.
 
         Only training questions are searched, because every hit is judged.
@@ -56,28 +56,30 @@ class Steps:
     def judge(self) -> CrossEncoder:
         """Step 2: return a cross-encoder trained on step 1's run."""
         return CrossEncoder(
-            self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first
+            self.labelled_data(mined=(self.training_hits,)),
+            self.setting.cross_settings(self.seed),
+            self.start or self.setting.first_encoder,
         )
 
     @cached_property
     def scores(self) -> ScoresPart:
-        return ScoresPart(self.judge, self.found, self.setting.depth)
+        return ScoresPart(self.judge, self.training_hits, self.setting.depth)
 
     @cached_property
-    def raw(self) -> DualEncoder:
+    def undenoised_data(self) -> DualEncoder:
         """Return training data with raw hard negatives."""
-        return self.trained(self.labelled(mined=(self.found,)), self.batch * self.devices, 1)
+        return self.train_dual_encoder(self.labelled_data(mined=(self.training_hits,)), self.batch * self.devices, 1)
 
     @cached_property
-    def cleaned(self) -> TrainingData:
-        return self.labelled(mined=(self.found,), policy="cross_encoder", judge=(self.scores,))
+    def denoised_data(self) -> TrainingData:
+        return self.labelled_data(mined=(self.training_hits,), policy="cross_encoder", judge=(self.scores,))
 
     @cached_property
     def denoised(self) -> DualEncoder:
         """Step 3: return training data with denoised hard negatives, which the cross-encoder scores with confidence."""
-        return self.trained(self.cleaned, self.batch * self.devices, 1)
+        return self.train_dual_encoder(self.denoised_data, self.batch * self.devices, 1)
 
-    def augmented(self, limit: int | None = None) -> DualEncoder:
+    def augmented_data(self, limit: int | None = None) -> DualEncoder:
         """Step 4: return training data that adds up to `limit` unlabelled questions, with passages that the
         cross-encoder scores with confidence.
         """
@@ -92,17 +94,21 @@ class Steps:
             positives=("cross_encoder",),
             may_be_empty=True,
         )
-        return self.trained((self.cleaned, free), self.batch * self.devices, 1)
+        return self.train_dual_encoder((self.denoised_data, free), self.batch * self.devices, 1)
 
-    def labelled(self, **more: Any) -> TrainingData:
+    def labelled_data(self, **more: Any) -> TrainingData:
         """The questions with positives. Their easy negatives are in-batch negatives."""
         return self.setting.data(**{"mined": self.setting.mined(), "positives": ("gold", "distant"), **more})
 
-    def trained(self, data: TrainingData | tuple[TrainingData, ...], batch: int, hard_negatives: int) -> DualEncoder:
+    def train_dual_encoder(
+        self, data: TrainingData | tuple[TrainingData, ...], batch: int, hard_negatives: int
+    ) -> DualEncoder:
         settings = self.setting.settings(
             self.seed, batch=batch, hard_negatives=hard_negatives, mini_batch=self.mini_batch
         )
-        return DualEncoder(data if isinstance(data, tuple) else (data,), settings, self.start or self.setting.first)
+        return DualEncoder(
+            data if isinstance(data, tuple) else (data,), settings, self.start or self.setting.first_encoder
+        )
 
     @property
     def mini_batch(self) -> int | None:

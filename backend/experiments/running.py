@@ -73,8 +73,8 @@ def run_experiment(
         Missing: the experiment, or something that it needs, does not exist. BadInput: invalid settings.
         Refused: another experiment of this study is running.
     """
-    chosen, bench = named(experiment), Workbench(study, device)
-    setting = chosen.setting(frozen(given or {}))
+    chosen, bench = experiment_named(experiment), Workbench(study, device)
+    setting = chosen.setting(hashable_options(given or {}))
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
@@ -85,7 +85,7 @@ def run_experiment(
         if read_manifest(folder) is not None:
             return read_result(folder / RESULT)
         left_out = make_parts(parts, bench, progress)
-        measured = measure_plan(chosen, setting, without(plan, left_out), bench)
+        measured = measure_plan(chosen, setting, plan_without(plan, left_out), bench)
         measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
@@ -115,11 +115,11 @@ def make_parts(parts: Sequence[Part], bench: Workbench, progress: Progress | Non
             left_out.add(part)
         elif part in waiting:
             which = f"part {waiting[part]} of {len(waiting)}: {part.title()}"
-            bench.make(part, _said(progress, which))
+            bench.make(part, _prefixed_progress(progress, which))
     return left_out
 
 
-def without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
+def plan_without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
     """Return the plan without the cells, claims and points that need a part that was left out, with a note on them."""
     if not left_out:
         return plan
@@ -131,7 +131,9 @@ def without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
     places = {(cell.row, cell.column) for cell in cells}
     rows = dict.fromkeys(cell.row for cell in plan.cells if (cell.row, cell.column) not in places)
     claims = [
-        claim for claim in plan.claims if claim.ahead in places and (claim.behind is None or claim.behind in places)
+        claim
+        for claim in plan.claims
+        if claim.expected_better in places and (claim.expected_worse is None or claim.expected_worse in places)
     ]
     plot = plan.plot and replace(
         plan.plot,
@@ -144,7 +146,7 @@ def without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
     return replace(plan, cells=cells, claims=claims, plot=plot, notes=notes)
 
 
-def named(experiment: str) -> Experiment:
+def experiment_named(experiment: str) -> Experiment:
     """Return the experiment of this name. Raises Missing for an unknown name."""
     from blindspot.backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
 
@@ -208,14 +210,14 @@ def with_needs(part: Part) -> Iterator[Part]:
 
 def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
     """Return the content of result.json: the cells of a plan whose parts exist, its claims and the verdict."""
-    found: dict[Measure, np.ndarray] = {}
+    values_by_measure: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:
         """(seeds, items)."""
         for measure in cell.measures:
-            if measure not in found:
-                found[measure] = np.asarray(measure.values(bench), np.float64)
-        return np.array([found[measure] for measure in cell.measures])
+            if measure not in values_by_measure:
+                values_by_measure[measure] = np.asarray(measure.values(bench), np.float64)
+        return np.array([values_by_measure[measure] for measure in cell.measures])
 
     def units(cell: Cell) -> np.ndarray | None:
         """(items,) int, the unit of observation of each item; None if each is its own."""
@@ -226,8 +228,11 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
     level = 1 - SURE / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
-        ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
-        trained = ahead.trained or behind is not None and behind.trained
+        ahead, behind = (
+            places[claim.expected_better],
+            places.get(claim.expected_worse) if claim.expected_worse else None,
+        )
+        trained = ahead.is_trained or behind is not None and behind.is_trained
         if behind is not None:
             claims.append(claim.judge(values(ahead), values(behind), trained, level, units(ahead)))
         else:
@@ -247,7 +252,7 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
                 "row": cell.row,
                 "column": cell.column,
                 "published": cell.published,
-                **_figure(cell, values(cell), units(cell), bench),
+                **_figure_of(cell, values(cell), units(cell), bench),
             }
             for cell in plan.cells
         ],
@@ -259,30 +264,32 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
     }
 
 
-def _figure(cell: Cell, found: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
+def _figure_of(cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
     """Return the mean of (seeds, items) with its interval over both, and the mean by seed."""
-    estimate = _estimate(cell, found, units, bench, 0.95)
+    estimate = _estimate(cell, values, units, bench, 0.95)
     return {
         "value": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "n": estimate.n,
         "units": estimate.n_units,
-        "seeds": len(found),
-        "by_seed": found.mean(axis=1).tolist() if found.size else [],
+        "seeds": len(values),
+        "by_seed": values.mean(axis=1).tolist() if values.size else [],
     }
 
 
-def _estimate(cell: Cell, found: np.ndarray, units: np.ndarray | None, bench: Workbench, level: float) -> Estimate:
+def _estimate(
+    cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench, confidence: float
+) -> Estimate:
     """Return the estimate of a measure: the measure's own; a Wilson interval for shares over questions only; else an
     interval over seeds and questions.
     """
     own = getattr(cell.measures[0], "estimate", None)
     if own:
         return own(bench)
-    if len(found) == 1 and np.isin(found, (0, 1)).all():
-        return proportion(found[0], units, level)
-    estimate = crossed_mean(found, units, level)
+    if len(values) == 1 and np.isin(values, (0, 1)).all():
+        return proportion(values[0], units, confidence)
+    estimate = crossed_mean(values, units, confidence)
     if estimate.low is None or estimate.high is None or not getattr(cell.measures[0], "share", False):
         return estimate
     return replace(
@@ -290,7 +297,7 @@ def _estimate(cell: Cell, found: np.ndarray, units: np.ndarray | None, bench: Wo
     )  # the linearised interval of a macro average may exceed 0 to 1
 
 
-def _convention(plan: ExperimentPlan, level: float, unit: str) -> str:
+def _convention(plan: ExperimentPlan, confidence: float, unit: str) -> str:
     message = (
         f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson "
         "intervals if a figure is a share of one run's questions. Questions about one "
@@ -299,7 +306,7 @@ def _convention(plan: ExperimentPlan, level: float, unit: str) -> str:
     if not plan.claims:
         return message
     return (
-        f"{message} A claim is supported if the whole interval of the paired difference at {100 * level:.4g}% (95% for "
+        f"{message} A claim is supported if the whole interval of the paired difference at {100 * confidence:.4g}% (95% for "
         f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together) agrees with the claim, and not supported "
         "if the whole interval contradicts it."
     )
@@ -320,20 +327,20 @@ def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> 
     return f"{finding} is {verdict} here."
 
 
-def _said(progress: Progress | None, which: str) -> Progress | None:
+def _prefixed_progress(progress: Progress | None, title: str) -> Progress | None:
     if progress is None:
         return None
 
-    def say(done: int, total: int | None, doing: str) -> None:
-        progress(done, total, f"{which}: {doing}")
+    def report(done: int, total: int | None, doing: str) -> None:
+        progress(done, total, f"{title}: {doing}")
 
-    return say
+    return report
 
 
-def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
+def hashable_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
     known = declared(Setting)
-    if unknown := [key for key in given if key not in known]:
+    if unknown := [key for key in options if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
     return {
         key: tuple(sorted(value.items()))
@@ -341,5 +348,5 @@ def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
         else tuple(value)
         if isinstance(value, list)
         else value
-        for key, value in given.items()
+        for key, value in options.items()
     }

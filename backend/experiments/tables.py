@@ -10,27 +10,27 @@ from blindspot.backend.core.result_table import ResultTable, latex_tables, recor
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
 
-def shown(value: float | None, unit: str) -> str:
+def format_value(value: float | None, unit: str) -> str:
     """Format a figure in its unit: shares as per cent with one decimal; "-" for none."""
     if value is None:
         return "-"
     return f"{100 * value:.1f}" if unit == "%" else f"{value:,.2f}"
 
 
-def figure(cell: Mapping[str, Any], unit: str) -> str:
+def format_figure(cell: Mapping[str, Any], unit: str) -> str:
     """Format a figure with its interval."""
     if cell["value"] is None:
         return "-"
-    return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)}–{shown(cell['high'], unit)})"
+    return f"{format_value(cell['value'], unit)} ({format_value(cell['low'], unit)}–{format_value(cell['high'], unit)})"
 
 
-def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
+def result_grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
     """Return (rows, columns, cells by row and column), in the order of the plan."""
     cells = {(cell["row"], cell["column"]): cell for cell in result["cells"]}
     return list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells)), cells
 
 
-def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def count_note(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     """Format the number of questions of a row, and of seeds if there are several."""
     ns = sorted({cell["n"] for (name, _), cell in cells.items() if name == row})
     seeds = max(cell["seeds"] for (name, _), cell in cells.items() if name == row)
@@ -40,12 +40,12 @@ def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
 def result_table(result: Mapping[str, Any]) -> ResultTable:
     """Return an experiment's table with its notes."""
     title = f"{result['experiment']}: {result['paper']}, {result['source']}"
-    return _figures(result, title, as_lines(result))
+    return _figures_table(result, title, as_lines(result))
 
 
-def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
+def _figures_table(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
     """Return a table of our figures with intervals, with the paper's figures in separate columns."""
-    rows, columns, cells = grid(result)
+    rows, columns, cells = result_grid(result)
     printed = [
         column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)
     ]
@@ -57,10 +57,10 @@ def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -
         line = [row]
         for column in columns:
             cell = cells.get((row, column))
-            line.append(figure(cell, result["unit"]) if cell else "")
+            line.append(format_figure(cell, result["unit"]) if cell else "")
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
-        lines.append([*line, counts(row, cells)])
+        lines.append([*line, count_note(row, cells)])
     return ResultTable(title, [*heads, "n"], lines, notes)
 
 
@@ -77,13 +77,13 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
     if claim["difference"] is None:
         return "no questions"
     return (
-        f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)}), "
+        f"{_signed_value(claim['difference'], unit)} ({_signed_value(claim['low'], unit)} to {_signed_value(claim['high'], unit)}), "
         f"n = {claim['n']:,}"
     )
 
 
-def _signed(value: float, unit: str) -> str:
-    text = shown(value, unit)
+def _signed_value(value: float, unit: str) -> str:
+    text = format_value(value, unit)
     return text if text.startswith("-") else f"+{text}"
 
 
@@ -95,4 +95,4 @@ def as_csv(result: Mapping[str, Any]) -> str:
 def as_latex(result: Mapping[str, Any]) -> str:
     """Return a LaTeX table (booktabs) with the paper's figures in columns of their own."""
     caption = f"{result['experiment']}: {result['sentence']}"
-    return latex_tables([_figures(result, caption)], [caption])
+    return latex_tables([_figures_table(result, caption)], [caption])

@@ -54,11 +54,11 @@ def study_card(study: Study, left_out: Sequence[str], pseudonyms: int) -> str:
     return with_dataset_header("\n".join(lines), f"Study {study.settings.name}", [])
 
 
-def model_card(name: str, kind: str, about: Mapping[str, Any], library: str | None) -> str:
+def model_card(name: str, kind: str, record: Mapping[str, Any], library: str | None) -> str:
     """Return the card of an encoder or a judge.
 
     Args:
-        about: its own record (training.json or manifest.json).
+        record: its own record (training.json or manifest.json).
         library: the library that loads its files; None if only Blindspot does.
     """
     from huggingface_hub import ModelCardData
@@ -66,10 +66,10 @@ def model_card(name: str, kind: str, about: Mapping[str, Any], library: str | No
     data = ModelCardData(library_name=library or "blindspot", tags=[*TAGS, kind])
     facts = [
         f"- {key.replace('_', ' ')}: {value}"
-        for key, value in about.items()
+        for key, value in record.items()
         if isinstance(value, (str, int, float)) and not isinstance(value, bool) and key not in ("name", "folder")
     ]
-    settings = about.get("settings")
+    settings = record.get("settings")
     lines = [
         f"# {kind.capitalize()} {name}",
         "",

@@ -46,7 +46,7 @@ class Pulled:
     skipped: list[str]
 
 
-def pull(study: Study, repository: HubRepository, name: str | None = None, by: str | None = None) -> Pulled:
+def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> Pulled:
     """Fetch a training set, an encoder or a judge into a study.
 
     Args:
@@ -56,18 +56,18 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, by: s
         Missing: no such repository, or not one that Blindspot pushed. Refused: the name is taken, the part does not fit
             the study, or loading it would run code. BadInput: damaged files, or a path that leads out.
     """
-    require(study, by, "manage parts")
+    require(study, actor, "manage parts")
     with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
         folder = Path(place) / "repository"
         suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES
         about, taken, skipped = download(repository, folder, suffixes)
         name = check_name(str(about["name"]) if name is None else name, repository.kind.replace("-", " "))
         if repository.kind == "training-set":
-            _training_set(study, folder, name, about)
+            _add_training_set(study, folder, name, about)
         elif repository.kind == "encoder":
-            _encoder(study, folder, name, about)
+            _add_encoder(study, folder, name, about)
         else:
-            _judge(study, folder, name, about)
+            _add_judge(study, folder, name, about)
     return Pulled(repository.kind, name, len(taken), sum(file.size for file in taken), skipped)
 
 
@@ -118,11 +118,11 @@ def download(
     return about, taken, skipped
 
 
-def _training_set(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
+def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
     source, target = folder / SET_FOLDER, study.path("training_sets", name)
     if not (source / "manifest.json").is_file():
         raise BadInput("holds no training set that a study can take", source / "manifest.json")
-    if about.get("corpus") != study.corpus.digest:
+    if record.get("corpus") != study.corpus.digest:
         raise Refused(
             f"training set {name!r} was built over other passages than this study holds; its texts can be loaded with "
             "datasets.load_dataset"
@@ -144,12 +144,12 @@ def _training_set(study: Study, folder: Path, name: str, about: dict[str, Any]) 
             raise BadInput(f"is not a training set ({type(error).__name__}: {str(error)[:100]})", name) from None
 
 
-def _encoder(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
+def _add_encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) -> None:
     target = study.path("models", name)
-    keys = about.get("models")
+    keys = record.get("models")
     if not isinstance(keys, list) or not keys or not set(keys) <= set(MODELS):
         raise BadInput("names no model", ABOUT)
-    settings = about.get("settings")
+    settings = record.get("settings")
     values = dict(settings) if isinstance(settings, dict) else {}
     places = {key: str(target if key == "model" else target / key) for key in keys}
     build(EncoderSettings, {**values, **places}, "settings", Path(ABOUT))
@@ -167,8 +167,8 @@ def _encoder(study: Study, folder: Path, name: str, about: dict[str, Any]) -> No
             raise
 
 
-def _judge(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
-    place, kind, source = about.get("place"), about.get("judge"), folder / FILES_FOLDER
+def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) -> None:
+    place, kind, source = manifest.get("place"), manifest.get("judge"), folder / FILES_FOLDER
     if place not in ("models", "judges") or not isinstance(kind, str) or kind not in JUDGES or not source.is_dir():
         raise BadInput("names no judge that this version knows", ABOUT)
     if any(study.path(each, name).exists() for each in ("models", "judges", "scores")):
@@ -188,19 +188,21 @@ def _judge(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None
             raise BadInput(f"holds no judge of kind {kind}", ABOUT)
 
 
-def _refuse_outside(folder: Path, where: str) -> None:
+def _refuse_outside(folder: Path, repository_name: str) -> None:
     """Raise Refused for an encoder of study.toml in a folder outside the study: it would open this machine's files."""
     if not (folder / "study.toml").is_file() or not (folder / "labels.db").is_file():
-        raise BadInput("lacks study.toml or labels.db; it is not a whole study", where)
+        raise BadInput("lacks study.toml or labels.db; it is not a whole study", repository_name)
     read_settings(folder / "study.toml")
     encoders = tomllib.loads((folder / "study.toml").read_text(encoding="utf-8")).get("encoders", {})
     for name, encoder in encoders.items():
         for value in (encoder.get(key) for key in MODELS):
             if value and (Path(value).is_absolute() or ".." in Path(value).parts):
-                raise Refused(f"encoder {name!r} of {where} names {value}, outside the study; nothing was taken")
+                raise Refused(
+                    f"encoder {name!r} of {repository_name} names {value}, outside the study; nothing was taken"
+                )
 
 
-def _refuse_foreign_schema(folder: Path, where: str) -> None:
+def _refuse_foreign_schema(folder: Path, repository_name: str) -> None:
     """Raise Refused for a database with triggers, views or tables that Blindspot does not make: they would run here."""
     for path in sorted(folder.rglob("*.db")):
         with closing(connect(path, read_only=True)) as connection, readable_sqlite_errors(path):
@@ -210,19 +212,19 @@ def _refuse_foreign_schema(folder: Path, where: str) -> None:
                 running = "SELECT type || ' ' || quote(name) FROM sqlite_master WHERE type IN ('trigger', 'view')"
                 problems = [f"the {name} is not ours" for (name,) in connection.execute(running)]
         if problems:
-            raise Refused(f"{path.relative_to(folder)} of {where}: {problems[0]}; nothing was taken")
+            raise Refused(f"{path.relative_to(folder)} of {repository_name}: {problems[0]}; nothing was taken")
 
 
-def _refuse_code(folder: Path, where: str) -> None:
+def _refuse_code(folder: Path, repository_name: str) -> None:
     if would_run := code_in(folder):
         raise Refused(
-            f"loading the model of {where} would run code of whoever made it: {would_run[0]}; nothing was taken"
+            f"loading the model of {repository_name} would run code of whoever made it: {would_run[0]}; nothing was taken"
         )
 
 
-def _refuse_existing(target: Path, what: str, name: str) -> None:
+def _refuse_existing(target: Path, noun: str, name: str) -> None:
     if target.exists():
-        raise Refused(f"there is already a {what} named {name!r}; give another --name")
+        raise Refused(f"there is already a {noun} named {name!r}; give another --name")
 
 
 def _is_hidden(path: str) -> bool:

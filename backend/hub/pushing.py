@@ -61,14 +61,14 @@ class PushPlan:
 
 
 @contextmanager
-def planned(
+def plan_push(
     study: Study,
     kind: str,
     name: str | None,
     format: str = "parquet",
     with_names: bool = False,
     progress: Progress | None = None,
-    by: str | None = None,
+    actor: str | None = None,
 ) -> Iterator[PushPlan]:
     """Lay out what a push would send, in a temporary folder. Nothing is sent.
 
@@ -79,9 +79,9 @@ def planned(
         with_names: send the names of people in a study's labels, instead of pseudonyms.
 
     Raises:
-        Missing: no such part. Refused: it cannot be pushed, or `by` may not export.
+        Missing: no such part. Refused: it cannot be pushed, or `actor` may not export.
     """
-    require(study, by, "export labels" if kind == "study" else "export")
+    require(study, actor, "export labels" if kind == "study" else "export")
     if kind != "study" and not name:
         raise Refused(f"which {kind.replace('-', ' ')}? Give --name")
     with TemporaryDirectory(prefix="blindspot-hub-") as place:
@@ -89,11 +89,11 @@ def planned(
         if kind == "training-set":
             notes = _training_set(study, name or "", format, folder, progress)
         elif kind == "encoder":
-            notes = _encoder(study, name or "", folder)
+            notes = _lay_out_encoder(study, name or "", folder)
         elif kind == "judge":
-            notes = _judge(study, name or "", folder)
+            notes = _lay_out_judge(study, name or "", folder)
         elif kind == "study":
-            notes = _study(study, folder, with_names)
+            notes = _lay_out_study(study, folder, with_names)
         else:
             raise Refused(f"unknown kind {kind!r}; known: training-set, encoder, judge, study")
         found = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -158,7 +158,7 @@ def _training_set(study: Study, name: str, format: str, folder: Path, progress: 
     ]
 
 
-def _encoder(study: Study, name: str, folder: Path) -> list[str]:
+def _lay_out_encoder(study: Study, name: str, folder: Path) -> list[str]:
     settings = study.settings.encoders.get(name)
     if settings is None:
         known = ", ".join(study.settings.encoders) or "none"
@@ -176,12 +176,12 @@ def _encoder(study: Study, name: str, folder: Path) -> list[str]:
     values = {key: value for key, value in asdict(settings).items() if key not in MODELS}
     _write_about(folder, "encoder", name, settings=values, models=sorted(folders))
     library = "sentence-transformers" if "model" in folders else None
-    about = _without_places(study, record_of(next(iter(folders.values()))))
+    about = _without_local_paths(study, record_of(next(iter(folders.values()))))
     write_text(folder / "README.md", model_card(name, "encoder", about, library))
     return []
 
 
-def _judge(study: Study, name: str, folder: Path) -> list[str]:
+def _lay_out_judge(study: Study, name: str, folder: Path) -> list[str]:
     kind = judge_kind_of(study, name)
     if kind.run_job is None:
         raise Refused(
@@ -191,13 +191,13 @@ def _judge(study: Study, name: str, folder: Path) -> list[str]:
     folder.mkdir()
     _copy_model(source, folder / FILES_FOLDER)
     _write_about(folder, "judge", name, judge=kind.name, place=source.parent.name)
-    about = _without_places(study, record_of(source))
+    about = _without_local_paths(study, record_of(source))
     write_text(folder / "README.md", model_card(name, "judge", about, None))
     notes = ["It holds words and figures that were learned from the study's passages and labels."]
     return notes + ["Its record names the address of a language model."] if "endpoint" in about else notes
 
 
-def _study(study: Study, folder: Path, with_names: bool) -> list[str]:
+def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
     copy_study(study, folder)
     for name in NOT_SENT:
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -283,7 +283,7 @@ def _rewrite(path: Path, change: Callable[[object], object]) -> None:
         write_json(path, changed)  # type: ignore[arg-type]  # read_json returned an object or a list
 
 
-def _without_places(study: Study, about: dict[str, Any]) -> dict[str, Any]:
+def _without_local_paths(study: Study, record: dict[str, Any]) -> dict[str, Any]:
     """Name folders of the study from there: a card does not show the folders of a machine."""
     place = f"{study.folder}/"
-    return {key: value.replace(place, "") if isinstance(value, str) else value for key, value in about.items()}
+    return {key: value.replace(place, "") if isinstance(value, str) else value for key, value in record.items()}

@@ -141,11 +141,13 @@ class HubRepository:
         return BlindspotError(f"{self.endpoint} answered {status or 'with an error'}: {_first_line(error)}")
 
 
-def check_inside(path: str, where: str) -> None:
+def check_inside(path: str, repository_name: str) -> None:
     """Raise BadInput for a path of a repository that leads out of it."""
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or "\\" in path or "\0" in path or ".." in pure.parts or ":" in pure.parts[0]:
-        raise BadInput(f"the repository names the file {path[:100]!r}, which leads out of it; nothing was taken", where)
+        raise BadInput(
+            f"the repository names the file {path[:100]!r}, which leads out of it; nothing was taken", repository_name
+        )
 
 
 def _first_line(error: BaseException) -> str:

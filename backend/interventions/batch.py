@@ -134,7 +134,7 @@ def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str,
     from blindspot.backend.evaluation.slices import Facts
 
     measured = measure(study, run, "gold")
-    itself = Comparison.of(measured, measured)
+    itself = Comparison.of_runs(measured, measured)
     mask = Facts(itself, k).mask(where)
     inside = {question.id for question, is_in in zip(itself.questions, mask, strict=True) if is_in}
     return [question for question in questions if question.id in inside]

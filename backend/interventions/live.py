@@ -20,7 +20,7 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
     """Return the runs whose misses this process can explain, with their encoders; none if a service does the
     searching.
     """
-    if remote.configured() is not None:
+    if remote.configured_backend() is not None:
         return {}
     encoders = set(dense_indexes(study))
     manifests = {name: study.run(name).manifest for name in dict.fromkeys(runs)}
@@ -33,7 +33,7 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
 
 def explain_question(study: Study, encoder: str, question: Question, rule: str = DEFAULT_RULE) -> ExplainedMiss:
     """Explain a question with an encoder's index. Raises Missing without the index, or without a gold passage."""
-    with live.opened(study, dense_name(encoder)) as dense:
+    with live.open_retriever(study, dense_name(encoder)) as dense:
         if not isinstance(dense, Dense):
             raise Missing(f"{encoder!r} is not an encoder's index, so no edited passage can be ranked")
         (explained,) = next(MissExplainer(study, encoder, rule, dense=dense).explain([question]))

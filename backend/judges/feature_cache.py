@@ -49,13 +49,13 @@ def kept_features(
     lists = lists_of(run, questions, depth)
     dense = None if encoder is None else Dense(study, encoder)
     path = _path(study, run, dense, lists.rows.shape[1])
-    stored = _read(path, lists.rows.shape[1])
+    stored = _read_features(path, lists.rows.shape[1])
     absent = [place for place, question in enumerate(questions) if question.id not in stored]
     if absent:
         new = Lists([questions[i] for i in absent], lists.rows[absent], lists.scores[absent])
         computed = features_of(study, new, word_weights(study), dense, progress)
         stored |= {question.id: row for question, row in zip(new.questions, computed, strict=True)}
-        _write(path, stored)
+        _write_features(path, stored)
     shape = (len(questions), lists.rows.shape[1], len(NAMES))
     return lists, np.stack([stored[question.id] for question in questions]) if questions else np.empty(
         shape, np.float32
@@ -71,7 +71,7 @@ def word_weights(study: Study) -> WordWeights:
         stored = {}  # a damaged cache is replaced
     if isinstance(stored, dict) and stored.get("corpus") == study.corpus.digest:
         return WordWeights(stored["frequencies"], stored["passages"])
-    weights = WordWeights.of(study)
+    weights = WordWeights.of_study(study)
     path.parent.mkdir(exist_ok=True)
     about = {"corpus": study.corpus.digest, "passages": weights.passages, "frequencies": weights.frequencies}
     write_json(path, about)
@@ -92,7 +92,7 @@ def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
     return study.path(FOLDER, f"features-{run.name}-{text_sha256(*about)[:12]}.npz")
 
 
-def _read(path: Path, depth: int) -> dict[str, np.ndarray]:
+def _read_features(path: Path, depth: int) -> dict[str, np.ndarray]:
     """What a file keeps: question id to (k, f) float32. Nothing for a file that is absent or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -104,9 +104,9 @@ def _read(path: Path, depth: int) -> dict[str, np.ndarray]:
     return dict(zip(ids, features, strict=True))
 
 
-def _write(path: Path, kept: dict[str, np.ndarray]) -> None:
+def _write_features(path: Path, features: dict[str, np.ndarray]) -> None:
     path.parent.mkdir(exist_ok=True)
     beside = path.with_name(f".{os.getpid()}-{path.name}")
     with open(beside, "wb") as file:
-        np.savez(file, questions=np.array(json.dumps(list(kept))), features=np.stack(list(kept.values())))
+        np.savez(file, questions=np.array(json.dumps(list(features))), features=np.stack(list(features.values())))
     os.replace(beside, path)

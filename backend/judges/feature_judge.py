@@ -284,7 +284,7 @@ def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.n
     """Store the out-of-fold probabilities of the judge's own training questions."""
     if replace:
         ScoreStore.remove(study, name)
-    store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
+    store = ScoreStore.create(study, name, calibrated=True, description={"judge": KIND})
     store.add(scored_rows(study, lists, probabilities))
 
 
@@ -305,13 +305,13 @@ class JudgeThresholds:
 
 def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
     """Return the thresholds that a judge's report names. Raises as `FeatureJudge` does."""
-    about = _about(study, name)
+    about = _judge_manifest(study, name)
     return JudgeThresholds(
         *(about.get(key, {}).get("value") for key in ("drop", "drop_with_answer", "add", "add_with_answer"))
     )
 
 
-def _about(study: Study, name: str) -> dict[str, Any]:
+def _judge_manifest(study: Study, name: str) -> dict[str, Any]:
     """What `models/<name>/training.json` says of a judge. Raises Missing for no judge, Refused for other passages."""
     path = study.path("models", check_name(name, "model")) / ABOUT
     about = read_json(path) if path.is_file() else {}
@@ -327,7 +327,7 @@ class FeatureJudge:
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
-        self.about = _about(study, name)
+        self.about = _judge_manifest(study, name)
         self.study, self.name = study, name
         self.settings = build(FeatureJudgeSettings, self.about["settings"])
         self.model, self.weights = read_model(study.path("models", name), self.about)
@@ -344,14 +344,14 @@ class FeatureJudge:
 
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the features (q, k, f) of some lists."""
-        return features_of(self.study, lists, self.weights, self._dense, progress)
+        return features_of(self.study, lists, self.weights, self._dense_index, progress)
 
     def share_dense(self, dense: Dense) -> None:
         """Take an open index in place of one of its own."""
-        self.__dict__["_dense"] = dense
+        self.__dict__["_dense_index"] = dense
 
     @cached_property
-    def _dense(self) -> Dense | None:
+    def _dense_index(self) -> Dense | None:
         return None if self.about["encoder"] is None else Dense(self.study, self.about["encoder"])
 
     @property
@@ -383,20 +383,20 @@ class FeatureJudge:
         return probabilities
 
 
-def read_model(folder: Path, about: Mapping[str, Any]) -> tuple[FeatureModel, WordWeights]:
+def read_model(folder: Path, manifest: Mapping[str, Any]) -> tuple[FeatureModel, WordWeights]:
     """Return the model and the word weights in a judge's folder. Raises BadInput for a damaged one."""
     try:
         with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         content = json.loads((folder / WORDS).read_text(encoding="utf-8"))
-        calibration = about["calibration"]
+        calibration = manifest["calibration"]
         model = FeatureModel(
-            about["model"],
+            manifest["model"],
             arrays["columns"],
             arrays["feature_medians"],
-            from_arrays(about["model"], arrays),
+            from_arrays(manifest["model"], arrays),
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
-            about["base_rate"],
+            manifest["base_rate"],
         )
         return model, WordWeights(content["frequencies"], content["passages"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -432,7 +432,7 @@ class ExplainedHit:
     passage: str
     title: str
     probability: float
-    spoke: list[tuple[str, float]]
+    contributions: list[tuple[str, float]]
 
 
 def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:

@@ -173,20 +173,20 @@ def _fit(examples: Examples, rows: np.ndarray, settings: FeatureJudgeSettings) -
     reference = examples.features if examples.reference is None else examples.reference
     # A feature without values (no dense index) contributes nothing.
     columns = np.flatnonzero(~np.isnan(reference).all(axis=0))
-    rows, weights = _thinned(examples, rows, settings.seed)
+    rows, weights = _thin_negatives(examples, rows, settings.seed)
     features, truth = examples.features[rows][:, columns], examples.truth[rows] == POSITIVE
     questions = len(np.unique(examples.questions[rows][truth]))
-    linear = _linear(features, truth, weights, reference[:, columns], columns, questions)
+    linear = _linear_model(features, truth, weights, reference[:, columns], columns, questions)
     if not questions or truth.all():
         return FeatureRanker("prior", columns, linear)
     if settings.model == "boosting":
-        return FeatureRanker("boosting", columns, _trees(features, truth, weights, settings.seed))
+        return FeatureRanker("boosting", columns, _tree_model(features, truth, weights, settings.seed))
     if settings.model == "logistic" or questions < TREE_QUESTIONS:
         return FeatureRanker("logistic", columns, linear)
-    return FeatureRanker(ENSEMBLE, columns, Ensemble(linear, _trees(features, truth, weights, settings.seed)))
+    return FeatureRanker(ENSEMBLE, columns, Ensemble(linear, _tree_model(features, truth, weights, settings.seed)))
 
 
-def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _thin_negatives(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (m,) places of the pairs that teach, and their weights: of the many deep negatives a sample, weighted."""
     places = np.flatnonzero(rows)
     deep = (examples.features[places, RANK] > FULL_RANKS) & (examples.truth[places] == NEGATIVE)
@@ -194,10 +194,10 @@ def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarra
     return places[kept], np.where(deep, float(DEEP_SHARE), 1.0)[kept]
 
 
-def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
+def _tree_model(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return Trees.of(
+    return Trees.from_model(
         HistGradientBoostingClassifier(
             max_iter=150,
             max_bins=63,
@@ -212,7 +212,7 @@ def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: i
     )
 
 
-def _linear(
+def _linear_model(
     features: np.ndarray,
     truth: np.ndarray,
     weights: np.ndarray,
@@ -229,11 +229,13 @@ def _linear(
     x = np.column_stack([(np.where(np.isnan(features), medians, features) - mean) / scale, np.ones(len(features))])
     start = np.append(prior, INTERCEPT)
     both = truth.any() and not truth.all()
-    point = newton(x, truth.astype(np.float64), weights, start, precision) if both else start
+    point = newton_steps(x, truth.astype(np.float64), weights, start, precision) if both else start
     return Linear(point[:-1], point[-1:], mean, scale, medians.astype(np.float64))
 
 
-def newton(x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray, precision: np.ndarray) -> np.ndarray:
+def newton_steps(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
     """Return the weights (f,) of a logistic regression whose prior is normal around `start`.
 
     Args:
@@ -262,14 +264,14 @@ def newton(x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray,
 
 
 @cache
-def _prior() -> dict[str, dict[str, float]]:
+def _prior_weights() -> dict[str, dict[str, float]]:
     return json.loads(PRIOR.read_text(encoding="utf-8"))["weights"]
 
 
 def prior_weights(columns: np.ndarray) -> np.ndarray:
     """Return (c,) float64: the weight of each of these features, standardised, before any label; 0 where it has none."""
     names = [FEATURES[column].name for column in columns]
-    known = _prior()["with_dense" if "dense_rank" in names else "without_dense"]
+    known = _prior_weights()["with_dense" if "dense_rank" in names else "without_dense"]
     return np.array([known.get(name, 0.0) for name in names])
 
 
@@ -304,34 +306,34 @@ def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: n
 
     A pair at or above the threshold is not used as a negative.
     """
-    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, below=True)
+    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, is_drop=True)
 
 
 def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
     """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the
     interval.
     """
-    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, below=False)
+    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, is_drop=False)
 
 
 def _threshold(
     probabilities: np.ndarray,
     positive: np.ndarray,
     questions: np.ndarray,
-    reached: Callable[[float, float], bool],
-    below: bool,
+    condition_holds: Callable[[float, float], bool],
+    is_drop: bool,
 ) -> Threshold:
     if not len(probabilities):
         return Threshold(None, 0, None, None, None)
     grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
     best = Threshold(None, 0, None, None, None)
     places = np.unique(questions, return_inverse=True)[1]
-    for value in grid if below else grid[::-1]:
-        side = probabilities < value if below else probabilities >= value
+    for value in grid if is_drop else grid[::-1]:
+        side = probabilities < value if is_drop else probabilities >= value
         if not side.any():
             continue
         share, low, high = _share(positive[side], places[side])
-        if reached(low, high) and int(side.sum()) >= best.pairs:
+        if condition_holds(low, high) and int(side.sum()) >= best.pairs:
             best = Threshold(float(value), int(side.sum()), share, low, high)
     return best
 
@@ -383,14 +385,14 @@ def report(
     truth, answers = examples.truth[seen], examples.answers[seen]
     positive, unknown = truth == POSITIVE, truth == UNKNOWN
 
-    def drop(among: np.ndarray) -> dict[str, Any]:
-        known = among & ~unknown
+    def drop(pairs: np.ndarray) -> dict[str, Any]:
+        known = pairs & ~unknown
         threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
-        below = 0 if threshold.value is None else int((among & unknown & (probabilities < threshold.value)).sum())
+        below = 0 if threshold.value is None else int((pairs & unknown & (probabilities < threshold.value)).sum())
         return asdict(replace(threshold, left_out=below))
 
-    def add(among: np.ndarray) -> dict[str, Any]:
-        return asdict(add_threshold(probabilities[among], positive[among], questions[among], settings.precision))
+    def add(pairs: np.ndarray) -> dict[str, Any]:
+        return asdict(add_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision))
 
     everything = np.ones(len(truth), bool)
     return {

@@ -98,7 +98,7 @@ class WordWeights:
         self._unseen = math.log(1 + passages)
 
     @classmethod
-    def of(cls, study: Study) -> WordWeights:
+    def of_study(cls, study: Study) -> WordWeights:
         """Count every IDF_SHARE-th passage of the study, at most IDF_PASSAGES; the same ones every time."""
         stride = max(IDF_SHARE, -(-len(study.corpus) // IDF_PASSAGES))
         counts: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class WordWeights:
         for begin in range(0, len(study.corpus), stride * 1000):
             rows = range(begin, min(begin + stride * 1000, len(study.corpus)), stride)
             for passage in study.corpus.passages(rows):
-                counts.update(set(words(passage.title)).union(words(passage.text)))
+                counts.update(set(lower_case_words(passage.title)).union(lower_case_words(passage.text)))
                 n += 1
         return cls(dict(counts), n)
 
@@ -115,7 +115,7 @@ class WordWeights:
         return self._unseen if seen is None else math.log((1 + self.passages) / (1 + seen)) + 1e-9
 
 
-def words(text: str) -> list[str]:
+def lower_case_words(text: str) -> list[str]:
     """The words of a text in lower case."""
     return WORD.findall(text.lower())
 
@@ -151,37 +151,37 @@ def feature_matrix(
     return matrix
 
 
-def list_features(present: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
+def list_features(has_vector: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
     """Return (q, k, f) float32 with the features of lists and similarities; the others are NaN.
 
     Args:
-        present: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
+        has_vector: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
     """
-    matrix = np.full((*present.shape, len(FEATURES)), np.nan, np.float32)
-    matrix[:, :, :4] = _of_list(present, scores)
+    matrix = np.full((*has_vector.shape, len(FEATURES)), np.nan, np.float32)
+    matrix[:, :, :4] = _list_features(has_vector, scores)
     if dense_scores is not None:
-        matrix[:, :, 4:FIRST_WORDS] = _of_similarity(present, dense_scores)
+        matrix[:, :, 4:FIRST_WORDS] = _similarity_features(has_vector, dense_scores)
     return matrix
 
 
-def _of_list(present: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _list_features(has_vector: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """(q, k, 4): score, rank, score relative to the first, score less the first's."""
-    scores = np.where(present, scores, np.nan).astype(np.float32)
+    scores = np.where(has_vector, scores, np.nan).astype(np.float32)
     first = scores[:, :1]
-    ranks = np.where(present, np.arange(1, present.shape[1] + 1, dtype=np.float32), np.nan)
+    ranks = np.where(has_vector, np.arange(1, has_vector.shape[1] + 1, dtype=np.float32), np.nan)
     ratio = np.divide(scores, first, out=np.full_like(scores, np.nan), where=np.abs(first) > 1e-12)
     return np.stack([scores, ranks, ratio, scores - first], axis=-1)
 
 
-def _of_similarity(present: np.ndarray, similarity: np.ndarray) -> np.ndarray:
+def _similarity_features(has_vector: np.ndarray, similarity: np.ndarray) -> np.ndarray:
     """(q, k, 3): similarity, similarity less the list's best, rank by similarity."""
-    similarity = np.where(present, similarity, np.nan).astype(np.float32)
+    similarity = np.where(has_vector, similarity, np.nan).astype(np.float32)
     with np.errstate(invalid="ignore"):
         best = np.nanmax(np.where(np.isnan(similarity), -np.inf, similarity), axis=1, keepdims=True, initial=-np.inf)
     order = np.argsort(np.where(np.isnan(similarity), np.inf, -similarity), axis=1, kind="stable")
-    ranks = np.empty(present.shape, np.float32)
-    np.put_along_axis(ranks, order, np.arange(1, present.shape[1] + 1, dtype=np.float32)[None], axis=1)
-    return np.stack([similarity, similarity - best, np.where(present, ranks, np.nan)], axis=-1)
+    ranks = np.empty(has_vector.shape, np.float32)
+    np.put_along_axis(ranks, order, np.arange(1, has_vector.shape[1] + 1, dtype=np.float32)[None], axis=1)
+    return np.stack([similarity, similarity - best, np.where(has_vector, ranks, np.nan)], axis=-1)
 
 
 @dataclass(slots=True)
@@ -212,27 +212,27 @@ def word_features(
     """
     width = max(map(len, passages), default=0)
     own = np.full((len(questions), width, OWN_WORDS), np.nan, np.float32)
-    read: dict[int, _PassageWords] = {}
+    passage_words: dict[int, _PassageWords] = {}
     titles = np.full((len(questions), width), -1, np.int64)
     numbers: dict[str, int] = {}
     for i, (question, row) in enumerate(zip(questions, passages, strict=True)):
-        asked = _Asked.of(words(question), weights)
+        asked = _QuestionWords.from_question(lower_case_words(question), weights)
         for j, passage in enumerate(row):
             if passage is None:
                 continue
-            known = read.get(id(passage))
+            known = passage_words.get(id(passage))
             if known is None:
-                known = read[id(passage)] = _passage_words(passage)
+                known = passage_words[id(passage)] = _passage_words(passage)
             own[i, j] = asked.of_passage(known)
             # Passages without a title share none.
             title = known.joined_title if known.title_length else f"{i} {j}"
             titles[i, j] = numbers.setdefault(title, len(numbers))
-    return np.concatenate([own, _beside_the_list(own, titles)], axis=-1)
+    return np.concatenate([own, _relative_features(own, titles)], axis=-1)
 
 
-def _beside_the_list(own: np.ndarray, titles: np.ndarray) -> np.ndarray:
+def _relative_features(features: np.ndarray, titles: np.ndarray) -> np.ndarray:
     """(q, k, 5): three features less the best of the list, passages of the same title, and the place among them."""
-    compared = own[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
+    compared = features[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
     best = np.max(np.where(np.isnan(compared), -np.inf, compared), axis=1, keepdims=True, initial=-np.inf)
     present = titles >= 0
     same = (titles[:, :, None] == titles[:, None, :]) & present[:, :, None]
@@ -245,13 +245,13 @@ def _beside_the_list(own: np.ndarray, titles: np.ndarray) -> np.ndarray:
 
 def _passage_words(passage: Passage) -> _PassageWords:
     written = WORD.findall(passage.text)
-    text, title = words(passage.text), words(passage.title)
+    text, title = lower_case_words(passage.text), lower_case_words(passage.title)
     return _PassageWords(
         frozenset(text),
         frozenset(title),
-        _joined(text),
-        _joined(title),
-        _joined(words(BRACKETS.sub("", passage.title))),
+        _spaced_words(text),
+        _spaced_words(title),
+        _spaced_words(lower_case_words(BRACKETS.sub("", passage.title))),
         len(text),
         len(title),
         sum(word[0].isupper() for word in written),
@@ -259,16 +259,16 @@ def _passage_words(passage: Passage) -> _PassageWords:
     )
 
 
-def _joined(tokens: Sequence[str]) -> str:
+def _spaced_words(tokens: Sequence[str]) -> str:
     """Words with a space on both sides of each, so that a phrase is found at word borders only."""
     return f" {' '.join(tokens)} "
 
 
 @dataclass(slots=True)
-class _Asked:
+class _QuestionWords:
     """The words of a question with their weights, and its two rarest."""
 
-    words: list[str]
+    question_words: list[str]
     weight: dict[str, float]
     mass: float
     rare: list[str]
@@ -276,11 +276,11 @@ class _Asked:
     joined: str
 
     @classmethod
-    def of(cls, question: list[str], weights: WordWeights) -> _Asked:
+    def from_question(cls, question: list[str], weights: WordWeights) -> _QuestionWords:
         weight = {word: weights(word) for word in question}
         rare = sorted(weight, key=lambda word: (-weight[word], word))[:RARE_WORDS]
-        bigrams = [_joined(pair) for pair in zip(question, question[1:])]
-        return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _joined(question))
+        bigrams = [_spaced_words(pair) for pair in zip(question, question[1:])]
+        return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _spaced_words(question))
 
     def of_passage(self, p: _PassageWords) -> tuple[float, ...]:
         """Return the features of one passage, in the order of WORDS without those that compare it with its list."""
@@ -304,7 +304,7 @@ class _Asked:
             self._longest_run(pairs, in_text) / mass,
             math.log1p(sum(p.joined_text.count(f" {word} ") for word in self.rare if word in in_text)),
             float(p.title_length > 0 and p.joined_text.startswith((p.joined_title, p.core))),
-            self._near(p, in_text) / mass,
+            self._near_counts(p, in_text) / mass,
             p.names,
             p.numbers,
         )
@@ -312,7 +312,7 @@ class _Asked:
     def _longest_run(self, pairs: list[bool], in_text: set[str]) -> float:
         """The largest weight of words in a row whose neighbouring pairs all stand in the text."""
         best = run = 0.0
-        for place, word in enumerate(self.words):
+        for place, word in enumerate(self.question_words):
             if word not in in_text:
                 run = 0.0
                 continue
@@ -321,7 +321,7 @@ class _Asked:
             best = max(best, run)
         return best
 
-    def _near(self, p: _PassageWords, in_text: set[str]) -> float:
+    def _near_counts(self, p: _PassageWords, in_text: set[str]) -> float:
         """The weight of the question's words around the first mention of the rarest word that the text has."""
         word = next((word for word in self.rare if word in in_text), None)
         if word is None:

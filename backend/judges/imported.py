@@ -16,7 +16,7 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.streams import ByteSource, file_sha256, head, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, file_sha256, first_bytes, not_utf8, numbered_lines
 from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import writable
@@ -92,11 +92,11 @@ def import_judgements(
                 rejected.add(row)
             else:
                 read.append(row)
-        known = _known(study, read, source, rejected)
+        known = _judgements_of_known_pairs(study, read, source, rejected)
         if not known:
             raise rejected.first or BadInput("holds no judgements", source)
         lowest = positive_from if positive_from is not None else 2 if format == "umbrela" else 1
-        scores, top = _scored(known, lowest, UMBRELA_TOP if format == "umbrela" else 1)
+        scores, top = _scores_of(known, lowest, UMBRELA_TOP if format == "umbrela" else 1)
         about = {
             "kind": KIND,
             "name": name,
@@ -120,31 +120,31 @@ def import_judgements(
     }
 
 
-def _known(
-    study: Study, read: list[ImportedJudgement], path: Path, rejected: RejectedRows
+def _judgements_of_known_pairs(
+    study: Study, judgements: list[ImportedJudgement], path: Path, rejected: RejectedRows
 ) -> dict[tuple[str, str], ImportedJudgement]:
     """Return the judgements of pairs that the study holds, by question and passage id; of several the last counts."""
-    ids = [each for each in read if not each.by_text]
-    questions = {id: id for id in study.questions.known({each.question for each in ids})}
+    ids = [each for each in judgements if not each.by_text]
+    questions = {id: id for id in study.questions.known_ids({each.question for each in ids})}
     passages = {id: id for id in study.corpus.ordinals({each.passage for each in ids})}
-    texts = [each for each in read if each.by_text]
+    texts = [each for each in judgements if each.by_text]
     question_texts, passage_texts = _by_text(study, texts) if texts else ({}, {})
-    found: dict[tuple[str, str], ImportedJudgement] = {}
-    for each in read:
+    by_pair: dict[tuple[str, str], ImportedJudgement] = {}
+    for each in judgements:
         question = (question_texts if each.by_text else questions).get(each.question)
         passage = (passage_texts if each.by_text else passages).get(each.passage)
         if question is None or passage is None:
             what, value = ("question", each.question) if question is None else ("passage", each.passage)
             rejected.add(BadInput(f"{what} {value[:60]!r} is not in the study", path, each.line))
         else:
-            found[question, passage] = each
-    return found
+            by_pair[question, passage] = each
+    return by_pair
 
 
-def _by_text(study: Study, read: Iterable[ImportedJudgement]) -> tuple[dict[str, str], dict[str, str]]:
+def _by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the ids of the questions and passages with these texts."""
-    asked = {each.question for each in read}
-    wanted = {each.passage for each in read}
+    asked = {each.question for each in judgements}
+    wanted = {each.passage for each in judgements}
     questions = {question.text: question.id for question in study.questions.all() if question.text in asked}
     passages: dict[str, str] = {}
     for passage in study.corpus.scan():
@@ -154,24 +154,24 @@ def _by_text(study: Study, read: Iterable[ImportedJudgement]) -> tuple[dict[str,
     return questions, passages
 
 
-def _scored(
-    known: Mapping[tuple[str, str], ImportedJudgement], lowest: int, least_top: int
+def _scores_of(
+    judgements: Mapping[tuple[str, str], ImportedJudgement], lowest_positive: int, minimum_top_grade: int
 ) -> tuple[dict[tuple[str, str], float], int | None]:
     """Return the score of each pair: as given, or its grade between 0 and 1, positive grades above 0.5."""
-    grades = [each.grade for each in known.values() if each.grade is not None]
-    highest = max([least_top, *grades])
+    grades = [each.grade for each in judgements.values() if each.grade is not None]
+    highest = max([minimum_top_grade, *grades])
     top = highest if grades else None
-    if not 1 <= lowest <= highest:
-        raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest}")
+    if not 1 <= lowest_positive <= highest:
+        raise Refused(f"--positive-from must be a grade of the file from 1 to {highest}, not {lowest_positive}")
 
     def score(judgement: ImportedJudgement) -> float:
         if judgement.grade is None or top is None:
             return float(judgement.score or 0.0)
-        if judgement.grade >= lowest:
-            return 0.5 + 0.5 * (judgement.grade - lowest + 1) / (top - lowest + 1)
-        return 0.5 * judgement.grade / lowest
+        if judgement.grade >= lowest_positive:
+            return 0.5 + 0.5 * (judgement.grade - lowest_positive + 1) / (top - lowest_positive + 1)
+        return 0.5 * judgement.grade / lowest_positive
 
-    return {pair: score(each) for pair, each in known.items()}, top
+    return {pair: score(each) for pair, each in judgements.items()}, top
 
 
 def _read_qrels(path: Path) -> Iterator[ImportedJudgement | BadInput]:
@@ -186,7 +186,7 @@ def _read_qrels(path: Path) -> Iterator[ImportedJudgement | BadInput]:
 
 def _read_umbrela(path: Path) -> Iterator[ImportedJudgement | BadInput]:
     """UMBRELA writes qrels, or JSON lines with `judgment` and ids or texts."""
-    is_json = head(path).lstrip().startswith(b"{")
+    is_json = first_bytes(path).lstrip().startswith(b"{")
     yield from _rows(path, _umbrela_row) if is_json else _read_qrels(path)
 
 

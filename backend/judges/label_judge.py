@@ -125,7 +125,7 @@ def labelled_pairs(
     run: str,
     encoder: str | None = None,
     depth: int = DEPTH,
-    until: int | None = None,
+    last_event: int | None = None,
     questions: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> LabelledLists:
@@ -134,7 +134,7 @@ def labelled_pairs(
     Args:
         run: labels of its questions that may train are learned from.
         encoder: whose dense index gives the features of meaning; None goes without them.
-        until: the last label event that counts; default all.
+        last_event: the last label event that counts; default all.
         questions: ids of the questions whose lists are judged; default those that may train. Their own labels count
             only if they may train.
 
@@ -149,7 +149,7 @@ def labelled_pairs(
     records = study.questions.some(ids)
     lists, features = kept_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
     labels = Labels(study.labels_path, read_only=True)
-    consensus = labels.consensus() if until is None else labels.consensus_as_of(until) if until else []
+    consensus = labels.consensus() if last_event is None else labels.consensus_as_of(last_event) if last_event else []
     by_people = settled_labels(pair for pair in consensus if pair.question in trainable)
     _, answers = truth_of(study, opened, lists, {}, progress)
     truth = np.full(lists.rows.shape, UNLABELLED, np.int8)
@@ -191,19 +191,19 @@ def flattened(
     has_subject = np.array([bool(question.subject) for question in lists.questions], bool)[i]
     columns = [np.nan_to_num(features[i, j]), answers[i, j][:, None], named[i, j][:, None]]
     calibration = Calibration()
-    evidence: list[Evidence] = [
-        _evidence(*known)
+    pair_evidence: list[Evidence] = [
+        _pair_evidence(*known)
         for known in zip(
             has_answers.tolist(), has_subject.tolist(), answers[i, j].tolist(), named[i, j].tolist(), strict=True
         )
     ]
     prior = np.array(
-        [calibration.probability(each, rank) for each, rank in zip(evidence, (j + 1).tolist(), strict=True)]
+        [calibration.probability(each, rank) for each, rank in zip(pair_evidence, (j + 1).tolist(), strict=True)]
     )
     return LabelledLists(lists, places, np.hstack(columns).astype(np.float64), prior, truth[i, j])
 
 
-def _evidence(has_answers: bool, has_subject: bool, answer: bool, named: bool) -> Evidence:
+def _pair_evidence(has_answers: bool, has_subject: bool, answer: bool, named: bool) -> Evidence:
     if not has_answers:
         return None, None
     return (True, named if has_subject else None) if answer else (False, None)
@@ -247,7 +247,7 @@ def learn_label_judge(
     """
     folder = study.path("judges", check_name(name, "judge"))
     refuse_taken(study, name, KIND, replace)
-    pairs = labelled_pairs(study, run, encoder, until=until, progress=progress)
+    pairs = labelled_pairs(study, run, encoder, last_event=until, progress=progress)
     model = fitted(pairs, seed)
     labels, positives = int(pairs.labelled.sum()), int((pairs.truth == POSITIVE).sum())
     if not labels:
@@ -259,8 +259,8 @@ def learn_label_judge(
     learned = LearnedLabelJudge(name, labels, positives, len(pairs.places), *right)
     with study.building(f"judges/{name}"):
         ScoreStore.remove(study, name)
-        store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
-        store.add(_scored(study, pairs, model))
+        store = ScoreStore.create(study, name, calibrated=True, description={"judge": KIND})
+        store.add(_pair_scores(study, pairs, model))
         with whole_folder(folder) as building:
             np.savez(building / MODEL, **asdict(model))
             write_manifest(
@@ -281,7 +281,7 @@ def learn_label_judge(
     return learned
 
 
-def _scored(study: Study, pairs: LabelledLists, model: LabelModel) -> list[tuple[str, str, float]]:
+def _pair_scores(study: Study, pairs: LabelledLists, model: LabelModel) -> list[tuple[str, str, float]]:
     """Return (question id, passage id, probability) of some pairs."""
     probabilities = np.full(pairs.lists.rows.shape, np.nan)
     probabilities[tuple(pairs.places.T)] = model.probabilities(pairs.features)
@@ -303,8 +303,8 @@ def judge_with_labels(study: Study, name: str, run: str, progress: Progress | No
     refuse_other_retriever(name, about["retriever"], opened)
     pairs = labelled_pairs(study, run, about["encoder"], questions=opened.question_ids, progress=progress)
     store = ScoreStore.open(study, name)
-    known = store.of(opened.question_ids)
-    rows = [row for row in _scored(study, pairs, model) if row[1] not in known.get(row[0], ())]
+    known = store.scores_of(opened.question_ids)
+    rows = [row for row in _pair_scores(study, pairs, model) if row[1] not in known.get(row[0], ())]
     return {"judge": name, "run": run, "questions": len({row[0] for row in rows}), "pairs": store.add(rows)}
 
 

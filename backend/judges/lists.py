@@ -62,7 +62,7 @@ def judge_lists(
         if progress is not None:
             progress(begin, len(ids), f"judging passages with {store.model}")
         lists = lists_of(run, study.questions.some(ids[begin : begin + step]), depth)
-        known = store.of(question.id for question in lists.questions)
+        known = store.scores_of(question.id for question in lists.questions)
         rows = study.corpus.ordinals({passage for passages in known.values() for passage in passages})
         for i, question in enumerate(lists.questions):
             lists.rows[i, np.isin(lists.rows[i], [rows.get(each, -1) for each in known.get(question.id, ())])] = -1

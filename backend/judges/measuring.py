@@ -66,7 +66,7 @@ class JudgeTable:
     judges: list[MeasuredJudge]
 
     @property
-    def about(self) -> str:
+    def sample_words(self) -> str:
         return SAMPLES[self.sample]
 
 
@@ -102,24 +102,24 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
         offered = ", ".join(known) or "none yet"
         raise Missing(f"no judge {unknown[0]!r} has scores here; judges with scores: {offered}")
     chosen, drawn = drawn_sample(study, sample)
-    judges = [_measured(study, name, known[name], drawn) for name in (names or known)]
+    judges = [_measure_judge(study, name, known[name], drawn) for name in (names or known)]
     return JudgeTable(chosen, len(drawn.pairs), len({question for question, _ in drawn.pairs}), judges)
 
 
-def drawn_sample(study: Study, wanted: Sample | None) -> tuple[Sample, SamplePairs]:
+def drawn_sample(study: Study, requested: Sample | None) -> tuple[Sample, SamplePairs]:
     """Return the pairs to measure on, and which sample they are. Raises as `measure_judges`."""
-    if wanted is not None and wanted not in SAMPLES:
-        raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {wanted!r}")
+    if requested is not None and requested not in SAMPLES:
+        raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {requested!r}")
     labels = Labels(study.labels_path)
     settled = {(pair.question, pair.passage): pair.label for pair in labels.consensus() if pair.label in SETTLED}
     if not settled:
         raise Missing("people have settled no pair yet, so no judge can be measured; label some on Judge")
-    if wanted != "settled":
+    if requested != "settled":
         audited = [(pair, probability) for pair, probability in audited_pairs(study) if pair in settled]
         if audited:
             pairs = [pair for pair, _ in audited]
             return "audit", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
-        if wanted == "audit":
+        if requested == "audit":
             raise Refused(
                 "no question of a random audit is judged completely yet; judge them, or give --sample settled"
             )
@@ -127,7 +127,7 @@ def drawn_sample(study: Study, wanted: Sample | None) -> tuple[Sample, SamplePai
     return "settled", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
 
 
-def _measured(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:
+def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> MeasuredJudge:
     scores = stored_scores(study, name, kind, sample.pairs)
     places = [place for place, pair in enumerate(sample.pairs) if pair in scores]
     cost, tokens = _cost(study, name)

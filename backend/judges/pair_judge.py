@@ -47,7 +47,7 @@ def judge_pairs(
     if not isinstance(kind, PairJudge):
         raise Missing(f"there is no installed judge {name!r}")
     opened, judge = study.run(run), kind.open(study, name)
-    store = ScoreStore.create(study, name, kind.calibrated, about={"judge": kind.name})
+    store = ScoreStore.create(study, name, kind.calibrated, description={"judge": kind.name})
     return judge_lists(study, store, opened, depth, judge.judge, progress=progress)
 
 

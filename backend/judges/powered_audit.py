@@ -32,7 +32,7 @@ FrameRow = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class PoweredAudit:
+class JudgeAssistedAudit:
     """One judge's rates.
 
     Attributes:
@@ -48,7 +48,9 @@ class PoweredAudit:
     by: dict[str, dict[str, PoweredRate]] = field(default_factory=dict)
 
 
-def powered_audits(study: Study, batch: str | None = None, judges: Sequence[str] | None = None) -> list[PoweredAudit]:
+def powered_audits(
+    study: Study, batch: str | None = None, judges: Sequence[str] | None = None
+) -> list[JudgeAssistedAudit]:
     """Return the rates of each judge with scores, or of some judges; empty without a completely judged question.
 
     Raises Missing for an unknown batch, or a judge without scores.
@@ -59,10 +61,10 @@ def powered_audits(study: Study, batch: str | None = None, judges: Sequence[str]
         return []
     if len(samples) > 1:
         reason = "the audits were drawn from different questions or pools; choose one batch"
-        return [PoweredAudit(name, 0, 0, None, reason) for name in stores]
+        return [JudgeAssistedAudit(name, 0, 0, None, reason) for name in stores]
     frame = audited_frame(study, samples[0].settings)
     if isinstance(frame, str):
-        return [PoweredAudit(name, 0, 0, None, frame) for name in stores]
+        return [JudgeAssistedAudit(name, 0, 0, None, frame) for name in stores]
     questions = {question.id: question for question in study.questions.some(dict.fromkeys(row[0] for row in frame))}
     return [
         _rates(study, name, store, samples[0], frame, questions) for name, store in stores.items() if store is not None
@@ -83,7 +85,7 @@ def audited_frame(study: Study, settings: Mapping[str, Any]) -> list[FrameRow] |
     rows: list[tuple[str, int, int]] = []
     found = 0
     for start in range(0, len(questions), _BLOCK):
-        for id, pool in pools.of(questions[start : start + _BLOCK], subjects=False).items():
+        for id, pool in pools.pools_of(questions[start : start + _BLOCK], subjects=False).items():
             found += bool(pool)
             rows += [(id, pooled.ordinal, pooled.rank) for pooled in pool]
     if found != settings["frame"]:
@@ -127,13 +129,13 @@ def _rates(
     sample: AuditSample,
     frame: Sequence[FrameRow],
     questions: Mapping[str, Question],
-) -> PoweredAudit:
-    known = store.of(questions)
+) -> JudgeAssistedAudit:
+    known = store.scores_of(questions)
     scores = np.array([known.get(question, {}).get(passage, np.nan) for question, passage, _ in frame])
     scored = int(np.isfinite(scores).sum())
     if scored < len(frame):
         reason = f"{name} scored {scored:,} of the {len(frame):,} pairs that the audit was drawn from"
-        return PoweredAudit(name, len(frame), scored, None, reason)
+        return JudgeAssistedAudit(name, len(frame), scored, None, reason)
     rows = [
         (item.question, candidate, is_good)
         for items, is_good in ((sample.complete, True), (sample.bad, False))
@@ -163,7 +165,7 @@ def _rates(
             [group_of(q, c.rank) for q, c, _ in rows], drawn, [group_of(q, rank) for q, _, rank in frame], scores
         )
         by[kind] = {group: rates[group] for group in sorted(rates, key=order)}
-    return PoweredAudit(name, len(frame), scored, powered_rate(drawn, scores), "", by)
+    return JudgeAssistedAudit(name, len(frame), scored, powered_rate(drawn, scores), "", by)
 
 
 def _settled(study: Study, questions: set[str]) -> dict[tuple[str, str], str]:

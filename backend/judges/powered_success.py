@@ -90,26 +90,26 @@ class RunSuccess:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _TopHits:
     """A run at one cut-off.
 
     Attributes:
         needed: (q, k) bool, the hits that people have to judge: hits that are not gold.
-        certain: (q,) bool, successes by gold. is_open: (q,) bool, questions that gold does not settle.
+        is_certain: (q,) bool, successes by gold. is_open: (q,) bool, questions that gold does not settle.
         lowest, highest, settled: (q,) bool, see `SuccessSample`.
     """
 
     run: CorrectedRun
     k: int
     needed: np.ndarray
-    certain: np.ndarray
+    is_certain: np.ndarray
     is_open: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
     settled: np.ndarray
 
     @classmethod
-    def of(cls, run: CorrectedRun, k: int) -> _Cut:
+    def at_cutoff(cls, run: CorrectedRun, k: int) -> _TopHits:
         relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.present))
         needed = present & ~gold
         certain = (gold & corrected(relevant, labels)).any(axis=1)
@@ -119,13 +119,13 @@ class _Cut:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _DrawnQuestions:
     """The questions of one audit that were shown completely: their rows in the run, and which questions were bad."""
 
     rows: np.ndarray
     bad: np.ndarray
     probabilities: np.ndarray
-    elsewhere: set[str]
+    from_other_arms: set[str]
 
 
 @dataclass(frozen=True)
@@ -133,31 +133,33 @@ class _Estimate:
     """What the figures are computed from.
 
     Attributes:
-        rows: Rows of the sample's questions in the run. elsewhere: (q,) bool, open questions that other audits took before.
+        rows: Rows of the sample's questions in the run. from_other_arms: (q,) bool, open questions that other audits took before.
     """
 
-    cut: _Cut
+    top_hits: _TopHits
     rows: np.ndarray
-    elsewhere: np.ndarray
+    from_other_arms: np.ndarray
     sample: SuccessSample
     counts: QuestionCounts
 
     @classmethod
-    def of(cls, cut: _Cut, drawn: _Drawn) -> _Estimate:
-        ids = np.array([question.id for question in cut.run.questions], dtype=str)
-        elsewhere = cut.is_open & np.isin(ids, sorted(drawn.elsewhere))
-        rows = drawn.rows
+    def from_draws(cls, top_hits: _TopHits, drawn_questions: _DrawnQuestions) -> _Estimate:
+        ids = np.array([question.id for question in top_hits.run.questions], dtype=str)
+        elsewhere = top_hits.is_open & np.isin(ids, sorted(drawn_questions.from_other_arms))
+        rows = drawn_questions.rows
         sample = SuccessSample(
-            cut.lowest[rows],
-            cut.highest[rows],
-            cut.settled[rows],
-            drawn.bad,
-            drawn.probabilities,
+            top_hits.lowest[rows],
+            top_hits.highest[rows],
+            top_hits.settled[rows],
+            drawn_questions.bad,
+            drawn_questions.probabilities,
             ids[rows],
-            cut.run.units.codes[rows],
+            top_hits.run.units.codes[rows],
         )
-        counts = QuestionCounts(len(ids), int(cut.certain.sum()), int(cut.is_open.sum()), int(elsewhere.sum()))
-        return cls(cut, rows, elsewhere, sample, counts)
+        counts = QuestionCounts(
+            len(ids), int(top_hits.is_certain.sum()), int(top_hits.is_open.sum()), int(elsewhere.sum())
+        )
+        return cls(top_hits, rows, elsewhere, sample, counts)
 
     @property
     def settled(self) -> int:
@@ -180,54 +182,56 @@ def run_successes(
     Raises Missing for an unknown batch, or a judge without scores.
     """
     samples, stores = audit_samples(study, batch), score_stores(study, judges)
-    return [_success(study, name, _Cut.of(measured, k), samples, stores) for k in ks if k <= measured.relevant.shape[1]]
+    return [
+        _success(study, name, _TopHits.at_cutoff(measured, k), samples, stores)
+        for k in ks
+        if k <= measured.relevant.shape[1]
+    ]
 
 
 def _success(
-    study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample], stores: Mapping[str, ScoreStore | None]
+    study: Study, name: str, top_hits: _TopHits, samples: Sequence[AuditSample], stores: Mapping[str, ScoreStore | None]
 ) -> RunSuccess:
-    if not cut.is_open.any():
-        return RunSuccess(name, cut.k, None, reason="Gold passages settle every question; nothing is left to estimate")
-    todo = (
-        f"draw one and judge it: blindspot batch new BATCH --run {name} --depth {cut.k} --candidates {cut.k} --size 300"
-    )
-    found = _largest(study, name, cut, samples)
-    if isinstance(found, str):
-        return RunSuccess(name, cut.k, None, reason=found, todo=todo)
-    if (few := found.settled) < FEW:
-        said = (
-            f"Random audits settled all of the first {cut.k} hits of {counted(few, 'question')}, and {FEW} are needed"
+    if not top_hits.is_open.any():
+        return RunSuccess(
+            name, top_hits.k, None, reason="Gold passages settle every question; nothing is left to estimate"
         )
-        return RunSuccess(name, cut.k, None, reason=said, todo=todo)
+    todo = f"draw one and judge it: blindspot batch new BATCH --run {name} --depth {top_hits.k} --candidates {top_hits.k} --size 300"
+    found = _largest_audit(study, name, top_hits, samples)
+    if isinstance(found, str):
+        return RunSuccess(name, top_hits.k, None, reason=found, todo=todo)
+    if (few := found.settled) < FEW:
+        said = f"Random audits settled all of the first {top_hits.k} hits of {counted(few, 'question')}, and {FEW} are needed"
+        return RunSuccess(name, top_hits.k, None, reason=said, todo=todo)
     powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
-    return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
+    return RunSuccess(name, top_hits.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
 
 
-def _largest(study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample]) -> _Estimate | str:
+def _largest_audit(study: Study, name: str, top_hits: _TopHits, samples: Sequence[AuditSample]) -> _Estimate | str:
     """Return the audit that showed the most questions completely, or why none can stand for the run's questions.
 
     Audits of different frames are not mixed. The choice goes by what was shown and not by what people answered.
     """
     estimates, reasons = [], []
     for sample in samples:
-        if name in sample.settings.get("runs", ()) and sample.settings["depth"] >= cut.k and sample.complete:
-            drawn = _drawn(study, cut, sample)
+        if name in sample.settings.get("runs", ()) and sample.settings["depth"] >= top_hits.k and sample.complete:
+            drawn = _drawn_questions(study, top_hits, sample)
             if isinstance(drawn, str):
                 reasons.append(drawn)
             else:
-                estimates.append(_Estimate.of(cut, drawn))
+                estimates.append(_Estimate.from_draws(top_hits, drawn))
     if estimates:
         return max(estimates, key=lambda each: len(each.rows))
-    return reasons[-1] if reasons else f"No judged random audit drew from the first {cut.k} hits of {name}"
+    return reasons[-1] if reasons else f"No judged random audit drew from the first {top_hits.k} hits of {name}"
 
 
-def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, of: _Estimate) -> JudgedSuccess:
+def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _Estimate) -> JudgedSuccess:
     """Return Success@k with one judge, if it scored every hit to judge of the questions that could be drawn."""
-    cut = of.cut
-    places = np.argwhere(cut.needed & (cut.is_open & ~of.elsewhere)[:, None]).tolist()
+    cut = audit.top_hits
+    places = np.argwhere(cut.needed & (cut.is_open & ~audit.from_other_arms)[:, None]).tolist()
     ordinals = cut.run.ordinals[:, : cut.k]
     ids = passage_ids(study, {int(ordinals[row, rank]) for row, rank in places})
-    known = store.of({cut.run.questions[row].id for row, _ in places})
+    known = store.scores_of({cut.run.questions[row].id for row, _ in places})
     scores = np.full(ordinals.shape, np.nan)
     for row, rank in places:
         scores[row, rank] = known.get(cut.run.questions[row].id, {}).get(ids[int(ordinals[row, rank])], np.nan)
@@ -237,11 +241,13 @@ def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, of: _Est
     expected = expected_success(scores, cut.needed)
     return JudgedSuccess(
         judge,
-        powered_success(of.sample, expected[of.rows], expected[cut.is_open & ~of.elsewhere], of.counts),
+        powered_success(
+            audit.sample, expected[audit.rows], expected[cut.is_open & ~audit.from_other_arms], audit.counts
+        ),
     )
 
 
-def _drawn(study: Study, cut: _Cut, sample: AuditSample) -> _Drawn | str:
+def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _DrawnQuestions | str:
     """Return the questions of an audit that it showed completely, or why it cannot stand for the run's questions."""
     settings, changed = sample.settings, "The run or the questions have changed since the audit was drawn"
     if settings.get("slice") is not None:
@@ -253,16 +259,16 @@ def _drawn(study: Study, cut: _Cut, sample: AuditSample) -> _Drawn | str:
         return f"The runs of the random audit cannot be read: {error}"
     if len(frame) != settings["frame"]:
         return changed
-    row_of = {question.id: row for row, question in enumerate(cut.run.questions) if cut.is_open[row]}
+    row_of = {question.id: row for row, question in enumerate(top_hits.run.questions) if top_hits.is_open[row]}
     if not row_of.keys() <= frame:
         return "The random audit was drawn from some splits only, and the run has questions of others"
-    widest = int(cut.needed[cut.is_open].sum(axis=1).max())
+    widest = int(top_hits.needed[top_hits.is_open].sum(axis=1).max())
     if settings["candidates"] < widest:
         return f"The random audit shows at most {settings['candidates']} passages of a question, too few for its {widest} hits"
     items = [(item, bad) for group, bad in ((sample.complete, False), (sample.bad, True)) for item in group]
     items = [(item, bad) for item, bad in items if item.question in row_of]
-    asked = [cut.run.questions[row_of[item.question]] for item, _ in items]
-    pooled = pools.of(asked, subjects=False)
+    asked = [top_hits.run.questions[row_of[item.question]] for item, _ in items]
+    pooled = pools.pools_of(asked, subjects=False)
     known = study.corpus.ordinals({candidate.passage for item, _ in items for candidate in item.candidates})
     rows, bads, probabilities = [], [], []
     for item, bad in items:
@@ -273,7 +279,7 @@ def _drawn(study: Study, cut: _Cut, sample: AuditSample) -> _Drawn | str:
             return changed
         if len(shown) < min(widest, len(pool)):
             return f"The random audit shows {len(shown)} passages of a question, too few for {widest} hits"
-        needed = set(cut.run.ordinals[row, : cut.k][cut.needed[row]].tolist())
+        needed = set(top_hits.run.ordinals[row, : top_hits.k][top_hits.needed[row]].tolist())
         if needed <= shown:
             rows.append(row)
             bads.append(bad)
@@ -281,15 +287,15 @@ def _drawn(study: Study, cut: _Cut, sample: AuditSample) -> _Drawn | str:
                 (item.inclusion_probability or 0) * shown_completely(len(pool), len(shown), len(needed))
             )
     elsewhere = _drawn_elsewhere(study, sample.batches)
-    return _Drawn(np.array(rows, np.int64), np.array(bads, bool), np.array(probabilities), elsewhere)
+    return _DrawnQuestions(np.array(rows, np.int64), np.array(bads, bool), np.array(probabilities), elsewhere)
 
 
-def _drawn_from(item: Item, shown: set[int], pool: set[int]) -> bool:
+def _drawn_from(item: Item, shown_rows: set[int], pool: set[int]) -> bool:
     """Return whether the passages shown can have been drawn from this pool, with the probability that they record."""
     recorded, question = item.candidates[0].inclusion_probability, item.inclusion_probability
-    if recorded is None or question is None or len(shown) < len(item.candidates) or not shown <= pool:
+    if recorded is None or question is None or len(shown_rows) < len(item.candidates) or not shown_rows <= pool:
         return False
-    return abs(recorded * len(pool) - question * len(shown)) < 1e-6
+    return abs(recorded * len(pool) - question * len(shown_rows)) < 1e-6
 
 
 def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] | None) -> set[str]:

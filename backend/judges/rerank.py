@@ -79,7 +79,7 @@ class StoredScores:
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return (q, k) float64; NaN where padded, and for a pair without a score."""
         found = np.full(lists.rows.shape, np.nan)
-        stored = self._store.of({question.id for question in lists.questions})
+        stored = self._store.scores_of({question.id for question in lists.questions})
         for i, question in enumerate(lists.questions):
             if question.id not in stored:
                 continue
@@ -93,16 +93,21 @@ class Rerank:
     """A retriever whose first ranks a judge has ordered.
 
     Args:
-        base: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
+        base_retriever: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
         depth: how many ranks are ordered; default as many as a feature judge learned from, else 100.
         over: the name of the base, if the judge alone does not determine it.
     """
 
     def __init__(
-        self, study: Study, judge: FeatureJudge | Judge, base: Retriever, depth: int | None = None, over: str = ""
+        self,
+        study: Study,
+        judge: FeatureJudge | Judge,
+        base_retriever: Retriever,
+        depth: int | None = None,
+        retriever_name: str = "",
     ):
-        self.name = f"{RerankKind.name}:{judge.name}" + (f"{OVER}{over}" if over else "")
-        self.study, self.judge, self.base = study, judge, base
+        self.name = f"{RerankKind.name}:{judge.name}" + (f"{OVER}{retriever_name}" if retriever_name else "")
+        self.study, self.judge, self.base_retriever = study, judge, base_retriever
         self.depth = depth or (judge.rerank_depth if isinstance(judge, FeatureJudge) else RERANK_DEPTH)
 
     @property
@@ -118,12 +123,12 @@ class Rerank:
             "judge": self.judge.name,
             **learned,
             "depth": self.depth,
-            "over": self.base.settings,
+            "over": self.base_retriever.settings,
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question. Raises as the retriever below does; Refused if the judge knows no pair."""
-        hits = self.base.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
+        hits = self.base_retriever.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
         depth = min(self.depth, hits.k)
         scores = np.empty((len(questions), depth))
         for begin in range(0, len(questions), QUESTIONS_PER_STEP):
@@ -151,10 +156,10 @@ class Rerank:
         """Return the study's question of that text, by which stored scores are found, or a new one."""
         if isinstance(self.judge, FeatureJudge):
             return Question(str(number), text)
-        return self._known.get(text) or Question(f"{number}\0live", text)
+        return self._questions_by_text.get(text) or Question(f"{number}\0live", text)
 
     @cached_property
-    def _known(self) -> dict[str, Question]:
+    def _questions_by_text(self) -> dict[str, Question]:
         return {question.text: question for question in self.study.questions.all()}
 
 
@@ -206,7 +211,7 @@ class RerankKind(RetrieverKind):
         kind = judge_kind_of(study, options.judge)
         if kind is JUDGES.get("feature-judge"):
             return self._over_own_lists(study, options, device, part)
-        over = _resolved(study, options.over or BASE)
+        over = _resolve_retriever(study, options.over or BASE)
         base_kind = _kind_below(over)
         is_shared = part is not None and over in base_kind.available(study)
         base = (
@@ -221,8 +226,8 @@ class RerankKind(RetrieverKind):
         self, study: Study, options: RerankOptions, device: str | None, part: Callable[[str], Any] | None
     ) -> Rerank:
         judge = FeatureJudge(study, options.judge)
-        below = _searched_by(study, judge.about)
-        over = _resolved(study, options.over) if options.over else ""
+        below = _retriever_of_judge(study, judge.about)
+        over = _resolve_retriever(study, options.over) if options.over else ""
         stored = over.startswith("run:")
         made_by = retriever_behind(study, over.removeprefix("run:")) if stored else over
         if over and made_by != below:
@@ -259,7 +264,7 @@ class RerankKind(RetrieverKind):
         about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
         if about is None and not over:
             return ()
-        below = over if about is None else _searched_by(study, about)
+        below = over if about is None else _retriever_of_judge(study, about)
         kind = kind_of(below)
         parts = () if kind is None else kind.parts_in(study, below)
         if about is None:
@@ -270,7 +275,7 @@ class RerankKind(RetrieverKind):
     def asks_servers(self, study: Study, name: str) -> bool:
         judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
         about = next((each for each in feature_judges(study) if each["name"] == judge), None)
-        below = over or (BASE if about is None else _searched_by(study, about))
+        below = over or (BASE if about is None else _retriever_of_judge(study, about))
         kind = kind_of(below)
         return kind is not None and kind.asks_servers(study, below)
 
@@ -324,29 +329,29 @@ def _kind_below(name: str) -> RetrieverKind:
     return kind
 
 
-def _resolved(study: Study, over: str) -> str:
+def _resolve_retriever(study: Study, retriever_name: str) -> str:
     """Return the name of the retriever that --over means: a retriever that can be opened, or "run:NAME" for a run."""
-    kind = _kind_below(over)
-    if over in kind.available(study) or over.startswith("run:"):
-        return over
-    if over in study.runs():
-        return f"run:{over}"
+    kind = _kind_below(retriever_name)
+    if retriever_name in kind.available(study) or retriever_name.startswith("run:"):
+        return retriever_name
+    if retriever_name in study.runs():
+        return f"run:{retriever_name}"
     known = [name for each in RETRIEVERS if not isinstance(each, RerankKind) for name in each.available(study)]
     raise Missing(
-        f"--over names no retriever or run: {over!r}; retrievers: {', '.join(known) or 'none'}; runs: "
+        f"--over names no retriever or run: {retriever_name!r}; retrievers: {', '.join(known) or 'none'}; runs: "
         f"{', '.join(study.runs()) or 'none'}"
     )
 
 
-def _searched_by(study: Study, about: Mapping[str, Any]) -> str:
+def _retriever_of_judge(study: Study, description: Mapping[str, Any]) -> str:
     """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call
     it.
     """
-    if "retriever_name" in about:
-        return str(about["retriever_name"])
-    manifest = study.parts("runs").get(about["run"])
+    if "retriever_name" in description:
+        return str(description["retriever_name"])
+    manifest = study.parts("runs").get(description["run"])
     kind = None if manifest is None else kind_of_run(manifest)
-    return str(about["retriever"]) if manifest is None or kind is None else kind.retriever_of(manifest)
+    return str(description["retriever"]) if manifest is None or kind is None else kind.retriever_of(manifest)
 
 
 RETRIEVERS.register(RerankKind())

@@ -29,7 +29,7 @@ class Linear:
     medians: np.ndarray
 
     @classmethod
-    def of(cls, model: LogisticRegression, scaler: StandardScaler, medians: np.ndarray) -> Linear:
+    def from_model(cls, model: LogisticRegression, scaler: StandardScaler, medians: np.ndarray) -> Linear:
         return cls(model.coef_[0], model.intercept_, scaler.mean_, scaler.scale_, np.asarray(medians, np.float64))
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
@@ -57,7 +57,7 @@ class Trees:
     baseline: np.ndarray
 
     @classmethod
-    def of(cls, model: HistGradientBoostingClassifier) -> Trees:
+    def from_model(cls, model: HistGradientBoostingClassifier) -> Trees:
         """Take the trees out of a fitted binary classifier."""
         # scikit-learn has no public way to read the trees; a test holds this against its `decision_function`.
         tables = [iteration[0].nodes for iteration in model._predictors]

@@ -63,12 +63,14 @@ class ScoreStore(PerThread):
         return cls(study, model, manifest)
 
     @classmethod
-    def create(cls, study: Study, model: str, calibrated: bool, about: Mapping[str, Any] | None = None) -> ScoreStore:
+    def create(
+        cls, study: Study, model: str, calibrated: bool, description: Mapping[str, Any] | None = None
+    ) -> ScoreStore:
         """Open the store to add scores to, and create it if necessary.
 
         Args:
             calibrated: whether the probabilities are calibrated on labels; `positive_aware` requires it.
-            about: the origin of the scores, such as the model's hash; part of the manifest.
+            description: the origin of the scores, such as the model's hash; part of the manifest.
 
         Raises:
             Refused: this name holds scores of another model, or of another calibration.
@@ -80,7 +82,7 @@ class ScoreStore(PerThread):
             "model": model,
             "calibrated": calibrated,
             "corpus": study.corpus.digest,
-            **(about or {}),
+            **(description or {}),
         }
         manifest = read_manifest(folder)
         if manifest is None:
@@ -127,10 +129,10 @@ class ScoreStore(PerThread):
 
     def __call__(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         """The known probabilities among these pairs."""
-        known = self.of({question for question, _ in pairs})
+        known = self.scores_of({question for question, _ in pairs})
         return {pair: known[pair[0]][pair[1]] for pair in pairs if pair[1] in known.get(pair[0], ())}
 
-    def of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
+    def scores_of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
         """Every known probability of some questions: question to passage to probability."""
         rows = self.connection.execute(
             "SELECT question, passage, probability FROM score WHERE question IN (SELECT value FROM json_each(?))",
@@ -171,7 +173,7 @@ def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
     """Return (q, k) float64 stored probabilities of the hits of some lists; NaN where padded or unknown."""
     import numpy as np
 
-    known = ScoreStore.open(study, model).of(question.id for question in lists.questions)
+    known = ScoreStore.open(study, model).scores_of(question.id for question in lists.questions)
     found = np.full(lists.rows.shape, np.nan)
     for i, question in enumerate(lists.questions):
         places = np.flatnonzero(lists.rows[i] >= 0)

@@ -89,7 +89,7 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
         target: Width of the confidence interval to aim for.
     """
     labels = Labels(study.labels_path)
-    drawn = _drawn(study, batch)
+    drawn = _audited_items(study, batch)
     audited = tuple(dict.fromkeys(name for name, _ in drawn))
     if not drawn:
         return Audit(audited, 0, 0, 0, None)
@@ -106,13 +106,13 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
 
     A pair that two audits drew is there once, with the probability of the first.
     """
-    drawn = _drawn(study, None)
+    drawn = _audited_items(study, None)
     complete = _complete(Labels(study.labels_path), drawn)[1] if drawn else []
-    found: dict[tuple[str, str], float] = {}
+    probabilities: dict[tuple[str, str], float] = {}
     for item in complete:
         for candidate in item.candidates:
-            found.setdefault((item.question, candidate.passage), _probability(candidate))
-    return list(found.items())
+            probabilities.setdefault((item.question, candidate.passage), _probability(candidate))
+    return list(probabilities.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class AuditSample:
 
 def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
     """Return the audits of all batches, or of one, by the frame that they were drawn from. Raises Missing."""
-    drawn = _drawn(study, batch)
+    drawn = _audited_items(study, batch)
     settings = {stored.name: stored.settings for stored in Queue(study.labels_path).batches()}
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in drawn:
@@ -152,7 +152,7 @@ def _frame(settings: dict[str, Any], name: str) -> str:
     return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)
 
 
-def _drawn(study: Study, batch: str | None) -> list[tuple[str, Item]]:
+def _audited_items(study: Study, batch: str | None) -> list[tuple[str, Item]]:
     """Return the questions of the audit arms with their batches, as one sample."""
     queue = Queue(study.labels_path)
     batches = queue.batches()
@@ -233,30 +233,34 @@ def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tu
     questions = [records[question] for question, _ in rows]
     ranks = [candidate.rank for _, candidate in rows]
     by = {
-        "relation": sample.by([q.relation for q in questions], relation_order),
-        "bucket": sample.by([bucket_group(q.bucket, q.frequency) for q in questions], bucket_order),
-        "rank": sample.by(
+        "relation": sample.rates_by_group([q.relation for q in questions], relation_order),
+        "bucket": sample.rates_by_group([bucket_group(q.bucket, q.frequency) for q in questions], bucket_order),
+        "rank": sample.rates_by_group(
             [None if rank is None else RANK_GROUPS[rank_group(rank)] for rank in ranks], RANK_GROUPS.index
         ),
     }
-    return sample.all(), by
+    return sample.overall_rates(), by
 
 
 class _Sample:
     """Sampled passages with their consensus labels, as arrays."""
 
     def __init__(
-        self, labels: Labels, rows: list[tuple[str, Candidate]], drawn: tuple[np.ndarray, np.ndarray], target: float
+        self,
+        labels: Labels,
+        rows: list[tuple[str, Candidate]],
+        draw_facts: tuple[np.ndarray, np.ndarray],
+        target: float,
     ):
-        """drawn: the inclusion probability and the unit of observation of each row."""
-        probabilities, self._units = drawn
+        """draw_facts: the inclusion probability and the unit of observation of each row."""
+        probabilities, self._units = draw_facts
         settled = _consensus_labels(labels, {question for question, _ in rows})
         label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
         self._hits = {"positive": label == "positive", "with_related": (label == "positive") | (label == "related")}
         self._rest = (np.isin(label, SETTLED), probabilities, np.array([question for question, _ in rows], dtype=str))
         self._target = target
 
-    def all(self) -> Rates:
+    def overall_rates(self) -> Rates:
         return Rates(
             **{
                 name: rate(hits, *self._rest, target=self._target, units=self._units)
@@ -264,7 +268,7 @@ class _Sample:
             }
         )
 
-    def by(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
+    def rates_by_group(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
         """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each
         passage.
         """
@@ -294,6 +298,8 @@ def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[
             if name and pair in judged:
                 strata[name].append((item.question, candidate))
     return {
-        name: _Sample(labels, rows, (np.ones(len(rows)), units_by_id(study, [q for q, _ in rows])), WIDTH).all()
+        name: _Sample(
+            labels, rows, (np.ones(len(rows)), units_by_id(study, [q for q, _ in rows])), WIDTH
+        ).overall_rates()
         for name, rows in strata.items()
     }

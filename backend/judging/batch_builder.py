@@ -12,7 +12,7 @@ import numpy as np
 
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
+from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, false_negative_cost, select_spread
 from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import mentions_subject
@@ -70,7 +70,7 @@ class BatchBuilder:
         for start in range(0, len(questions), _BLOCK):
             if progress:
                 progress(start, len(questions), "pooling")
-            self.pools.update(pools.of(questions[start : start + _BLOCK]))
+            self.pools.update(pools.pools_of(questions[start : start + _BLOCK]))
         self.frame = {q.id: q for q in questions if self.pools[q.id]}
         if not self.frame:
             raise Missing(
@@ -102,24 +102,24 @@ class BatchBuilder:
         self.used.update(item.question for item in items)
         return items
 
-    def second(self, count: int) -> list[Item]:
+    def second_opinions(self, count: int) -> list[Item]:
         """Draw questions that exactly one annotator judged, with the passages that they judged, for another active
         annotator.
         """
-        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free()}
+        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free_passages()}
         free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
-        return [self._again(id, "second", None) for id in self._draw(free, count)]
+        return [self._repeat_item(id, "second", None) for id in self._draw(free, count)]
 
-    def repeats(self, count: int) -> list[Item]:
+    def repeat_items(self, count: int) -> list[Item]:
         """Draw settled questions, each for one of the active annotators who judged it."""
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
             id: sorted({given.annotator for given in self.judged.get(id, ())} & self.active)
-            for id in self._free()
+            for id in self._free_passages()
             if id not in opened
         }
         drawn = self._draw([id for id, names in judges.items() if names], count)
-        return [self._again(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
+        return [self._repeat_item(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
         """Select unsettled candidates of at most `count` questions in the order of the batch."""
@@ -132,7 +132,7 @@ class BatchBuilder:
         done, scored, trained_negatives = self._settled(), self._judge_scores(), self.evidence.trained
         trained = self._ordinals({passage for passages in trained_negatives.values() for passage in passages})
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
-        for id in self._free():
+        for id in self._free_passages():
             negatives = trained_negatives.get(id, {})
             drawn = negatives if isinstance(negatives, Mapping) else dict.fromkeys(negatives, 1.0)
             hard = {trained[passage]: share for passage, share in drawn.items() if passage in trained}
@@ -140,7 +140,7 @@ class BatchBuilder:
             for pooled in self.pools[id]:
                 if (id, pooled.ordinal) not in done:
                     p = self._probability(scored.get((id, pooled.ordinal)), pooled)
-                    rows.append((p * harm(pooled, hard.get(pooled.ordinal, 0.0)), p, pooled))
+                    rows.append((p * false_negative_cost(pooled, hard.get(pooled.ordinal, 0.0)), p, pooled))
             if rows:
                 worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.limit]
         totals = {id: sum(row[0] for row in rows) for id, rows in worth.items()}
@@ -159,7 +159,12 @@ class BatchBuilder:
     def _at_random(self, count: int, people_needed: int) -> list[Item]:
         """Draw unsettled pairs uniformly, within the limits, and serve them by question."""
         done = self._settled()
-        rows = [(id, pooled) for id in self._free() for pooled in self.pools[id] if (id, pooled.ordinal) not in done]
+        rows = [
+            (id, pooled)
+            for id in self._free_passages()
+            for pooled in self.pools[id]
+            if (id, pooled.ordinal) not in done
+        ]
         drawn: dict[str, list[PooledPassage]] = defaultdict(list)
         limit = self.settings.pairs or count * self.limit
         for place in self.random.permutation(len(rows)).tolist():
@@ -191,21 +196,21 @@ class BatchBuilder:
     def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
         """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
-            return self.calibration.probability(pooled.evidence, pooled.rank)
+            return self.calibration.probability(pooled.answer_evidence, pooled.rank)
         if not self.evidence.pooled_judge:
             return judged
-        return self.calibration.with_judge(judged, pooled.evidence, pooled.rank)
+        return self.calibration.with_judge(judged, pooled.answer_evidence, pooled.rank)
 
-    def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
+    def mix_arms(self, priority: list[Item], other_items: list[Item]) -> list[Item]:
         """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep
         their order.
         """
-        others = [others[index] for index in self.random.permutation(len(others))]
-        places = set(self.random.permutation(len(priority) + len(others))[: len(others)].tolist())
-        queues = {True: iter(others), False: iter(priority)}
-        return [next(queues[place in places]) for place in range(len(priority) + len(others))]
+        other_items = [other_items[index] for index in self.random.permutation(len(other_items))]
+        places = set(self.random.permutation(len(priority) + len(other_items))[: len(other_items)].tolist())
+        queues = {True: iter(other_items), False: iter(priority)}
+        return [next(queues[place in places]) for place in range(len(priority) + len(other_items))]
 
-    def _free(self) -> list[str]:
+    def _free_passages(self) -> list[str]:
         return [id for id in self.frame if id not in self.used and id not in self.waiting]
 
     def _draw(self, ids: list[str], count: int) -> list[str]:
@@ -213,7 +218,7 @@ class BatchBuilder:
         self.used.update(drawn)
         return drawn
 
-    def _again(self, id: str, arm: Arm, assigned_to: str | None) -> Item:
+    def _repeat_item(self, id: str, arm: Arm, assigned_to: str | None) -> Item:
         """Return the judged passages of a question in random order. If it is assigned, only those that this annotator
         judged.
         """
@@ -235,7 +240,9 @@ class BatchBuilder:
         passages = self.study.corpus.passages([row.ordinal for row in rows])
         groups = near_duplicates([passage.text for passage in passages])
         if probabilities is None:
-            probabilities = [self.calibration.probability(row.evidence, row.rank) if row.rank else None for row in rows]
+            probabilities = [
+                self.calibration.probability(row.answer_evidence, row.rank) if row.rank else None for row in rows
+            ]
         candidates = [
             Candidate(
                 passage.id,
@@ -249,7 +256,7 @@ class BatchBuilder:
             )
             for passage, group, row, p in zip(passages, groups, rows, probabilities, strict=True)
         ]
-        return tuple(together(candidates))
+        return tuple(group_duplicates(candidates))
 
     def _outcomes(self) -> list[tuple[Evidence, int | None, str]]:
         """Return (evidence, rank, label) of the settled candidates of all batches."""
@@ -259,10 +266,14 @@ class BatchBuilder:
         questions = {question.id: question for question in self.study.questions.some(asked)}
         passages = {passage.id: passage for passage in self.study.corpus.passages(held.values())}
 
-        def subject(outcome: Outcome) -> bool | None:
-            if not outcome.answer or outcome.passage not in passages or not questions[outcome.question].subject:
+        def subject(label_outcome: Outcome) -> bool | None:
+            if (
+                not label_outcome.answer
+                or label_outcome.passage not in passages
+                or not questions[label_outcome.question].subject
+            ):
                 return None
-            return mentions_subject(passages[outcome.passage], questions[outcome.question])
+            return mentions_subject(passages[label_outcome.passage], questions[label_outcome.question])
 
         return [((outcome.answer, subject(outcome)), outcome.rank, outcome.label) for outcome in outcomes]
 
@@ -271,7 +282,7 @@ class BatchBuilder:
         if self.evidence.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}
-        ids = self._free()
+        ids = self._free_passages()
         for start in range(0, len(ids), _BLOCK):
             if self.progress:
                 self.progress(start, len(ids), "reading scores")
@@ -287,9 +298,9 @@ class BatchBuilder:
         return self.study.corpus.ordinals(passages) if passages else {}
 
 
-def together(candidates: Sequence[Candidate]) -> list[Candidate]:
+def group_duplicates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Move near-duplicates next to each other, at the position of the group's first member."""
-    first: dict[int, int] = {}
+    first_of_group: dict[int, int] = {}
     for place, candidate in enumerate(candidates):
-        first.setdefault(candidate.near_duplicates, place)
-    return sorted(candidates, key=lambda candidate: first[candidate.near_duplicates])
+        first_of_group.setdefault(candidate.near_duplicates, place)
+    return sorted(candidates, key=lambda candidate: first_of_group[candidate.near_duplicates])

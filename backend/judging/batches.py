@@ -31,7 +31,7 @@ from blindspot.backend.judging.batch_builder import (
     PriorityEvidence,
     Scores,
     TrainedNegatives,
-    together,
+    group_duplicates,
 )
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
@@ -116,7 +116,7 @@ def make_batch(
         "cross_encoder": scores is not None,
         **({} if settings.order == "priority" else {"order": settings.order, "pairs": settings.pairs}),
     }
-    Queue(study.labels_path).add_batch(name, items, recorded, by=by)
+    Queue(study.labels_path).add_batch(name, items, recorded, actor=by)
     return _summary(name, items, len(builder.frame))
 
 
@@ -124,9 +124,9 @@ def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     """Build all arms of a batch, and mix them."""
     size, mix, people = settings.size, settings.mix, settings.people_needed
     audit = builder.audit(round(size * mix.audit), people)
-    others = builder.second(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
+    others = builder.second_opinions(round(size * mix.second)) + builder.repeat_items(round(size * mix.repeat))
     priority = builder.priority(size - len(audit) - len(others), people)
-    return builder.mixed(priority, [*audit, *others])
+    return builder.mix_arms(priority, [*audit, *others])
 
 
 def former_order(batch: Batch) -> str:
@@ -144,7 +144,7 @@ def batch_of_pairs(
     practice: bool = False,
     origin: str = "",
     strata: Sequence[str] | None = None,
-    by: str | None = None,
+    actor: str | None = None,
 ) -> BatchSummary:
     """Put (question id, passage id) pairs into the queue, in their order.
 
@@ -157,16 +157,16 @@ def batch_of_pairs(
 
     Raises:
         Missing: a question or passage that is not in the study.
-        Refused: no pairs, the name is taken, or `by` may not make batches.
+        Refused: no pairs, the name is taken, or `actor` may not make batches.
     """
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     items = pair_items(study, pairs, people_needed=people_needed)
     settings: dict[str, Any] = {"pairs": len(pairs), "origin": origin}
     if strata is not None:
         settings["strata"] = [
             [question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)
         ]
-    Queue(study.labels_path).add_batch(name, items, settings, practice=practice, by=by)
+    Queue(study.labels_path).add_batch(name, items, settings, practice=practice, actor=actor)
     return _summary(name, items, len(items))
 
 
@@ -198,7 +198,7 @@ def pair_items(
             Candidate(id, group, inclusion_probability=drawn.get((question, id)))
             for id, group in zip(ids, near_duplicates(texts), strict=True)
         ]
-        items.append(Item(question, tuple(together(chosen)), people_needed=people_needed))
+        items.append(Item(question, tuple(group_duplicates(chosen)), people_needed=people_needed))
     return items
 
 
@@ -242,9 +242,9 @@ def _eligible(study: Study, searched: AbstractSet[str], settings: BatchSettings)
     return [q for q in questions if q.id in searched and (not settings.splits or q.split in settings.splits)]
 
 
-def _refuse_absent(what: str, names: Sequence[str], known: AbstractSet[str]) -> None:
-    if absent := next((name for name in names if name not in known), None):
-        raise Missing(f"no question has the {what} {absent!r}; there are: {', '.join(sorted(known)) or 'none'}")
+def _refuse_absent(noun: str, names: Sequence[str], known_names: AbstractSet[str]) -> None:
+    if absent := next((name for name in names if name not in known_names), None):
+        raise Missing(f"no question has the {noun} {absent!r}; there are: {', '.join(sorted(known_names)) or 'none'}")
 
 
 def _check(settings: BatchSettings) -> None:

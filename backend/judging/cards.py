@@ -82,7 +82,7 @@ class Cards:
                 votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
-            card = self._card(
+            card = self._make_card(
                 None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
             )
             for shown in card["candidates"]:
@@ -102,18 +102,18 @@ class Cards:
                 question.id: question for question in self._study.questions.some([item.question for item in items])
             }
             for item in items:
-                self._remember(self._card(batch, records[item.question], item.candidates))
+                self._cache_card(self._make_card(batch, records[item.question], item.candidates))
         names = [name for id in questions if (name := key(batch, id)) in self._cache]
         for name in names:
             self._cache.move_to_end(name)
         return [self._cache[name] for name in names]
 
-    def _remember(self, card: Card) -> None:
+    def _cache_card(self, card: Card) -> None:
         self._cache[card["key"]] = card
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
 
-    def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
+    def _make_card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
         asked = {candidate.passage for candidate in candidates}
         ids = [*asked, *question.gold]
         ordinals = self._study.corpus.ordinals(ids)
@@ -127,7 +127,9 @@ class Cards:
             "answers": list(question.answers[:SHOWN_ANSWERS]),
             "more_answers": list(question.answers[SHOWN_ANSWERS:]) or None,
             # A passage that is to be judged is not shown as a known positive.
-            "positives": [_shown(passages[id], question) for id in question.gold if id in passages and id not in asked],
+            "positives": [
+                _passage_dict(passages[id], question) for id in question.gold if id in passages and id not in asked
+            ],
             "candidates": [
                 _candidate(candidate, passages[candidate.passage], question, place, candidates)
                 for place, candidate in enumerate(candidates)
@@ -158,15 +160,15 @@ def _candidate(
         "passage": candidate.passage,
         "where": where,
         "others": "",
-        **_shown(passage, question),
+        **_passage_dict(passage, question),
         "group": "" if twin is None else f"≈ nearly the same as {twin + 1}",
     }
 
 
-def _shown(passage: Passage, question: Question) -> dict[str, Any]:
+def _passage_dict(passage: Passage, question: Question) -> dict[str, Any]:
     answers = answer_spans(passage.text, question.answers, rule_for(question, DEFAULT_RULE)) if question.answers else []
     words = query_spans(passage.text, question.text)
-    low, high = _line(passage.text, answers)
+    low, high = _excerpt_span(passage.text, answers)
     return {
         "title": passage.title,
         "pieces": pieces(passage.text, 0, len(passage.text), answers, words),
@@ -174,7 +176,7 @@ def _shown(passage: Passage, question: Question) -> dict[str, Any]:
     }
 
 
-def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _excerpt_span(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before
     it.
     """

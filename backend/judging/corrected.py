@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
+from blindspot.analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, judged_figures
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.evaluation.relevance import Kind, relevant
@@ -49,10 +49,10 @@ class CorrectedRun:
         hits: np.ndarray = self.ordinals >= 0
         return hits
 
-    def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
+    def figures_at(self, ks: Sequence[int]) -> list[JudgedFigures]:
         """Return the figures at each cut-off in `ks` that the run is deep enough for."""
         within = [k for k in ks if k <= self.relevant.shape[1]]
-        return figures(self.relevant, self.gold, self.labels, self.present, within, self.units.codes)
+        return judged_figures(self.relevant, self.gold, self.labels, self.present, within, self.units.codes)
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:

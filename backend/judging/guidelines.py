@@ -46,7 +46,7 @@ def guidelines(folder: Path) -> Guidelines:
     """
     own = folder / FILE
     path = own if own.is_file() else _DEFAULT
-    current = _read(str(path), path.stat().st_mtime_ns)
+    current = _read_guidelines(str(path), path.stat().st_mtime_ns)
     stored = folder / VERSIONS / f"{current.version}.md"
     try:
         if _version_in(stored) != current.version:  # missing, or truncated by a full disk or a crash
@@ -73,12 +73,12 @@ def _version_in(path: Path) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _version_of_file(path: str, changed: int, size: int) -> str:
+def _version_of_file(path: str, modified_ns: int, size: int) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, changed: int) -> Guidelines:
+def _read_guidelines(path: str, modified_ns: int) -> Guidelines:
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     return Guidelines(version_of(text), text)
 

@@ -70,12 +70,12 @@ class LabelImport:
     file: Path | None
 
 
-def export_labels(study: Study, format: str, path: Path | None = None, until: int | None = None) -> LabelExport:
+def export_labels(study: Study, format: str, path: Path | None = None, last_event: int | None = None) -> LabelExport:
     """Write the labels to a file, and `FILE.about.json` beside it with the format, last event, rows and sha256.
 
     Args:
         path: Default `labels-<last event>.<format>` in the current folder.
-        until: Number of the last event to include (default the newest).
+        last_event: Number of the last event to include (default the newest).
 
     Raises:
         Missing: there are no labels yet.
@@ -87,7 +87,7 @@ def export_labels(study: Study, format: str, path: Path | None = None, until: in
     newest = labels.last_event
     if not newest:
         raise Missing("there are no labels in this study yet")
-    last = newest if until is None else until
+    last = newest if last_event is None else last_event
     if not 1 <= last <= newest:
         raise Refused(f"there is no event {last}; the newest is {newest}")
     target = Path(path or f"labels-{last}.{format}")
@@ -143,7 +143,7 @@ def import_labels(
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         importer = _LabelImporter(study, labels, rejected, path)
         for block in _blocks(lines):
-            importer.take(block)
+            importer.import_block(block)
             if progress:
                 progress(len(importer.events), None, "reading labels")
         if not importer.events and not importer.known:
@@ -152,19 +152,19 @@ def import_labels(
     return LabelImport(len(importer.events), len(importer.known), rejected.count, rejected.file)
 
 
-def _write_events(study: Study, labels: Labels, target: Path, format: str, last: int) -> int:
+def _write_events(study: Study, labels: Labels, target: Path, format: str, last_event: int) -> int:
     splits = dict(study.questions.connection.execute("SELECT id, split FROM question"))
     chosen, rows = CSV if format == "csv" else JSONL, 0
     with written_whole(target) as file:
         write = chosen.writer(file)
-        for event in labels.events(until=last):
+        for event in labels.events(last_event=last_event):
             write(event, splits[event.question])
             rows += 1
     return rows
 
 
-def _write_qrels(labels: Labels, target: Path, last: int) -> tuple[int, tuple[str, ...]]:
-    pairs = labels.consensus_as_of(last)
+def _write_qrels(labels: Labels, target: Path, last_event: int) -> tuple[int, tuple[str, ...]]:
+    pairs = labels.consensus_as_of(last_event)
     settled = [(pair.question, pair.passage, pair.label) for pair in pairs if pair.label in _GRADES]
     rows = write_qrels(target, ((question, passage, _GRADES[label or ""]) for question, passage, label in settled)).rows
     open_pairs, related = len(pairs) - len(settled), sum(label == "related" for _, _, label in settled)
@@ -255,21 +255,21 @@ class _LabelImporter:
         self._undone: set[int] = set()
         self._last = 0
 
-    def take(self, block: Sequence[EventLine | EventProblem]) -> None:
+    def import_block(self, block: Sequence[EventLine | EventProblem]) -> None:
         events = [line.event for line in block if isinstance(line, EventLine)]
-        self._questions = self._study.questions.known({event.question for event in events})
+        self._questions = self._study.questions.known_ids({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {
             (event.gesture, event.part): event for event in self._labels.rows_of({event.gesture for event in events})
         }
         for line in block:
-            message = line.message if isinstance(line, EventProblem) else self._wrong(line.event)
+            message = line.message if isinstance(line, EventProblem) else self._problem_of(line.event)
             if message is not None:
                 self._rejected.add(BadInput(message, self._path, line.line))
             elif isinstance(line, EventLine):
-                self._keep(line.event)
+                self._keep_event(line.event)
 
-    def _keep(self, event: EventRow) -> None:
+    def _keep_event(self, event: EventRow) -> None:
         number = _number(event)
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None:
@@ -282,7 +282,7 @@ class _LabelImporter:
         if event.undoes is not None:
             self._undone.add(event.undoes)
 
-    def _wrong(self, event: EventRow) -> str | None:
+    def _problem_of(self, event: EventRow) -> str | None:
         if event.question not in self._questions:
             return f"question {event.question!r} is not in the study"
         if event.passage is not None and event.passage not in self._passages:
@@ -295,7 +295,7 @@ class _LabelImporter:
         if other and _gesture_key(other) != _gesture_key(event):
             return f"the events of gesture {event.gesture!r} differ in kind, annotator or question"
         stored = self._stored.get((event.gesture, event.part))
-        if stored is not None and not self._same(stored, event):
+        if stored is not None and not self._is_same_event(stored, event):
             return f"gesture {event.gesture!r} is already in the study with different content"
         return None if event.undoes is None else self._wrong_undo(event, event.undoes)
 
@@ -314,9 +314,9 @@ class _LabelImporter:
             return "an undo must refer to an event of the same annotator and pair that is not itself an undo"
         return None
 
-    def _same(self, stored: EventRow, event: EventRow) -> bool:
+    def _is_same_event(self, stored: EventRow, event: EventRow) -> bool:
         undoes = None if event.undoes is None else self.known.get(event.undoes)
-        return _content(stored) == _content(event) and stored.undoes == undoes
+        return _event_content(stored) == _event_content(event) and stored.undoes == undoes
 
 
 def _number(event: EventRow) -> int:
@@ -332,6 +332,6 @@ def _gesture_key(event: EventRow) -> tuple[str, str, str]:
     return event.kind, event.annotator, event.question
 
 
-def _content(event: EventRow) -> tuple[object, ...]:
+def _event_content(event: EventRow) -> tuple[object, ...]:
     """Return an event's fields except its number and the event it undoes, which differ between stores."""
     return tuple(getattr(event, name) for name in event.__slots__ if name not in ("number", "undoes"))

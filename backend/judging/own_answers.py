@@ -20,17 +20,17 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
     """Return what a person answered in open batches, latest first: `key`, `text`, `labels` in words, `bad`."""
     answered = queue.finished_questions(annotator, LATEST)
     texts = {question.id: question.text for question in study.questions.some([question for _, question in answered])}
-    given: dict[tuple[str, str], Counter[str]] = {}
+    label_counts: dict[tuple[str, str], Counter[str]] = {}
     for batch in dict.fromkeys(batch for batch, _ in answered):
         questions = [question for other, question in answered if other == batch]
         for question, by_passage in labels.labels_by(annotator, questions, batch).items():
-            given[batch, question] = Counter(by_passage.values())
+            label_counts[batch, question] = Counter(by_passage.values())
     bad = labels.bad_marks(annotator)
     return [
         {
             "key": key(batch, question),
             "text": texts[question],
-            "labels": _in_words(given.get((batch, question), Counter())),
+            "labels": _count_words(label_counts.get((batch, question), Counter())),
             "bad": bad.get((batch, question)),
         }
         for batch, question in answered
@@ -38,5 +38,5 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
     ]
 
 
-def _in_words(counts: Counter[str]) -> str:
+def _count_words(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])

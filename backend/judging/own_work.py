@@ -10,7 +10,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from blindspot.analysis.audit import Rate
-from blindspot.backend.judging.quality import AnnotatorStats, last_blind, repeats, share_same, standing_labels, work_of
+from blindspot.backend.judging.quality import (
+    AnnotatorStats,
+    last_blind,
+    repeated_judgements,
+    share_same,
+    standing_labels,
+    work_of,
+)
 from blindspot.backend.text.counting import counted, duration, noun
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
@@ -31,22 +38,26 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
     own = [event for event in standing if event.annotator == annotator]
     if not own:
         return []
-    again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
+    again = [(question, same) for question, name, same in repeated_judgements(standing) if name == annotator]
     work = work_of(annotator, own, len(again), sum(same for _, same in again))
-    rows = [("In all", _counts(own, work)), ("Pace", _pace(work))]
-    rows.append(("Agreement with others", _with_others(study, _compared(standing, annotator))))
+    rows = [("In all", _count_sentence(own, work)), ("Pace", _pace_sentence(work))]
+    rows.append(("Agreement with others", _agreement_with_others(study, _comparisons_with_others(standing, annotator))))
     if again:
-        rows.append(("Agreement with yourself", _same(share_same(study, again), "second labels", "the first")))
-    return [*rows, ("What your labels change", _changes(labels, own))]
+        rows.append(
+            ("Agreement with yourself", _agreement_sentence(share_same(study, again), "second labels", "the first"))
+        )
+    return [*rows, ("What your labels change", _change_sentence(labels, own))]
 
 
-def _counts(own: Sequence[EventRow], work: AnnotatorStats) -> str:
-    given: Counter[str | None] = Counter({(event.question, event.passage): event.label for event in own}.values())
-    kinds = ", ".join(f"{given[label]:,} {label}" for label in LABELS if given[label])
+def _count_sentence(own_events: Sequence[EventRow], work: AnnotatorStats) -> str:
+    label_counts: Counter[str | None] = Counter(
+        {(event.question, event.passage): event.label for event in own_events}.values()
+    )
+    kinds = ", ".join(f"{label_counts[label]:,} {label}" for label in LABELS if label_counts[label])
     return f"{counted(work.questions, 'different question')}, {counted(work.labels, 'passage')}: {kinds}"
 
 
-def _pace(work: AnnotatorStats) -> str:
+def _pace_sentence(work: AnnotatorStats) -> str:
     if work.seconds is None or not work.per_hour:
         return "not timed"
     hours = work.timed / work.per_hour
@@ -54,10 +65,10 @@ def _pace(work: AnnotatorStats) -> str:
     return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all{untimed}"
 
 
-def _compared(standing: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
+def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
     """Return (question, whether the labels are the same) for each label of another person on the annotator's passages;
     blind labels alone."""
-    blind = last_blind(standing)
+    blind = last_blind(label_events)
     return [
         (question, label == blind[annotator, question, passage])
         for (name, question, passage), label in blind.items()
@@ -65,22 +76,22 @@ def _compared(standing: Sequence[EventRow], annotator: str) -> list[tuple[str, b
     ]
 
 
-def _with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
+def _agreement_with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
     if len(compared) < MIN_COMPARED:
         return f"fewer than {MIN_COMPARED} labels of others on your passages"
-    return _same(share_same(study, compared), "labels of others on your passages", "yours")
+    return _agreement_sentence(share_same(study, compared), "labels of others on your passages", "yours")
 
 
-def _same(rate: Rate, what: str, other: str) -> str:
+def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:
     share = rate.value or 0.0
     same = round(share * rate.passages)
     interval = "" if rate.low is None or rate.high is None else f", 95% interval {rate.low:.0%} to {rate.high:.0%}"
-    return f"{same:,} of {rate.passages:,} {what} {noun(same, 'equals', 'equal')} {other} ({share:.0%}{interval})"
+    return f"{same:,} of {rate.passages:,} {what} {noun(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
 
 
-def _changes(labels: Labels, own: Sequence[EventRow]) -> str:
+def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
     """Say what the person's own labels say of pairs that are not gold, and of how many of these training hears."""
-    label_of = {(event.question, event.passage): event.label for event in own}
+    label_of = {(event.question, event.passage): event.label for event in own_events}
     pairs = [
         (label_of[pair.question, pair.passage], pair.split == "train")
         for pair in labels.corrected({question for question, _ in label_of})

@@ -42,7 +42,7 @@ class Pools:
         """Return the ids of the questions that at least one of the runs searched."""
         return {id for run, _ in self._runs for id in run.question_ids}
 
-    def of(self, questions: Sequence[Question], subjects: bool = True) -> dict[str, list[PooledPassage]]:
+    def pools_of(self, questions: Sequence[Question], subjects: bool = True) -> dict[str, list[PooledPassage]]:
         """Return each question's pool without its gold, sorted by best rank, then by row.
 
         subjects: whether to read which passages mention the question's subject.

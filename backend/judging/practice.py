@@ -35,7 +35,7 @@ class PracticeSummary:
     single_annotator: int
 
 
-def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = None) -> PracticeSummary:
+def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None = None) -> PracticeSummary:
     """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated
     ones.
 
@@ -45,9 +45,9 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
 
     Raises:
         BadInput: a size below 1.
-        Refused: fewer questions are settled, the name is taken, or `by` may not make batches.
+        Refused: fewer questions are settled, the name is taken, or `actor` may not make batches.
     """
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     if size < 1:
         raise BadInput("a practice batch needs at least one question")
     labels = Labels(study.labels_path)
@@ -62,11 +62,15 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
             f"a practice batch of {counted(size, 'question')} is impossible: {counted(len(settled), 'question')} "
             f"{noun(len(settled), 'has')} settled labels; {advice}"
         )
-    chosen = sorted(settled, key=lambda id: (-_people(settled[id]), not _adjudicated(settled[id]), id))[:size]
+    chosen = sorted(
+        settled, key=lambda id: (-_annotators_of(settled[id]), not _adjudicated_questions(settled[id]), id)
+    )[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
-    batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", by=by)
+    batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", actor=actor)
     return PracticeSummary(
-        batch, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
+        batch,
+        sum(_adjudicated_questions(settled[id]) for id in chosen),
+        sum(_annotators_of(settled[id]) <= 1 for id in chosen),
     )
 
 
@@ -80,9 +84,9 @@ def _settled_questions(labels: Labels) -> dict[str, list[Consensus]]:
     }
 
 
-def _people(pairs: list[Consensus]) -> int:
+def _annotators_of(pairs: list[Consensus]) -> int:
     return min(pair.people for pair in pairs)
 
 
-def _adjudicated(pairs: list[Consensus]) -> bool:
+def _adjudicated_questions(pairs: list[Consensus]) -> bool:
     return any(pair.state == "adjudicated" for pair in pairs)

@@ -6,6 +6,7 @@ contains an answer only may match by chance.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class PooledPassage:
     subject: bool | None = None
 
     @property
-    def evidence(self) -> Evidence:
+    def answer_evidence(self) -> Evidence:
         return self.answer, self.subject
 
 
@@ -101,22 +102,22 @@ class Calibration:
         The judge sees no answers, and this estimate sees nothing else. The judge's log-odds weigh JUDGE_WEIGHT.
         """
         judged = min(max(probability, _SURE), 1 - _SURE)
-        odds = _odds(self.probability(evidence, rank)) * _odds(judged) ** JUDGE_WEIGHT
+        odds = _posterior_odds(self.probability(evidence, rank)) * _posterior_odds(judged) ** JUDGE_WEIGHT
         return odds / (1 + odds)
 
 
 def rank_group(rank: int) -> int:
     """Return the index of the group (see `RANK_STEPS`) that a rank belongs to."""
-    return sum(rank > step for step in RANK_STEPS)
+    return bisect_left(RANK_STEPS, rank)
 
 
-def harm(pooled: PooledPassage, drawn: float) -> float:
+def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
     """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply.
 
     Args:
-        drawn: how likely a step of training draws the passage as a negative, from 0 to 1.
+        expected_draws: how likely a step of training draws the passage as a negative, from 0 to 1.
     """
-    return 1.0 + HARM_TRAINED * drawn + HARM_ABOVE_GOLD * pooled.above_gold
+    return 1.0 + HARM_TRAINED * expected_draws + HARM_ABOVE_GOLD * pooled.above_gold
 
 
 def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
@@ -139,21 +140,22 @@ def select_spread(questions: Iterable[Question], priority: Mapping[str, float], 
         for bucket in order
     ]
     chosen: list[str] = []
-    taken: Counter[str] = Counter()
+    taken_per_bucket: Counter[str] = Counter()
     while waiting and len(chosen) < count:
         for relations in waiting[: count - len(chosen)]:
             best = min(
-                relations, key=lambda name: (-priority[relations[name][0]] / (1 + taken[name]), relations[name][0])
+                relations,
+                key=lambda name: (-priority[relations[name][0]] / (1 + taken_per_bucket[name]), relations[name][0]),
             )
             chosen.append(relations[best].popleft())
-            taken[best] += 1
+            taken_per_bucket[best] += 1
             if not relations[best]:
                 del relations[best]
         waiting = [relations for relations in waiting if relations]
     return chosen
 
 
-def _odds(probability: float) -> float:
+def _posterior_odds(probability: float) -> float:
     return probability / (1 - probability)
 
 

@@ -131,16 +131,16 @@ def quality(study: Study) -> Quality:
     labels = Labels(study.labels_path)
     labels_now = standing_labels(labels.events(by_people=True))
     agreements = _agreements(study, labels_now)
-    again = repeats(labels_now)
+    again = repeated_judgements(labels_now)
     return Quality(
         labels.last_event,
         disputes(study, labels),
-        _bad(study, labels),
+        _bad_questions(study, labels),
         agreements[0],
         agreements[1],
-        _work(labels_now, again),
+        _annotator_stats(labels_now, again),
         share_same(study, [(question, same) for question, _, same in again]),
-        clashes(labels_now),
+        label_clashes(labels_now),
     )
 
 
@@ -172,11 +172,13 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
             DisputedPassage(passage, titles.get(passage, passage), _votes(votes[question, passage]))
             for passage in passages
         ]
-        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_badness))))
-    return tuple(sorted(result, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
+        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_bad_question_reports))))
+    return tuple(
+        sorted(result, key=lambda dispute: (_bad_question_reports(dispute.passages[0]), -len(dispute.passages)))
+    )
 
 
-def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
+def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one
     annotator.
 
@@ -184,7 +186,7 @@ def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     repeats.
     """
     labels_by_pair: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
-    for event in standing:
+    for event in label_events:
         if event.blind and event.passage is not None and event.label is not None:
             labels_by_pair[event.annotator, event.question, event.passage][event.batch] = event.label
     return [
@@ -201,15 +203,18 @@ def missed_positives(labels: Labels) -> tuple[int, int]:
     or by a repeat. Each label in force counts, in each batch the last one. "Unsure" counts as neither.
     """
     state = {(pair.question, pair.passage): pair.state for pair in labels.consensus() if pair.label == "positive"}
-    given: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
+    labels_by_passage: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
     for event in standing_labels(labels.events(by_people=True)):
         if event.passage is None or event.label is None or event.label == "unsure" or not event.blind:
             continue
         pair = event.question, event.passage
         if pair in state:
-            given[pair][event.annotator, event.batch] = event.label
+            labels_by_passage[pair][event.annotator, event.batch] = event.label
     counted = [
-        label for pair, of in given.items() if len(of) > 1 or state[pair] == "adjudicated" for label in of.values()
+        label
+        for pair, of in labels_by_passage.items()
+        if len(of) > 1 or state[pair] == "adjudicated"
+        for label in of.values()
     ]
     return sum(label != "positive" for label in counted), len(counted)
 
@@ -230,7 +235,7 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
 
-def _badness(passage: DisputedPassage) -> int:
+def _bad_question_reports(passage: DisputedPassage) -> int:
     voters = set(passage.votes)
     if passage.only_unsure:
         return 3
@@ -244,15 +249,15 @@ def _titles(study: Study, passages: set[str]) -> dict[str, str]:
     return {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
 
 
-def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
+def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
     called = labels.bad_questions()
     return tuple((question.id, question.text, len(called[question.id])) for question in study.questions.some(called))
 
 
-def clashes(standing: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
+def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
     """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
     by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
-    for (_, question, passage), label in last_blind(standing).items():
+    for (_, question, passage), label in last_blind(label_events).items():
         by_pair[question, passage].append(label)
     counts: Counter[tuple[Label, Label]] = Counter()
     for given in by_pair.values():
@@ -261,17 +266,17 @@ def clashes(standing: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...
     return tuple((first, second, count) for (first, second), count in counts.most_common() if count)
 
 
-def last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
+def last_blind(label_events: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
     """Return the last blind label of each (annotator, question, passage)."""
     return {
         (event.annotator, event.question, event.passage): event.label
-        for event in standing
+        for event in label_events
         if event.blind and event.passage is not None and event.label is not None
     }
 
 
-def _agreements(study: Study, standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
-    last = last_blind(standing)
+def _agreements(study: Study, label_events: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+    last = last_blind(label_events)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
         by_pair[question, passage][annotator] = _CODE[label]
@@ -297,21 +302,23 @@ def _alpha(codes: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agree
     return alpha(counts, questions, units, _RESAMPLES)
 
 
-def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
-    both = (a >= 0) & (b >= 0)
-    return kappa(a[both], b[both], questions[both], units[both], _RESAMPLES)
+def _kappa(labels_a: np.ndarray, labels_b: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
+    both = (labels_a >= 0) & (labels_b >= 0)
+    return kappa(labels_a[both], labels_b[both], questions[both], units[both], _RESAMPLES)
 
 
-def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[AnnotatorStats, ...]:
+def _annotator_stats(
+    label_events: Sequence[EventRow], repeated_labels: Sequence[tuple[str, str, bool]]
+) -> tuple[AnnotatorStats, ...]:
     by_person: dict[str, list[EventRow]] = defaultdict(list)
-    for event in standing:
+    for event in label_events:
         by_person[event.annotator].append(event)
-    repeated = Counter(annotator for _, annotator, _ in again)
-    same = Counter(annotator for _, annotator, is_same in again if is_same)
+    repeated = Counter(annotator for _, annotator, _ in repeated_labels)
+    same = Counter(annotator for _, annotator, is_same in repeated_labels if is_same)
     return tuple(work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
 
 
-def work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> AnnotatorStats:
+def work_of(name: str, events: Sequence[EventRow], repeated: int, same_labels: int) -> AnnotatorStats:
     """Return the figures of one annotator's standing labels."""
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
@@ -329,5 +336,5 @@ def work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> 
         median(per_label) / 1000 if per_label else None,
         len(per_label) * 3_600_000 / spent if spent else None,
         repeated,
-        same,
+        same_labels,
     )

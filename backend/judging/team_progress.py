@@ -72,7 +72,7 @@ def team_progress(study: Study) -> list[PersonProgress]:
     queue, by_person = Queue(study.labels_path), defaultdict(list)
     for event in standing_labels(Labels(study.labels_path).events()):
         by_person[event.annotator].append(event)
-    words = _words(study, {event.passage for events in by_person.values() for event in events if event.passage})
+    words = _word_counts(study, {event.passage for events in by_person.values() for event in events if event.passage})
     found = []
     for person in People(study.labels_path).all():
         finished = queue.finished_by(person.name)
@@ -98,11 +98,11 @@ def _per_hour(events: Sequence[EventRow]) -> float | None:
     return sum(event.gesture in times for event in events) * 3_600_000 / spent if spent else None
 
 
-def too_fast(events: Iterable[EventRow], words: Mapping[str, int]) -> tuple[int, int]:
+def too_fast(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tuple[int, int]:
     """Return the number of labels with a known time, and of those given faster than one can read.
 
     Args:
-        words: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
+        word_counts: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
     """
     to_read: Counter[str] = Counter()
     labels: Counter[str] = Counter()
@@ -111,12 +111,12 @@ def too_fast(events: Iterable[EventRow], words: Mapping[str, int]) -> tuple[int,
         if event.milliseconds is not None and event.passage is not None:
             times[event.gesture] = event.milliseconds
             labels[event.gesture] += 1
-            to_read[event.gesture] += min(words.get(event.passage, EXCERPT_WORDS), EXCERPT_WORDS)
+            to_read[event.gesture] += min(word_counts.get(event.passage, EXCERPT_WORDS), EXCERPT_WORDS)
     fast = sum(labels[one] for one, time in times.items() if time < 1000 * to_read[one] / WORDS_PER_SECOND)
     return labels.total(), fast
 
 
-def _words(study: Study, passages: set[str]) -> dict[str, int]:
+def _word_counts(study: Study, passages: set[str]) -> dict[str, int]:
     if not passages or not study.has_corpus:
         return {}
     ordinals = study.corpus.ordinals(sorted(passages))

@@ -19,9 +19,9 @@ def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[
         people: Everybody in the study.
     """
     known = {person.name: person for person in people}
-    groups = Counter((not each.blocked, each.reserved, each.people, each.missing) for each in waiting)
+    groups = Counter((not each.blocked_questions, each.reserved, each.people, each.missing) for each in waiting)
     return [
-        _sentence(count, reserved, names, missing, known)
+        _waiting_sentence(count, reserved, names, missing, known)
         for (_, reserved, names, missing), count in sorted(groups.items(), key=lambda group: (group[0][0], -group[1]))
     ]
 
@@ -46,13 +46,15 @@ def reassigned_words(result: Reassigned) -> str:
     return " ".join(sentences)
 
 
-def _sentence(count: int, reserved: str | None, names: Sequence[str], missing: int, known: dict[str, Person]) -> str:
+def _waiting_sentence(
+    count: int, reserved: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
+) -> str:
     questions = counted(count, "question")
     if reserved is not None:
         verb = noun(count, "is", "are")
         if reserved in names:
             return f"{questions} {verb} reserved for {reserved}."
-        return f"{questions} {verb} reserved for {reserved}, who {_why(known.get(reserved), count)}."
+        return f"{questions} {verb} reserved for {reserved}, who {_waiting_reason(known_names.get(reserved), count)}."
     if len(names) >= missing:
         more = "" if missing == 1 else f"{missing} of "
         return f"{questions} {noun(count, 'waits', 'wait')} for {more}{_any_of(names)}."
@@ -62,7 +64,7 @@ def _sentence(count: int, reserved: str | None, names: Sequence[str], missing: i
     return f"{need}, but only {_all_of(names)} can still judge {noun(count, 'it', 'them')}."
 
 
-def _why(person: Person | None, count: int) -> str:
+def _waiting_reason(person: Person | None, count: int) -> str:
     if person is None:
         return "is not in the study"
     if person.simulated:

@@ -16,7 +16,7 @@ from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import UNLABELLED, Known
+from blindspot.backend.maps.values import UNLABELLED, KnownKinds
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ class MapView:
     """
 
     map: Map
-    known: Known
+    known: KnownKinds
     clusters: Clusters
     first: Mapping[str, int] | None = None
     run: Run | None = None
     k: int = 20
 
     @property
-    def drawn(self) -> list[Question]:
+    def shown_questions(self) -> list[Question]:
         """The questions that the map shows as points."""
-        return self.known.questions[: self.map.drawn]
+        return self.known.questions[: self.map.shown_questions]
 
     @property
     def passages(self) -> range:
@@ -54,7 +54,7 @@ class MapView:
         return range(len(self.map.ordinals))
 
     def questions_as(self, category: str) -> list[str]:
-        return [category] * len(self.drawn)
+        return [category] * len(self.shown_questions)
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,19 @@ MAP_COLOURS: Registry[MapColour] = Registry(
 )
 
 
-def values(
+def colour_values(
     map: Map,
-    known_kinds: Known,
-    by: str,
+    known_kinds: KnownKinds,
+    colour: str,
     state: Clusters,
-    first: Mapping[str, int] | None = None,
+    first_ranks: Mapping[str, int] | None = None,
     run: Run | None = None,
     k: int = 20,
 ) -> list[str]:
-    """Return a category for each point, questions first. `by` is the name of a map colour; the other arguments are the
+    """Return a category for each point, questions first. `colour` is the name of a map colour; the other arguments are the
     fields of `MapView`.
     """
-    return MAP_COLOURS.get(by).categories(MapView(map, known_kinds, state, first, run, k))
+    return MAP_COLOURS.get(colour).categories(MapView(map, known_kinds, state, first_ranks, run, k))
 
 
 def quiet_categories() -> set[str]:
@@ -106,46 +106,48 @@ def quiet_categories() -> set[str]:
     return {category for colour in MAP_COLOURS for category in colour.quiet}
 
 
-def _kind(view: MapView) -> list[str]:
+def _kind_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [
         "positive" if place in view.known.asked else OTHER_PASSAGE for place in view.passages
     ]
 
 
-def _of_questions(view: MapView, category: Callable[[Question], str], several: str) -> list[str]:
+def _categories_of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
     """Return the category of each point. A passage gets the category of the questions for which it is a positive."""
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
         relations = {of[number] for number in view.known.asked.get(place, ())}
-        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several)
-    return of[: len(view.drawn)] + passages
+        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several_label)
+    return of[: len(view.shown_questions)] + passages
 
 
-def _relation(view: MapView) -> list[str]:
-    return _of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
+def _relation_of_points(view: MapView) -> list[str]:
+    return _categories_of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
 
 
-def _bucket(view: MapView) -> list[str]:
-    return _of_questions(view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS)
+def _bucket_of_points(view: MapView) -> list[str]:
+    return _categories_of_questions(
+        view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS
+    )
 
 
-def _label(view: MapView) -> list[str]:
+def _label_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + view.known.labels
 
 
-def _cluster(view: MapView) -> list[str]:
+def _cluster_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [view.clusters.name(int(label)) for label in view.clusters.labels]
 
 
-def _hit(view: MapView) -> list[str]:
+def _hit_of_points(view: MapView) -> list[str]:
     """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage, a passage
     if it is in the top k of a question for which it is a positive.
     """
     if view.run is None or view.first is None:
         return [NOT_IN_RUN] * len(view.map)
     by_id = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
-    return [by_id.get(question.id, NOT_IN_RUN) for question in view.drawn] + _passages_found(view, view.run)
+    return [by_id.get(question.id, NOT_IN_RUN) for question in view.shown_questions] + _passages_found(view, view.run)
 
 
 def _passages_found(view: MapView, run: Run) -> list[str]:
@@ -173,11 +175,11 @@ def _hit_note(run: str, k: int) -> str:
 
 
 for colour in (
-    MapColour("kind", "question or passage", _kind, (OTHER_PASSAGE,)),
-    MapColour("relation", "relation", _relation, (NO_QUESTION, SEVERAL), relations=True),
-    MapColour("bucket", "frequency", _bucket, (NO_QUESTION, SEVERAL_GROUPS)),
-    MapColour("hit", "hit or miss", _hit, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
-    MapColour("label", "label", _label, (UNLABELLED,)),
-    MapColour("cluster", "cluster", _cluster, (NO_CLUSTER,)),
+    MapColour("kind", "question or passage", _kind_of_points, (OTHER_PASSAGE,)),
+    MapColour("relation", "relation", _relation_of_points, (NO_QUESTION, SEVERAL), relations=True),
+    MapColour("bucket", "frequency", _bucket_of_points, (NO_QUESTION, SEVERAL_GROUPS)),
+    MapColour("hit", "hit or miss", _hit_of_points, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
+    MapColour("label", "label", _label_of_points, (UNLABELLED,)),
+    MapColour("cluster", "cluster", _cluster_of_points, (NO_CLUSTER,)),
 ):
     MAP_COLOURS.register(colour)

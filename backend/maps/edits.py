@@ -20,7 +20,7 @@ from blindspot.analysis.projection import geometry, principal_components
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.rights import require
-from blindspot.backend.maps.making import named
+from blindspot.backend.maps.making import cluster_words
 from blindspot.backend.maps.stored import Map
 from blindspot.db.errors import BadInput, Missing, Refused
 
@@ -75,10 +75,10 @@ def clusters_of(map: Map) -> Clusters:
         np.array(map._array("clusters.npy")),
         {int(id): words for id, words in read_json(map.folder / "words.json").items()},
     )
-    log = _read(map)
+    log = _read_edits(map)
     try:
         for edit in log["edits"]:
-            clusters = _applied(clusters, edit)
+            clusters = _apply_edit(clusters, edit)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
             f"is damaged ({error}); delete the file to restore the original clusters", map.folder / _FILE
@@ -89,37 +89,37 @@ def clusters_of(map: Map) -> Clusters:
         clusters.names,
         clusters.notes,
         len(log["edits"]),
-        _told(log["edits"]),
-        _told(log["undone"]),
+        _edit_words(log["edits"]),
+        _edit_words(log["undone"]),
     )
 
 
-def rename(map: Map, id: int, name: str, seen_version: int | None = None, by: str | None = None) -> Clusters:
+def rename(map: Map, id: int, name: str, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Give a cluster a name; an empty name restores the characteristic words. Raises Missing, Refused."""
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
         raise Refused(f"a cluster's name may have at most {LONGEST_NAME} characters")
-    return _edit(
+    return _write_edit(
         map,
-        lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name},
+        lambda clusters: clusters.members(id) is not None and {"kind": "rename", "cluster": id, "name": name},
         seen_version,
-        by,
+        actor,
     )
 
 
-def note(map: Map, id: int, text: str, seen_version: int | None = None, by: str | None = None) -> Clusters:
+def note(map: Map, id: int, text: str, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Write a note on a cluster, replacing the previous note. Raises Missing, Refused."""
     if len(text) > LONGEST_NOTE:
         raise Refused(f"a note may have at most {LONGEST_NOTE:,} characters")
-    return _edit(
+    return _write_edit(
         map,
-        lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()},
+        lambda clusters: clusters.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()},
         seen_version,
-        by,
+        actor,
     )
 
 
-def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, by: str | None = None) -> Clusters:
+def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Merge several clusters; the result keeps the number, name and note of the first. Raises Missing, and Refused for
     fewer than two clusters.
     """
@@ -127,22 +127,22 @@ def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, by: str
     if len(ids) < 2:
         raise Refused("choose at least two clusters to merge")
 
-    def edit(now: Clusters) -> dict:
-        labels = now.labels.copy()
+    def edit(clusters: Clusters) -> dict:
+        labels = clusters.labels.copy()
         for id in ids:
-            now.members(id)
+            clusters.members(id)
             labels[labels == id] = ids[0]
         return {
             "kind": "merge",
             "clusters": ids,
-            "words": {str(ids[0]): named(map.study, map.ordinals, labels).get(ids[0], [])},
+            "words": {str(ids[0]): cluster_words(map.study, map.ordinals, labels).get(ids[0], [])},
         }
 
-    return _edit(map, edit, seen_version, by)
+    return _write_edit(map, edit, seen_version, actor)
 
 
 def split(
-    map: Map, id: int, parts: int = 2, seed: int = 0, seen_version: int | None = None, by: str | None = None
+    map: Map, id: int, parts: int = 2, seed: int = 0, seen_version: int | None = None, actor: str | None = None
 ) -> Clusters:
     """Split a cluster by k-means in the original space; the largest part keeps the number. Raises Missing, Refused."""
 
@@ -154,11 +154,11 @@ def split(
                 f"{parts}"
             )
         pieces = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
-        free = _next(now, _read(map)["edits"])
+        free = _next_number(now, _read_edits(map)["edits"])
         new = [id, *range(free, free + int(pieces.max()))]
         labels = now.labels.copy()
         labels[members] = np.array(new)[pieces]
-        words = named(map.study, map.ordinals, labels)
+        words = cluster_words(map.study, map.ordinals, labels)
         return {
             "kind": "split",
             "cluster": id,
@@ -167,22 +167,22 @@ def split(
             "words": {str(each): words.get(each, []) for each in new},
         }
 
-    return _edit(map, edit, seen_version, by)
+    return _write_edit(map, edit, seen_version, actor)
 
 
-def undo(map: Map, seen_version: int | None = None, by: str | None = None) -> Clusters:
+def undo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Undo the last edit. Raises Refused if there is none."""
-    return _move(map, "edits", "undone", "nothing to undo", seen_version, by)
+    return _move_edit(map, "edits", "undone", "nothing to undo", seen_version, actor)
 
 
-def redo(map: Map, seen_version: int | None = None, by: str | None = None) -> Clusters:
+def redo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
     """Redo the last undone edit. Raises Refused if there is none, or if another edit followed."""
-    return _move(map, "undone", "edits", "nothing to redo", seen_version, by)
+    return _move_edit(map, "undone", "edits", "nothing to redo", seen_version, actor)
 
 
 def _components(map: Map, members: np.ndarray) -> np.ndarray:
     encoder = map.manifest["encoders"][0]
-    if encoder["name"] in map.outdated():
+    if encoder["name"] in map.outdated_indexes():
         raise Refused(f"the index {encoder['name']!r} has changed since this map was made; make the map again")
     vectors = open_array(map.study.path("indexes", encoder["name"]) / "embeddings.npy", "index the passages again")
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
@@ -191,18 +191,18 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
     ).values
 
 
-def _next(now: Clusters, edits: Sequence[Mapping]) -> int:
+def _next_number(clusters: Clusters, edits: Sequence[Mapping]) -> int:
     """Return a number that no cluster has or had."""
     used = [
-        int(now.labels.max(initial=-1)),
-        *now.words,
+        int(clusters.labels.max(initial=-1)),
+        *clusters.words,
         *(id for edit in edits for id in edit.get("new", edit.get("clusters", ()))),
     ]
     return max(used) + 1
 
 
-def _applied(now: Clusters, edit: Mapping[str, Any]) -> Clusters:
-    labels, words, names, notes = now.labels, dict(now.words), dict(now.names), dict(now.notes)
+def _apply_edit(clusters: Clusters, edit: Mapping[str, Any]) -> Clusters:
+    labels, words, names, notes = clusters.labels, dict(clusters.words), dict(clusters.names), dict(clusters.notes)
     kind = edit["kind"]
     if kind == "rename":
         names[edit["cluster"]] = edit["name"]
@@ -220,7 +220,7 @@ def _applied(now: Clusters, edit: Mapping[str, Any]) -> Clusters:
     return Clusters(labels, words, names, notes)
 
 
-def _told(edits: Sequence[Mapping]) -> str | None:
+def _edit_words(edits: Sequence[Mapping]) -> str | None:
     """Describe the last edit, as in "split of cluster 3"."""
     if not edits:
         return None
@@ -230,38 +230,40 @@ def _told(edits: Sequence[Mapping]) -> str | None:
     return f"{edit['kind']} of cluster {edit['cluster'] + 1}"
 
 
-def _edit(map: Map, make, seen_version: int | None, by: str | None) -> Clusters:
-    require(map.study, by, "edit maps")
-    with _locked(map):
-        now, log = clusters_of(map), _read(map)
+def _write_edit(map: Map, make_edit, seen_version: int | None, actor: str | None) -> Clusters:
+    require(map.study, actor, "edit maps")
+    with _lock_edits(map):
+        now, log = clusters_of(map), _read_edits(map)
         _refuse_stale(now, seen_version)
-        log["edits"].append({**make(now), "by": by, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        log["edits"].append({**make_edit(now), "by": actor, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         log["undone"] = []
         write_json(map.folder / _FILE, log)
         return clusters_of(map)
 
 
-def _move(map: Map, source: str, target: str, nothing: str, seen_version: int | None, by: str | None) -> Clusters:
-    require(map.study, by, "edit maps")
-    with _locked(map):
-        log = _read(map)
+def _move_edit(
+    map: Map, source: str, target: str, empty_message: str, seen_version: int | None, actor: str | None
+) -> Clusters:
+    require(map.study, actor, "edit maps")
+    with _lock_edits(map):
+        log = _read_edits(map)
         _refuse_stale(clusters_of(map), seen_version)
         if not log[source]:
-            raise Refused(nothing)
+            raise Refused(empty_message)
         log[target].append(log[source].pop())
         write_json(map.folder / _FILE, log)
         return clusters_of(map)
 
 
-def _refuse_stale(now: Clusters, seen_version: int | None) -> None:
-    if seen_version is not None and seen_version != now.edits:
+def _refuse_stale(clusters: Clusters, seen_version: int | None) -> None:
+    if seen_version is not None and seen_version != clusters.edits:
         raise Refused(
             "somebody else has changed the clusters of this map in the meantime; look at the clusters and "
             "repeat your edit"
         )
 
 
-def _read(map: Map) -> dict[str, list]:
+def _read_edits(map: Map) -> dict[str, list]:
     path = map.folder / _FILE
     if not path.is_file():
         return {"edits": [], "undone": []}
@@ -272,7 +274,7 @@ def _read(map: Map) -> dict[str, list]:
 
 
 @contextmanager
-def _locked(map: Map) -> Iterator[None]:
+def _lock_edits(map: Map) -> Iterator[None]:
     """Lock a map's clusters for one editor at a time; others wait a moment."""
     file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from blindspot.analysis import clusters, projection
-from blindspot.analysis.projection import Components, geometry, joint, principal_components, project, quality
+from blindspot.analysis.projection import Components, geometry, joint_projection, principal_components, project, quality
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
@@ -72,13 +72,15 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
             raise Refused(f"a map named {request.name!r} already exists; choose another name, or give --replace")
 
     refuse_existing()
-    tell, started = progress or (lambda done, total, doing: None), time.monotonic()
+    tell, started = progress or (lambda done, total, activity: None), time.monotonic()
     with study.building(f"maps/{request.name}", refuse_existing):
         tell(0, None, "choosing the points")
         points = chosen_points(study, request)
         if not points.questions:
             request = replace(request, draw_questions=False)
-        encoders = [_vectors(study, name, points, request, tell) for name in (request.encoder, request.second) if name]
+        encoders = [
+            _load_vectors(study, name, points, request, tell) for name in (request.encoder, request.second) if name
+        ]
         planes, parts = _planes(encoders, request, tell)
         tell(0, None, "measuring the quality")
         qualities = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
@@ -130,22 +132,24 @@ def _about(
     }
 
 
-def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell: Progress) -> _Vectors:
+def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, report: Progress) -> _Vectors:
     dense = Dense(study, name)
     passages = np.empty((len(points.ordinals), dense.vectors.shape[1]), np.float32)
     for start in range(0, len(passages), _ROWS):
-        tell(start, len(passages), f"reading the vectors of {name}")
+        report(start, len(passages), f"reading the vectors of {name}")
         passages[start : start + _ROWS] = dense.vectors[points.ordinals[start : start + _ROWS]]
-    questions = dense.encode([question.text for question in points.questions], tell) if request.draw_questions else None
+    questions = (
+        dense.encode([question.text for question in points.questions], report) if request.draw_questions else None
+    )
     everything = passages if questions is None else np.concatenate([questions, passages])
     return _Vectors(dense, passages, questions, geometry(everything, dense.manifest["similarity"]))
 
 
-def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tuple[list[np.ndarray], dict]:
+def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> tuple[list[np.ndarray], dict]:
     """Return coordinates for each encoder, and how they belong together, for the manifest."""
 
-    def drawn(components: Components, doing: str, start: np.ndarray | None = None) -> np.ndarray:
-        return watched(
+    def drawn(components: Components, activity: str, start: np.ndarray | None = None) -> np.ndarray:
+        return run_watched(
             lambda: project(
                 components.values,
                 request.method,
@@ -155,18 +159,18 @@ def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tu
                 seed=request.seed,
                 start=start,
             ),
-            tell,
-            doing,
+            report,
+            activity,
         )
 
-    tell(0, None, "principal components")
+    report(0, None, "principal components")
     name = {"umap": "UMAP", "tsne": "t-SNE"}[request.method]
     first = principal_components(encoders[0].points, request.components)
     if len(encoders) == 1:
         return [drawn(first, f"drawing the map ({name})")], {"together": SINGLE, "explained": [first.explained]}
     widths = [encoder.points.shape[1] for encoder in encoders]
     if widths[0] == widths[1]:
-        both, residual = joint(encoders[0].points, encoders[1].points, request.components)
+        both, residual = joint_projection(encoders[0].points, encoders[1].points, request.components)
         plane = drawn(both, f"drawing both encoders' points on one map ({name})")
         half = len(encoders[0].points)
         return [plane[:half], plane[half:]], {
@@ -186,14 +190,14 @@ def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
 
 
 def _clusters(
-    study: Study, encoder: _Vectors, points: Points, request: MapRequest, tell: Progress
+    study: Study, encoder: _Vectors, points: Points, request: MapRequest, report: Progress
 ) -> tuple[np.ndarray, dict]:
     """Return the cluster of each passage by the first encoder, and each cluster's words."""
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
     method = request.clusters
     of_passages = principal_components(geometry(encoder.passages, encoder.similarity), request.components)
-    labels = watched(
+    labels = run_watched(
         lambda: clusters.cluster(
             of_passages.values,
             method,
@@ -201,36 +205,36 @@ def _clusters(
             min_size=request.cluster_size,
             seed=request.seed,
         ),
-        tell,
+        report,
         "finding clusters",
     )
-    tell(0, None, "naming the clusters")
-    return labels, {str(label): words for label, words in named(study, points.ordinals, labels).items()}
+    report(0, None, "naming the clusters")
+    return labels, {str(label): words for label, words in cluster_words(study, points.ordinals, labels).items()}
 
 
-def named(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dict[int, list[str]]:
+def cluster_words(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dict[int, list[str]]:
     """Return the characteristic words of each cluster of passages. Titles are left out, because a name repeated in
     titles is not a topic.
     """
-    texts = [clusters.words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
+    texts = [clusters.distinct_words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
     return clusters.telling_words(texts, labels)
 
 
-def watched(work: Callable[[], Result], tell: Progress, doing: str) -> Result:
+def run_watched(work: Callable[[], Result], report: Progress, activity: str) -> Result:
     """Run `work` in a daemon thread, so that the caller can report progress and can cancel."""
-    outcome: dict[str, Any] = {}
+    thread_result: dict[str, Any] = {}
 
     def run() -> None:
         try:
-            outcome["result"] = work()
+            thread_result["result"] = work()
         except BaseException as error:
-            outcome["error"] = error
+            thread_result["error"] = error
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
-        tell(0, None, doing)
+        report(0, None, activity)
         thread.join(_LOOK)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["result"]
+    if "error" in thread_result:
+        raise thread_result["error"]
+    return thread_result["result"]

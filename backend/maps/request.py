@@ -36,7 +36,7 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
     sources: dict[str, int] = {}
     for source in (source for source in SOURCES if source in request.passages):
         room = request.most - len(ordinals)
-        new = _of(source, study, request, questions, ordinals, rng)
+        new = _rows_of_source(source, study, request, questions, ordinals, rng)
         new = new[~np.isin(new, ordinals)]
         if len(new) > room:
             new = rng.choice(new, room, replace=False) if source == "gold" else new[:room]
@@ -47,7 +47,7 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
     return Points(questions, np.sort(ordinals).astype(np.int32), sources)
 
 
-def _of(
+def _rows_of_source(
     source: str,
     study: Study,
     request: MapRequest,

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.backend.judging.settings import CANDIDATES
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import Known
+from blindspot.backend.maps.values import KnownKinds
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ QUESTION, PASSAGE = "q:", "p:"
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(question id, passage id), by question. without: selected passages that are not unlabelled in the top k of any
-    question of the map. more: pairs left out because a question shows at most `CANDIDATES` passages.
+    """(question id, passage id), by question. without_pairs: selected passages that are not unlabelled in the top k of any
+    question of the map. further_pairs: pairs left out because a question shows at most `CANDIDATES` passages.
     """
 
     pairs: list[tuple[str, str]]
-    without: int
-    more: int
+    without_pairs: int
+    further_pairs: int
 
     @property
     def questions(self) -> int:
@@ -36,7 +36,7 @@ class Pairs:
 
 
 def pairs_to_judge(
-    map: Map, known_kinds: Known, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
+    map: Map, known_kinds: KnownKinds, run: Run, chosen: Iterable[str], k: int, maximum: int = CANDIDATES
 ) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
@@ -64,7 +64,7 @@ def pairs_to_judge(
     return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
 
 
-def questions_of_selection(known_kinds: Known, map: Map, chosen: Iterable[str]) -> list[str]:
+def questions_of_selection(known_kinds: KnownKinds, map: Map, chosen: Iterable[str]) -> list[str]:
     """Return the selected questions, and the questions with a positive among the selected passages, in the map's
     order.
     """
@@ -83,13 +83,13 @@ def questions_of_selection(known_kinds: Known, map: Map, chosen: Iterable[str]) 
 
 def send_to_judging(
     map: Map,
-    known_kinds: Known,
+    known_kinds: KnownKinds,
     run: Run,
     chosen: Iterable[str],
     k: int,
     name: str,
     people_needed: int = 1,
-    by: str | None = None,
+    actor: str | None = None,
 ):
     """Queue a selection's unlabelled pairs as a batch, and return its `blindspot.backend.judging.batches.BatchSummary`.
 
@@ -104,4 +104,4 @@ def send_to_judging(
             "question of this map"
         )
     origin = f"map {map.name}, top {k} of {run.name}"
-    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, by=by)
+    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, actor=actor)

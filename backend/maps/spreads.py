@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.spread import SpreadGroup, change, spread
+from blindspot.analysis.spread import SpreadGroup, group_spread, spread_change
 from blindspot.backend.maps.request import Points
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def spreads(
             continue
         where = {place: number for number, place in enumerate(members.tolist())}
         group = SpreadGroup(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
-        changed = change(encoders[0], encoders[1], group) if len(encoders) == 2 else spread(*encoders[0], group)
+        changed = (
+            spread_change(encoders[0], encoders[1], group) if len(encoders) == 2 else group_spread(*encoders[0], group)
+        )
         rows.append({"group": relation, **asdict(changed)})
     return sorted(rows, key=lambda row: (row["group"] != ALL, -(row.get("before") or row)["positives"]))
 

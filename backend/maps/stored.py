@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.analysis.neighbours import Neighbours, Similarity, nearest
+from blindspot.analysis.neighbours import Neighbours, Similarity, nearest_rows
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import read_json
 from blindspot.db.errors import Missing, Refused
@@ -44,19 +44,19 @@ class Map:
         return cls(study, study.path("maps", name), manifest)
 
     def __len__(self) -> int:
-        return self.drawn + len(self.ordinals)
+        return self.shown_questions + len(self.ordinals)
 
     @property
     def encoders(self) -> list[str]:
         return [encoder["name"] for encoder in self.manifest["encoders"]]
 
     @property
-    def drawn(self) -> int:
+    def shown_questions(self) -> int:
         """The number of questions shown as points."""
         return self.manifest["question_points"]
 
     @property
-    def together(self) -> str:
+    def alignment_sentence(self) -> str:
         """A sentence on how the encoders' positions can be compared."""
         return TOGETHER[self.manifest["together"]]
 
@@ -77,7 +77,7 @@ class Map:
         """(points, 2) float32."""
         return self._array(f"coordinates.{encoder}.npy")
 
-    def outdated(self) -> list[str]:
+    def outdated_indexes(self) -> list[str]:
         """The encoders whose index was rebuilt or deleted since the map was made."""
         indexes = self.study.parts("indexes")
 
@@ -93,17 +93,21 @@ class Map:
         Raises Missing if the encoder's index is gone, Refused if it was rebuilt since.
         """
         each = self.manifest["encoders"][encoder]
-        if each["name"] in self.outdated():
+        if each["name"] in self.outdated_indexes():
             raise Refused(f"the index {each['name']!r} has changed since this map was made; make the map again")
         vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
         similarity: Similarity = "l2" if each["distance"] == "euclidean" else "cosine"
-        if point < self.drawn:
-            return nearest(
+        if point < self.shown_questions:
+            return nearest_rows(
                 self._array(f"questions.{encoder}.npy")[point : point + 1], vectors, min(k, len(vectors)), similarity
             )
-        ordinal = int(self.ordinals[point - self.drawn])
-        return nearest(
-            vectors[ordinal : ordinal + 1], vectors, min(k, len(vectors) - 1), similarity, without=np.array([ordinal])
+        ordinal = int(self.ordinals[point - self.shown_questions])
+        return nearest_rows(
+            vectors[ordinal : ordinal + 1],
+            vectors,
+            min(k, len(vectors) - 1),
+            similarity,
+            excluded_rows=np.array([ordinal]),
         )
 
     def _array(self, name: str) -> np.ndarray:

@@ -20,7 +20,7 @@ _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownKinds:
     """What the study says of a map's points; made once for each state of questions and labels.
 
     questions: the map's, in its order. positives: for each its positive passages, as places in the map's `ordinals`.
@@ -37,7 +37,7 @@ class Known:
     units: np.ndarray
 
 
-def known(map: Map) -> Known:
+def known(map: Map) -> KnownKinds:
     """Reads the questions and the labels."""
     study = map.study
     questions = study.questions.some(map.question_ids)
@@ -45,14 +45,14 @@ def known(map: Map) -> Known:
     ordinals = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     labels_by_place: dict[int, set[str]] = defaultdict(set)
-    own: dict[str, set[int]] = defaultdict(set)
+    own_passages: dict[str, set[int]] = defaultdict(set)
     for pair in pairs:
         place = where.get(ordinals.get(pair.passage, -1))
         if place is not None:
             labels_by_place[place].add("gold" if pair.state == "gold" else pair.relevance)
             if pair.relevance == "positive":
-                own[pair.question].add(place)
-    positives = [sorted(own.get(question.id, ())) for question in questions]
+                own_passages[pair.question].add(place)
+    positives = [sorted(own_passages.get(question.id, ())) for question in questions]
     questions_by_place: dict[int, list[int]] = defaultdict(list)
     for number, places in enumerate(positives):
         for place in places:
@@ -64,14 +64,16 @@ def known(map: Map) -> Known:
         for place in range(len(map.ordinals))
     ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
-    return Known(
+    return KnownKinds(
         questions, positives, dict(questions_by_place), labels, judged, units_of(questions, study.settings.unit).codes
     )
 
 
-def categories(found: Iterable[str], maximum: int = 12) -> list[str]:
+def categories(categories_of_points: Iterable[str], maximum: int = 12) -> list[str]:
     """The categories by falling count, at most `maximum`; the rest are to be drawn as one."""
-    return [name for name, _ in sorted(Counter(found).items(), key=lambda item: (-item[1], item[0]))][:maximum]
+    return [name for name, _ in sorted(Counter(categories_of_points).items(), key=lambda item: (-item[1], item[0]))][
+        :maximum
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class ClusterRow:
 
 
 def cluster_rows(
-    known_kinds: Known, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int
+    known_kinds: KnownKinds, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int
 ) -> list[ClusterRow]:
     """Every cluster, by falling size. firsts: by run, the rank of the first relevant passage by question id."""
     rows = []
@@ -119,6 +121,6 @@ def cluster_rows(
     return rows
 
 
-def _success(rows: Sequence[int], known_kinds: Known, first: Mapping[str, int], k: int) -> Estimate:
-    ranks = np.array([first[known_kinds.questions[row].id] for row in rows], np.int64)
+def _success(rows: Sequence[int], known_kinds: KnownKinds, first_ranks: Mapping[str, int], k: int) -> Estimate:
+    ranks = np.array([first_ranks[known_kinds.questions[row].id] for row in rows], np.int64)
     return proportion(found_by(ranks, k), known_kinds.units[np.array(rows, np.int64)])

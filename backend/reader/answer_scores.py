@@ -38,14 +38,14 @@ def f1(prediction: str, answers: Iterable[str]) -> float:
     return max((_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
 
-def _f1(predicted: Sequence[str], wanted: Sequence[str]) -> float:
-    if not predicted or not wanted:
-        return float(predicted == wanted)
-    shared = sum((Counter(predicted) & Counter(wanted)).values())
-    return 2 * shared / (len(predicted) + len(wanted))
+def _f1(predicted: Sequence[str], answer_words: Sequence[str]) -> float:
+    if not predicted or not answer_words:
+        return float(predicted == answer_words)
+    shared = sum((Counter(predicted) & Counter(answer_words)).values())
+    return 2 * shared / (len(predicted) + len(answer_words))
 
 
-def scored(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
+def score_prediction(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
     """Return (exact match, F1) of a prediction. A prediction of None is wrong. `patterns`: the answers are patterns."""
     if prediction is None:
         return False, 0.0

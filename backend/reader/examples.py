@@ -79,7 +79,7 @@ class RunExamples:
         questions = study.questions.some(run.question_ids)
         ordinals = np.asarray(run.hits.ordinals[:, :depth])
         roles = np.where(_contains_answer(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
-        _correct(study, roles, ordinals, run.question_ids)
+        _correct_spans(study, roles, ordinals, run.question_ids)
         roles[ordinals < 0] = NEITHER
         rows: list[int] = []
         left_out: Counter[str] = Counter()
@@ -153,7 +153,7 @@ def _contains_answer(study: Study, run: Run, questions: Sequence, ordinals: np.n
         return match_run(study.corpus, questions, ordinals, DEFAULT_RULE)
 
 
-def _correct(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
+def _correct_spans(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
     """Let people's labels override answer matching."""
     rows = {id: row for row, id in enumerate(question_ids)}
     labelled = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]

@@ -159,7 +159,7 @@ def _run_trainer(
         data_collator=keys_of,
         retrieved=retrieved,
         training=training,
-        aside=held_out,
+        held_out=held_out,
         inputs=reader.inputs,
         callbacks=[
             CheckpointCallback(
@@ -185,7 +185,7 @@ class RetrievedPassages:
     def scale(self) -> float:
         return UNIT_SCALE if self.index.unit_length else 1.0
 
-    def of(
+    def retrieve(
         self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the rows of each question's passages (q, k), the distinct rows of all (u,), and whether a passage
@@ -197,25 +197,25 @@ class RetrievedPassages:
         union = np.unique(ordinals[ordinals >= 0])
         return ordinals, union, match_run(self.study.corpus, questions, np.tile(union, (len(questions), 1)))
 
-    def example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray) -> ReaderExample | None:
+    def example(self, question: Question, ordinals: np.ndarray, contains_answer: np.ndarray) -> ReaderExample | None:
         """The question with its first positives and negatives; None if no passage contains an answer."""
-        positives = np.flatnonzero(holds)[: self.settings.positives]
-        negatives = np.flatnonzero(~holds)[: self.settings.negatives]
+        positives = np.flatnonzero(contains_answer)[: self.settings.positives]
+        negatives = np.flatnonzero(~contains_answer)[: self.settings.negatives]
         if not len(positives):
             return None
         at = np.sort(np.concatenate([positives, negatives]))
-        return self.whole_example(question, ordinals[at], holds[at])
+        return self.whole_example(question, ordinals[at], contains_answer[at])
 
-    def whole_example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray) -> ReaderExample:
+    def whole_example(self, question: Question, ordinals: np.ndarray, contains_answer: np.ndarray) -> ReaderExample:
         """The question with all these passages."""
         passages = self.study.corpus.passages(ordinals.tolist())
-        roles = np.where(holds, POSITIVE, NEGATIVE).tolist()
+        roles = np.where(contains_answer, POSITIVE, NEGATIVE).tolist()
         return ReaderExample(
             question.id, question.text, question.answers, tuple(passages), tuple(roles), rule_for(question)
         )
 
 
-def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
+def _save_best(working_folder: Path, target: Path, model: Any, reader: ReaderModel, description: dict) -> TrainedReader:
     from safetensors.torch import load_model
 
     def write(checkpoint: Path, building: Path) -> None:
@@ -224,12 +224,20 @@ def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, abo
         model.reader.save_pretrained(building)
         reader.inputs.tokenizer.save_pretrained(building)
         model.questions.save_pretrained(str(building / QUESTION_ENCODER), create_model_card=False)
-        shutil.copy2(working / LOG, building / LOG)
+        shutil.copy2(working_folder / LOG, building / LOG)
 
     made = TrainedReader(
-        target.name, str(target), 0, 0, None, about["held_out"], about["questions"], {}, about["seconds"]
+        target.name,
+        str(target),
+        0,
+        0,
+        None,
+        description["held_out"],
+        description["questions"],
+        {},
+        description["seconds"],
     )
-    return save_best(working, target, made, about, write)
+    return save_best(working_folder, target, made, description, write)
 
 
 def question_vectors(

@@ -18,7 +18,7 @@ from blindspot.backend.reader.loss import reader_loss
 from blindspot.backend.reader.model import reader_logits
 from blindspot.backend.reader.trainer import ReaderCollator, ReaderTrainer
 from blindspot.backend.training.examples import sample_passages
-from blindspot.backend.training.initial_model import Shape, start_model, tower
+from blindspot.backend.training.initial_model import Shape, load_initial_model, tower
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JointModel(torch.nn.Module):
 
 def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
     """Return the question tower of an encoder."""
-    model = start_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
+    model = load_initial_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
     return SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
 
 
@@ -67,12 +67,12 @@ class JointTrainer(ReaderTrainer):
         *arguments: Any,
         retrieved: RetrievedPassages,
         training: Sequence[Question],
-        aside: Sequence[Question],
+        held_out: Sequence[Question],
         **named: Any,
     ):
-        self.found, self.training, self.aside, self.settings = retrieved, training, aside, retrieved.settings
+        self.found, self.training, self.aside, self.settings = retrieved, training, held_out, retrieved.settings
         super().__init__(
-            *arguments, held_out=(), eval_dataset=list(range(len(aside))), read=retrieved.settings.read, **named
+            *arguments, held_out=(), eval_dataset=list(range(len(held_out))), read=retrieved.settings.read, **named
         )
 
     def network(self) -> DPRReader:
@@ -86,7 +86,7 @@ class JointTrainer(ReaderTrainer):
         keys = inputs["keys"].tolist()
         asked = [self.training[number] for _, number in keys]
         vectors = self._vectors(model, asked)
-        ordinals, union, holds = self.found.of(asked, vectors.detach().cpu().numpy())
+        ordinals, union, holds = self.found.retrieve(asked, vectors.detach().cpu().numpy())
         passages = torch.from_numpy(np.asarray(self.found.index.vectors[union], np.float32)).to(vectors.device)
         loss = retriever_loss(self.found.scale * vectors @ passages.T, torch.from_numpy(holds).to(vectors.device))
         drawn = []
@@ -109,7 +109,7 @@ class JointTrainer(ReaderTrainer):
         self.model.eval()
         with torch.inference_mode():
             vectors = self._vectors(self.model, self.aside).cpu().numpy()
-        ordinals, union, holds = self.found.of(self.aside, vectors, self.read)
+        ordinals, union, holds = self.found.retrieve(self.aside, vectors, self.read)
         self.held_out = [
             self.found.whole_example(question, row, held[np.searchsorted(union, row)])
             for question, row, held in zip(self.aside, ordinals, holds, strict=True)
@@ -134,14 +134,14 @@ class JointTrainer(ReaderTrainer):
         save_model(self.model, str(folder / "model.safetensors"))
 
 
-def retriever_loss(scores: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
+def retriever_loss(scores: torch.Tensor, contains_answer: torch.Tensor) -> torch.Tensor:
     """Return the mean negative log share of passages with an answer, over the questions that have such a passage.
 
     Args:
-        scores: (q, u), of each question and all retrieved passages. holds: (q, u) bool.
+        scores: (q, u), of each question and all retrieved passages. contains_answer: (q, u) bool.
     """
-    has_answer = holds.any(dim=1)
+    has_answer = contains_answer.any(dim=1)
     if not has_answer.any():
         return 0.0 * scores.sum()
-    scores, holds = scores[has_answer], holds[has_answer]
-    return (scores.logsumexp(dim=1) - scores.masked_fill(~holds, float("-inf")).logsumexp(dim=1)).mean()
+    scores, contains_answer = scores[has_answer], contains_answer[has_answer]
+    return (scores.logsumexp(dim=1) - scores.masked_fill(~contains_answer, float("-inf")).logsumexp(dim=1)).mean()

@@ -11,26 +11,30 @@ PAD = -1
 LOWEST = -1e30  # replaces -inf, whose gradient is undefined if a question has no span at all
 
 
-def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, places: Tensor, spans: Tensor) -> Tensor:
+def reader_loss(
+    start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, positive_places: Tensor, spans: Tensor
+) -> Tensor:
     """Return the mean of `selection_loss` plus `span_loss` over the questions of a batch.
 
     Args:
         start, end: (n, L) logits of all passages of the batch.
         relevance: (n,) logits.
         real: (n, L) bool, False for padding.
-        places: (q, m) int64, each question's passages as rows of the other arguments, the positive first; -1 pads.
+        positive_places: (q, m) int64, each question's passages as rows of the other arguments, the positive first; -1 pads.
         spans: (q, a, 2) int64, first and last token of each answer span in the positive; -1 pads.
 
     Returns: () float32.
     """
-    return (selection_loss(relevance, places) + span_loss(start, end, real, places[:, 0], spans)).mean()
+    return (
+        selection_loss(relevance, positive_places) + span_loss(start, end, real, positive_places[:, 0], spans)
+    ).mean()
 
 
-def selection_loss(relevance: Tensor, places: Tensor) -> Tensor:
+def selection_loss(relevance: Tensor, positive_places: Tensor) -> Tensor:
     """Return -log P_selected(positive), (q,): a softmax of the relevance logits over the question's passages (equation
     5).
     """
-    logits = relevance.float()[places.clamp(min=0)].masked_fill(places == PAD, float("-inf"))
+    logits = relevance.float()[positive_places.clamp(min=0)].masked_fill(positive_places == PAD, float("-inf"))
     return logits.logsumexp(dim=1) - logits[:, 0]
 
 

@@ -139,12 +139,14 @@ def start_folder(study: Study, start: str) -> str:
     return folder
 
 
-def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return start and end logits (n, L) and relevance logits (n,) in 32 bits; `half` runs the BERT in bfloat16."""
+def reader_logits(
+    network: DPRReader, ids: Tensor, real: Tensor, half_precision: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return start and end logits (n, L) and relevance logits (n,) in 32 bits; `half_precision` runs the BERT in bfloat16."""
     import torch
 
     predictor = network.span_predictor
-    with torch.autocast(ids.device.type, torch.bfloat16, enabled=half):
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=half_precision):
         hidden = predictor.encoder(ids, attention_mask=real.long())[0]
     with torch.autocast(ids.device.type, enabled=False):
         hidden = hidden.float()
@@ -190,9 +192,9 @@ def _bert(source: ModelFolder) -> tuple[Any, Any]:
         if (Path(path) / MODULES).is_file():
             from sentence_transformers import SentenceTransformer
 
-            first: Any = SentenceTransformer(path, device="cpu", **source.sentence_transformers)[0]
-            first = first.sub_modules["document"][0] if hasattr(first, "sub_modules") else first
-            return first.model, first.tokenizer
+            transformer: Any = SentenceTransformer(path, device="cpu", **source.sentence_transformers)[0]
+            transformer = transformer.sub_modules["document"][0] if hasattr(transformer, "sub_modules") else transformer
+            return transformer.model, transformer.tokenizer
         architecture = _architecture(source)
         if architecture in DPR_TOWERS:
             whole = getattr(transformers, architecture).from_pretrained(path, **source.transformers)

@@ -40,7 +40,7 @@ class PassageReadings:
     probabilities: np.ndarray
 
     @classmethod
-    def nothing(cls, count: int) -> PassageReadings:
+    def empty(cls, count: int) -> PassageReadings:
         """Return the result for `count` passages without any reading."""
         tokens, spans = np.full((count, 2), -1, np.int32), np.full((count, 2), -1, np.int32)
         low = np.full(count, -np.inf, np.float32)
@@ -100,7 +100,7 @@ class Reader:
     def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
         """Read the passages of one question. Passages of similar length share a batch, to save padding."""
         encoded = self.inputs.encode(question, passages)
-        result = PassageReadings.nothing(len(encoded))
+        result = PassageReadings.empty(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))
         for begin in range(0, len(order), self.batch):
             rows = order[begin : begin + self.batch]

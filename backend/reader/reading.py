@@ -219,14 +219,20 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
 
 
 def _read_part(
-    study: Study, run: Run, reader: Reader, parts: _ReadingShards, begin: int, depth: int, progress: Progress | None
+    study: Study,
+    run: Run,
+    reader: Reader,
+    parts: _ReadingShards,
+    first_question: int,
+    depth: int,
+    progress: Progress | None,
 ) -> int:
     """Read some questions and store the result. Returns their number, or 0 if they were read before."""
     if progress is not None:
-        progress(begin, len(run.hits), f"reading {run.name}")
-    if parts.has(begin):
+        progress(first_question, len(run.hits), f"reading {run.name}")
+    if parts.has_shard(first_question):
         return 0
-    rows = range(begin, min(begin + PER_PART, len(run.hits)))
+    rows = range(first_question, min(first_question + PER_PART, len(run.hits)))
     found = []
     for row, question in zip(rows, study.questions.some([run.question_ids[row] for row in rows]), strict=True):
         if progress is not None:
@@ -235,33 +241,33 @@ def _read_part(
         present = np.flatnonzero(ordinals >= 0)
         readings, whole = (
             reader.read(question.text, study.corpus.passages(ordinals[present].tolist())),
-            PassageReadings.nothing(depth),
+            PassageReadings.empty(depth),
         )
         for name in ARRAYS:
             getattr(whole, name)[present] = getattr(readings, name)
         found.append(whole)
-    parts.write(begin, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
+    parts.write(first_question, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
     return len(rows)
 
 
 class _ReadingShards:
     """Shards of a reading, in the order of the questions. Shards of another reading are discarded."""
 
-    def __init__(self, folder: Path, about: dict):
+    def __init__(self, folder: Path, description: dict):
         self.folder, path = folder, folder / "about.json"
-        fingerprint = {"fingerprint": text_sha256(json.dumps(about, sort_keys=True))}
-        if not path.is_file() or read_json(path) != fingerprint or not about["reader_hash"]:
+        fingerprint = {"fingerprint": text_sha256(json.dumps(description, sort_keys=True))}
+        if not path.is_file() or read_json(path) != fingerprint or not description["reader_hash"]:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             write_json(path, fingerprint)
 
-    def has(self, begin: int) -> bool:
-        return self._path(begin).is_file()
+    def has_shard(self, first_question: int) -> bool:
+        return self._path(first_question).is_file()
 
-    def write(self, begin: int, arrays: dict[str, Any]) -> None:
+    def write(self, first_question: int, arrays: dict[str, Any]) -> None:
         partial = self.folder / "partial.npz"
         np.savez(partial, **arrays)
-        partial.replace(self._path(begin))
+        partial.replace(self._path(first_question))
 
     def join(self, target: Path, questions: int) -> None:
         for name in ARRAYS:
@@ -272,8 +278,8 @@ class _ReadingShards:
                 ),
             )
 
-    def _path(self, begin: int) -> Path:
-        return self.folder / f"part-{begin:08d}.npz"
+    def _path(self, first_question: int) -> Path:
+        return self.folder / f"part-{first_question:08d}.npz"
 
 
 def _write_predictions(study: Study, reading: Reading) -> None:
@@ -299,18 +305,18 @@ def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
                 "question": ids[row],
                 "predictions": [
                     {"k": k, "answer": answer}
-                    | ({} if answer is None else {"passage": named[row, at]} | _scores(reading, row, at, k))
+                    | ({} if answer is None else {"passage": named[row, at]} | _scores_dict(reading, row, at, k))
                     for k, at, answer in said
                 ],
             }
 
 
-def _scores(reading: Reading, row: int, at: int, k: int) -> dict[str, Any]:
+def _scores_dict(reading: Reading, row: int, k_index: int, k: int) -> dict[str, Any]:
     return {
-        "rank": at + 1,
-        "span": reading.spans[row, at].tolist(),
-        "relevance": float(reading.relevance[row, at]),
-        "selected": reading.selection_probability(row, at, k),
-        "score": float(reading.scores[row, at]),
-        "probability": float(reading.probabilities[row, at]),
+        "rank": k_index + 1,
+        "span": reading.spans[row, k_index].tolist(),
+        "relevance": float(reading.relevance[row, k_index]),
+        "selected": reading.selection_probability(row, k_index, k),
+        "score": float(reading.scores[row, k_index]),
+        "probability": float(reading.probabilities[row, k_index]),
     }

@@ -14,7 +14,7 @@ from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference, compare, family
 from blindspot.backend.evaluation.relevance import relevant
-from blindspot.backend.reader.answer_scores import scored
+from blindspot.backend.reader.answer_scores import score_prediction
 from blindspot.backend.reader.reading import Reading
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
@@ -37,7 +37,7 @@ CONVENTION = (
 class MeasuredReading:
     """A measured reading. Row i is questions[i] in every array.
 
-    said: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
+    predictions: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
     by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by the default rule), an upper bound
     for the reader. left_out: number of questions of the run without answers.
     """
@@ -45,10 +45,10 @@ class MeasuredReading:
     run: str
     reader: str
     questions: Sequence[Question]
-    said: dict[int, list[str | None]]
+    predictions: dict[int, list[str | None]]
     exact: dict[int, np.ndarray]
     f1: dict[int, np.ndarray]
-    found: dict[int, np.ndarray]
+    successes: dict[int, np.ndarray]
     left_out: int
     unit: Unit = "fact"
 
@@ -70,20 +70,20 @@ class MeasuredReading:
         """The relation of each question, (q,) str; "" without a relation."""
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
-    def groups(self, by: Group) -> dict[str, np.ndarray]:
+    def groups(self, grouping: Group) -> dict[str, np.ndarray]:
         """Return the rows of each relation or bucket, in the order of a table, without questions that have no
         relation.
         """
         labels = (
             self.relations
-            if by == "relation"
+            if grouping == "relation"
             else np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
         )
-        order = relation_order if by == "relation" else bucket_order
+        order = relation_order if grouping == "relation" else bucket_order
         return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
 
 
-def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
+def measure_reading(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
     """Measure a reading at its own values of k, or at other values up to its depth.
 
     Raises:
@@ -100,7 +100,10 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
         raise BadInput(f"no question of run {reading.run.name!r} has answers; exact match cannot be measured")
     said, questions = reading.answers(study, ks, relevance.rows.tolist()), relevance.questions
     pairs = {
-        k: [scored(each, q.answers, q.answer_rule == "regex") for q, each in zip(questions, said[k], strict=True)]
+        k: [
+            score_prediction(each, q.answers, q.answer_rule == "regex")
+            for q, each in zip(questions, said[k], strict=True)
+        ]
         for k in ks
     }
     return MeasuredReading(
@@ -127,9 +130,9 @@ class AnswerRow:
     found: dict[int, Estimate]
 
 
-def answer_rows(reading: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
+def answer_rows(reading: MeasuredReading, grouping: Group | None = None) -> list[AnswerRow]:
     """Return one row for all questions ("all"), or a row for each relation or bucket."""
-    groups = {"all": np.arange(len(reading.questions))} if by is None else reading.groups(by)
+    groups = {"all": np.arange(len(reading.questions))} if grouping is None else reading.groups(grouping)
     units = reading.units.codes
     return [
         AnswerRow(
@@ -137,7 +140,7 @@ def answer_rows(reading: MeasuredReading, by: Group | None = None) -> list[Answe
             len(rows),
             {k: proportion(reading.exact[k][rows], units[rows]) for k in reading.ks},
             {k: mean(reading.f1[k][rows], units[rows]) for k in reading.ks},
-            {k: proportion(reading.found[k][rows], units[rows]) for k in reading.ks},
+            {k: proportion(reading.successes[k][rows], units[rows]) for k in reading.ks},
         )
         for name, rows in groups.items()
     ]
@@ -183,39 +186,46 @@ class BothAnswer:
     """Exact match of two readings of the same questions, and the difference."""
 
     n: int
-    a: Estimate
-    b: Estimate
+    estimate_a: Estimate
+    estimate_b: Estimate
     difference: Difference
 
 
-def both_answer(
-    a: MeasuredReading, b: MeasuredReading, k: int, by: Group | None = None, kept: set[str] | None = None
+def compare_readings(
+    reading_a: MeasuredReading,
+    reading_b: MeasuredReading,
+    k: int,
+    grouping: Group | None = None,
+    kept_ids: set[str] | None = None,
 ) -> dict[str, BothAnswer]:
     """Compare two readings on the questions that are measured in both: all ("all"), or by group with p adjusted by
     Holm's method.
 
     Args:
-        k: a cut-off at which both readings are measured. kept: ids of the questions to use; None for all.
+        k: a cut-off at which both readings are measured. kept_ids: ids of the questions to use; None for all.
     """
     rows = [
         row
-        for row, question in enumerate(a.questions)
-        if question.id in b.row_of and (kept is None or question.id in kept)
+        for row, question in enumerate(reading_a.questions)
+        if question.id in reading_b.row_of and (kept_ids is None or question.id in kept_ids)
     ]
     left, right = (
         np.array(rows, dtype=np.int64),
-        np.array([b.row_of[a.questions[row].id] for row in rows], dtype=np.int64),
+        np.array([reading_b.row_of[reading_a.questions[row].id] for row in rows], dtype=np.int64),
     )
-    exact_a, exact_b, units = a.exact[k][left], b.exact[k][right], a.units.codes[left]
-    if by is None:
+    exact_a, exact_b, units = reading_a.exact[k][left], reading_b.exact[k][right], reading_a.units.codes[left]
+    if grouping is None:
         members = {"all": np.arange(len(rows))} if rows else {}
     else:
         place = {row: at for at, row in enumerate(rows)}
-        by_run = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
+        by_run = {
+            name: [place[row] for row in group.tolist() if row in place]
+            for name, group in reading_a.groups(grouping).items()
+        }
         members = {name: np.array(group, dtype=np.int64) for name, group in by_run.items() if group}
     differences = (
         family(exact_a, exact_b, members, units, seed=SEED)
-        if by
+        if grouping
         else {"all": compare(exact_a, exact_b, units=units, seed=SEED)}
         if rows
         else {}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import Trainer
 
-from blindspot.backend.reader.answer_scores import scored
+from blindspot.backend.reader.answer_scores import score_prediction
 from blindspot.backend.reader.examples import ReaderExample
 from blindspot.backend.reader.inputs import Encoded, ReaderInputs, answer_positions
 from blindspot.backend.reader.loss import PAD, reader_loss
@@ -56,9 +56,9 @@ class ReaderTrainer(SampledTraining, Trainer):
     """A trainer that compares checkpoints by exact match on held-out questions; of equal ones the later wins."""
 
     def __init__(
-        self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any
+        self, *arguments: Any, held_out: Sequence[ReaderExample], passages_read: int, inputs: ReaderInputs, **named: Any
     ):
-        self.held_out, self.read, self.inputs = held_out, read, inputs
+        self.held_out, self.read, self.inputs = held_out, passages_read, inputs
         named.setdefault("eval_dataset", list(range(len(held_out))))
         super().__init__(*arguments, **named)
 
@@ -103,6 +103,6 @@ def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[s
         read = reader.read(example.question, passages)
         place = int(selected(read.relevance[None], read.scores[None], len(passages))[0])
         answer = None if place < 0 else passages[place].text[slice(*read.spans[place].tolist())]
-        predictions.append(scored(answer, example.answers, example.rule == "regex"))
+        predictions.append(score_prediction(answer, example.answers, example.rule == "regex"))
     exact, shared = np.mean(predictions, axis=0).tolist()
     return {FIGURE: exact, SECOND: shared}

@@ -166,7 +166,7 @@ def _run_trainer(
         dataset=dataset,
         data_collator=ReaderCollator(model.inputs),
         held_out=held_out,
-        read=settings.read,
+        passages_read=settings.read,
         inputs=model.inputs,
         callbacks=[CheckpointCallback(working, sampler, (FIGURE, SECOND), settings.patience, sizes, progress)],
     )
@@ -174,7 +174,11 @@ def _run_trainer(
 
 
 def save_best(
-    working: Path, target: Path, reader: TrainedReader, about: dict, write: Callable[[Path, Path], object] = copy_model
+    working_folder: Path,
+    target: Path,
+    reader: TrainedReader,
+    description: dict,
+    write: Callable[[Path, Path], object] = copy_model,
 ) -> TrainedReader:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder.
 
@@ -183,9 +187,9 @@ def save_best(
     """
     from blindspot.backend.reader.trainer import FIGURE
 
-    checkpoint = best_checkpoint(working, FIGURE)
+    checkpoint = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         write(checkpoint.folder, building)
-        write_training_json(building, about | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
-    shutil.rmtree(working)
+        write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
+    shutil.rmtree(working_folder)
     return replace(reader, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

@@ -78,21 +78,21 @@ class RecipeMade:
 class Stage:
     """One stage of a recipe, with one output.
 
-    step: 1 to 4; 0 is the preparation. what: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
-    unless: returns a reason to skip the rest of the step; empty for none.
+    step: 1 to 4; 0 is the preparation. title: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
+    skip_reason: returns a reason to skip the rest of the step; empty for none.
     """
 
     step: int
-    what: str
+    title: str
     kind: str
     name: str
     make: Callable[[Progress | None], Any]
     everywhere: bool = False
-    unless: Callable[[], str] = str
+    skip_reason: Callable[[], str] = str
 
     @property
     def key(self) -> str:
-        return f"{self.step} {self.what}"
+        return f"{self.step} {self.title}"
 
 
 @job("train rocketqa", extras=("train",))
@@ -118,59 +118,59 @@ def train_rocketqa(
         BadInput, Missing: as in the stages.
     """
     check_recipe_name(name)
-    recipe = Recipe(study, name, run, start, RecipeSettings.of(settings or {}), device)
+    recipe = Recipe(study, name, run, start, RecipeSettings.from_values(settings or {}), device)
     if not is_main_process():
-        while not recipe.begun:
+        while not recipe.has_begun:
             time.sleep(POLL)
         recipe.open()
-        _follow(recipe)
+        _wait_for_stages(recipe)
         return None
     with study.building(f"recipes/{name}"):
         recipe.open()
-        _lead(recipe, progress)
+        _run_stages(recipe, progress)
         return _finish(recipe)
 
 
-def _lead(recipe: Recipe, progress: Progress | None) -> None:
+def _run_stages(recipe: Recipe, progress: Progress | None) -> None:
     for stage in recipe.stages():
         if stage.step in recipe.skipped:
             continue
-        if recipe.done(stage.key):
-            if not recipe.exists(stage):
+        if recipe.is_done(stage.key):
+            if not recipe.is_made(stage):
                 raise Refused(
                     f"the {stage.kind} {stage.name!r}, which this recipe made, is gone; begin a recipe of another name"
                 )
             continue
         say = _stage_progress(progress, stage)
-        if why := stage.unless():
+        if why := stage.skip_reason():
             recipe.write(skipped={str(stage.step): why})
             say(0, None, f"left out: {why}")
             continue
         began = time.monotonic()
-        if stage.kind == "scores" or not recipe.exists(stage):
-            say(0, None, stage.what)
+        if stage.kind == "scores" or not recipe.is_made(stage):
+            say(0, None, stage.title)
             stage.make(say)
         recipe.finish(stage, time.monotonic() - began)
 
 
-def _follow(recipe: Recipe) -> None:
+def _wait_for_stages(recipe: Recipe) -> None:
     """Wait in the other processes, and take part in each training. An existing model is not trained again."""
     stages = recipe.stages()
     for number, stage in enumerate(stages):
         if not stage.everywhere:
             continue
-        while any(before.step not in recipe.skipped and not recipe.done(before.key) for before in stages[:number]):
+        while any(before.step not in recipe.skipped and not recipe.is_done(before.key) for before in stages[:number]):
             time.sleep(POLL)
-        if stage.step not in recipe.skipped and not recipe.done(stage.key) and not recipe.exists(stage):
+        if stage.step not in recipe.skipped and not recipe.is_done(stage.key) and not recipe.is_made(stage):
             stage.make(None)
 
 
 def _stage_progress(progress: Progress | None, stage: Stage) -> Progress:
-    def say(done: int, total: int | None, doing: str) -> None:
+    def report(done: int, total: int | None, doing: str) -> None:
         if progress is not None:
             progress(done, total, f"step {stage.step}: {doing}" if stage.step else doing)
 
-    return say
+    return report
 
 
 def _finish(recipe: Recipe) -> RecipeMade:
@@ -178,7 +178,7 @@ def _finish(recipe: Recipe) -> RecipeMade:
     manifest: Mapping[str, Any] | None = read_manifest(recipe.folder)
     if manifest is None:
         state = recipe.state
-        runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and recipe.done(stage.key)]
+        runs = [stage.name for stage in recipe.stages() if stage.title == "dev run" and recipe.is_done(stage.key)]
         if runs:
             write_json(recipe.folder / "report.json", dev_report(recipe.study, runs).as_dict())
         manifest = write_manifest(
@@ -223,7 +223,7 @@ class Recipe:
         return self.study.path("recipes", self.name)
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         return (self.folder / STATE).is_file()
 
     @property
@@ -235,7 +235,7 @@ class Recipe:
         """The reason of each skipped step."""
         return {int(step): why for step, why in self.state["skipped"].items()}
 
-    def done(self, key: str) -> bool:
+    def is_done(self, key: str) -> bool:
         return "seconds" in self.state["stages"].get(key, {})
 
     def finish(self, stage: Stage, seconds: float) -> None:
@@ -260,7 +260,7 @@ class Recipe:
             "run_sha256": text_sha256(*(file_sha256(opened.folder / file) for file in RUN_FILES)),
             "start_sha256": weights_of(Path(locate(model_of(self.study, self.start)))),
         }
-        if self.begun:
+        if self.has_begun:
             before = self.state["request"]
             if differs := [key.replace("_", " ") for key in request if before.get(key) != request[key]]:
                 raise Refused(
@@ -268,9 +268,9 @@ class Recipe:
                     "or choose another name"
                 )
             return
-        pinned = self._pinned()
+        pinned = self._pinned_settings()
         for stage in self.stages(pinned):
-            if stage.kind != "scores" and self.exists(stage):
+            if stage.kind != "scores" and self.is_made(stage):
                 raise Refused(
                     f"a {stage.kind} {stage.name!r} already exists, and this recipe would make one of that name; "
                     "choose another name for the recipe"
@@ -278,7 +278,7 @@ class Recipe:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / STATE, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
 
-    def _pinned(self) -> dict[str, Any]:
+    def _pinned_settings(self) -> dict[str, Any]:
         """Return what stays fixed: the last label event, whether people judged a passage of a training question, the sources of positives,
         and whether dev and the initial model are measured.
         """
@@ -292,7 +292,7 @@ class Recipe:
             "before": has_dev and self.start in self.study.parts("indexes"),
         }
 
-    def exists(self, stage: Stage) -> bool:
+    def is_made(self, stage: Stage) -> bool:
         folder = self.study.path(FOLDERS[stage.kind], stage.name)
         return (folder / "training.json").is_file() if stage.kind == "model" else read_manifest(folder) is not None
 
@@ -308,7 +308,9 @@ class Recipe:
             *([self._run(0, "dev run", f"{name}-0-dev", self.start, "dev")] if pinned["before"] else []),
             *self._retriever(1, pinned, runs=[self.run], policy="none"),
             self._run(1, "training run", first, f"{name}-1", "train"),
-            self._set(2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
+            self._training_set_stage(
+                2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy
+            ),
             Stage(2, "cross-encoder", "model", judge, self._cross_encoder, everywhere=True),
             Stage(2, "scores", "scores", judge, lambda progress: self._score(first, progress)),
             *self._retriever(3, pinned, runs=[first], **by_judge),
@@ -329,7 +331,7 @@ class Recipe:
         pinned, notes = self.state["pinned"], []
         if not pinned["dev"]:
             notes.append("there are no dev questions, so no figure says which step's retriever is best")
-        if self.done("3 training set"):
+        if self.is_done("3 training set"):
             counts = read_object(self.study.path("training_sets", f"{self.name}-3", "manifest.json"))["counts"]
             if not counts["sources"]["negative"].get("run", 0):
                 notes.append(
@@ -354,13 +356,13 @@ class Recipe:
 
         unless = self.nothing_taught if step == 4 else str
         return [
-            self._set(step, pinned, **spec),
-            Stage(step, "dual encoder", "model", name, train, everywhere=True, unless=unless),
+            self._training_set_stage(step, pinned, **spec),
+            Stage(step, "dual encoder", "model", name, train, everywhere=True, skip_reason=unless),
             Stage(step, "index", "index", name, lambda progress: self._index(name, progress)),
             *([self._run(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
         ]
 
-    def _set(self, step: int, pinned: Mapping[str, Any], *, runs: list[str], **spec: Any) -> Stage:
+    def _training_set_stage(self, step: int, pinned: Mapping[str, Any], *, runs: list[str], **spec: Any) -> Stage:
         name, (keep, propose) = f"{self.name}-{step}", self.settings.thresholds
         spec = {
             "positives": pinned["positives"],
@@ -379,11 +381,13 @@ class Recipe:
 
         return Stage(step, "training set", "training set", name, make)
 
-    def _run(self, step: int, what: str, name: str, encoder: str, split: str, unless: Callable[[], str] = str) -> Stage:
+    def _run(
+        self, step: int, noun: str, name: str, encoder: str, split: str, skip_reason: Callable[[], str] = str
+    ) -> Stage:
         def search(progress: Progress | None) -> None:
             from blindspot.backend.retrieval.retrieve import retrieve
 
-            k = min(DEV_DEPTH if what == "dev run" else self.settings.ranks, len(self.study.corpus))
+            k = min(DEV_DEPTH if noun == "dev run" else self.settings.ranks, len(self.study.corpus))
             retrieve(
                 self.study,
                 "dense",
@@ -395,7 +399,7 @@ class Recipe:
                 progress=progress,
             )
 
-        return Stage(step, what, "run", name, search, unless=unless)
+        return Stage(step, noun, "run", name, search, skip_reason=skip_reason)
 
     def _cross_encoder(self, progress: Progress | None) -> None:
         from blindspot.backend.training.cross_encoder import train_cross_encoder

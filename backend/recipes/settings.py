@@ -108,7 +108,7 @@ class RecipeSettings:
     cross: Mapping[str, Any] = Field(default_factory=dict, description="Settings of the cross-encoder")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
+    def from_values(cls, values: Mapping[str, Any]) -> RecipeSettings:
         """Build the settings from plain values, as a job stores them.
 
         Raises BadInput or Refused for invalid values.

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import found_by
 from blindspot.backend.evaluation.comparison import Comparison, Measured
-from blindspot.backend.evaluation.why import MissExplanation, namesake_sentence, why
+from blindspot.backend.evaluation.why import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.counting import counted
@@ -31,16 +31,16 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
     Args:
         hidden: Ids of questions that are no examples.
     """
-    found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
+    found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
     may_show = np.ones(len(comparison), dtype=bool)
     rows = rows_of(comparison.questions, sorted(hidden))
     may_show[rows[rows >= 0]] = False
     only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
-    drawn = _draw(only)
+    drawn = _draw_rows(only)
     if not any(len(rows) for rows in drawn):
         return
     yield heading(f"{counted(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
-    names = comparison.a.name, comparison.b.name
+    names = comparison.run_a.name, comparison.run_b.name
     of = [
         f"{len(rows):,} of the {counted(len(all_rows), 'question')} that only {name} answers in its first {k}"
         for name, rows, all_rows in zip(names, drawn, only, strict=True)
@@ -55,13 +55,13 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
             yield _example(study, comparison, row, number, winner, k)
 
 
-def _draw(only: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _draw_rows(rows_by_side: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Draw up to EXAMPLES rows: half from each side, or more of one side if the other has fewer."""
     half = EXAMPLES // 2
-    first = min(len(only[0]), max(half, EXAMPLES - len(only[1])))
-    counts = first, min(len(only[1]), EXAMPLES - first)
+    first = min(len(rows_by_side[0]), max(half, EXAMPLES - len(rows_by_side[1])))
+    counts = first, min(len(rows_by_side[1]), EXAMPLES - first)
     random = np.random.default_rng(SEED)
-    return [random.permutation(rows)[:count] for rows, count in zip(only, counts, strict=True)]
+    return [random.permutation(rows)[:count] for rows, count in zip(rows_by_side, counts, strict=True)]
 
 
 def _example(study: Study, comparison: Comparison, row: int, number: int, winner: str, k: int) -> str:
@@ -71,12 +71,14 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
         facts.append(f"subject mentioned {counted(question.frequency, 'time')}")
     facts.append(f"only {winner} answers it in its first {k}")
     sides = (
-        (comparison.a, comparison.rows_a, comparison.first_a),
-        (comparison.b, comparison.rows_b, comparison.first_b),
+        (comparison.run_a, comparison.rows_a, comparison.first_ranks_a),
+        (comparison.run_b, comparison.rows_b, comparison.first_ranks_b),
     )
     lists = "".join(_hit_list(study, side, int(rows[row]), int(first[row]), question, k) for side, rows, first in sides)
-    explained = why(study, question, [comparison.a.name, comparison.b.name], comparison.a.rule, neighbours=0)
-    missed = next(name for name in (comparison.a.name, comparison.b.name) if name != winner)
+    explained = explain_question(
+        study, question, [comparison.run_a.name, comparison.run_b.name], comparison.run_a.rule, neighbours=0
+    )
+    missed = next(name for name in (comparison.run_a.name, comparison.run_b.name) if name != winner)
     return (
         f'<article class="example"><h3>{number}. {escape(question.text)}</h3>{remark(". ".join(facts) + ".")}'
         f'<div class="lists">{lists}</div><p><strong>Why {escape(missed)} missed it:</strong> '
@@ -84,25 +86,25 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
     )
 
 
-def reasons(explained: MissExplanation, missed: str) -> list[str]:
+def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
     """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared
     words.
     """
-    standing = next((each for each in explained.standings if each.run == missed), None)
+    standing = next((each for each in explanation.standings if each.run == run_name), None)
     if standing is None:
         return []
-    sentences = [sentence] if (sentence := namesake_sentence(explained, standing)) else []
+    sentences = [sentence] if (sentence := namesake_sentence(explanation, standing)) else []
     if standing.rank is not None:
         sentences.append(f"It ranks a gold passage at {standing.rank}.")
-    elif explained.question.gold:
+    elif explanation.question.gold:
         sentences.append(f"It has no gold passage in its first {standing.k}.")
-    top = None if standing.winner is None else explained.words.get(standing.winner)
+    top = None if standing.winner is None else explanation.words.get(standing.winner)
     if top is not None and standing.rank != 1:
         shared = ", ".join(f"“{word}”" for word in top.shared) or "none"
         missing = f", and lacks {', '.join(f'“{word}”' for word in top.missing)}" if top.missing else ""
         sentences.append(f"Question words in its top passage: {shared}{missing}.")
-    if explained.trained is not None:
-        seen = explained.trained
+    if explanation.trained is not None:
+        seen = explanation.trained
         sentences.append(
             f"Of {counted(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
             f"{seen.subject:,} name this subject."
@@ -110,16 +112,22 @@ def reasons(explained: MissExplanation, missed: str) -> list[str]:
     return sentences
 
 
-def _hit_list(study: Study, side: Measured, row: int, first: int, question: Question, k: int) -> str:
+def _hit_list(study: Study, measured_run: Measured, row: int, first_ranks: int, question: Question, k: int) -> str:
     """Return the first hits of a run, and its first relevant hit if that is within k."""
-    ordinals = np.asarray(side.run.hits.ordinals[row])[:k]
+    ordinals = np.asarray(measured_run.run.hits.ordinals[row])[:k]
     ranks = [rank for rank in range(1, min(SHOWN, len(ordinals)) + 1) if ordinals[rank - 1] >= 0]
-    if SHOWN < first <= len(ordinals):
-        ranks.append(first)
+    if SHOWN < first_ranks <= len(ordinals):
+        ranks.append(first_ranks)
     passages = study.corpus.passages([int(ordinals[rank - 1]) for rank in ranks])
-    hits = "".join(_hit(rank, passage, question, side.rule) for rank, passage in zip(ranks, passages, strict=True))
-    where = f"first relevant passage at rank {first}" if first else f"no relevant passage in its first {side.k}"
-    return f"<div><h4>{escape(side.name)}: {where}</h4><ol>{hits}</ol></div>"
+    hits = "".join(
+        _hit(rank, passage, question, measured_run.rule) for rank, passage in zip(ranks, passages, strict=True)
+    )
+    where = (
+        f"first relevant passage at rank {first_ranks}"
+        if first_ranks
+        else f"no relevant passage in its first {measured_run.k}"
+    )
+    return f"<div><h4>{escape(measured_run.name)}: {where}</h4><ol>{hits}</ol></div>"
 
 
 def _hit(rank: int, passage: Passage, question: Question, rule: str) -> str:

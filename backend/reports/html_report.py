@@ -92,7 +92,7 @@ def html_report(
         *((words, LABELS) for words in (label_sentences(labels, k) if labels else ())),
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
-    parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), *_conclusions(conclusions)]
+    parts = [f"<h1>{escape(study.settings.name)}</h1>", _study_section(study), *_conclusions(conclusions)]
     if hidden:
         parts.append(
             remark(f"{counted(len(hidden), 'question')} that you still have to judge: none is an example here.")
@@ -113,7 +113,7 @@ def html_report(
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
         sections += _panel(study, members, relevance, rule)
         for other in members[1:]:
-            sections += _compared(study, members[0], other, relevance, rule)
+            sections += _comparison_section(study, members[0], other, relevance, rule)
     sections.append(f'<p class="notice">{escape(CLOSING)}</p>')
     return page(f"{study.settings.name}: Blindspot report", [*parts, navigation("".join(sections)), *sections])
 
@@ -125,14 +125,14 @@ def _main_pair(study: Study, members: Sequence[str]) -> tuple[str, str] | None:
     return default_pair({name: study.run(name).manifest for name in members})
 
 
-def _comparison(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Comparison | None:
-    measured = measure_all(study, [a, b], relevance, rule)
-    compared = Comparison.of(measured[a], measured[b])
+def _comparison(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str) -> Comparison | None:
+    measured = measure_all(study, [run_a, run_b], relevance, rule)
+    compared = Comparison.of_runs(measured[run_a], measured[run_b])
     return compared if len(compared) else None
 
 
 def _findings(study: Study, comparison: Comparison, k: int) -> list[str]:
-    a, b = comparison.a.name, comparison.b.name
+    a, b = comparison.run_a.name, comparison.run_b.name
     names = spoken_names({name: study.run(name).manifest for name in (a, b)}, a, b)
     return [each.sentence[0].upper() + each.sentence[1:] for each in findings(comparison, k, names)]
 
@@ -151,7 +151,7 @@ def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
     return list(sets.values())
 
 
-def _about(study: Study) -> str:
+def _study_section(study: Study) -> str:
     stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     source = study.questions.frequency_source or "none"
     message = (
@@ -163,16 +163,16 @@ def _about(study: Study) -> str:
 
 def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: str) -> Iterator[str]:
     """Yield the section on two runs: their accuracy by frequency, and the slices where they differ from elsewhere."""
-    a, b = comparison.a, comparison.b
+    a, b = comparison.run_a, comparison.run_b
     yield heading(f"{a.name} and {b.name}, by frequency", anchor)
-    curves = frequency_curves(Panel.of({a.name: a, b.name: b}), k)
+    curves = frequency_curves(Panel.of_runs({a.name: a, b.name: b}), k)
     if any(points for each in curves.series.values() for points in each.values()):
         yield as_plot(report_plots.curve_plot(curves, [a.name, b.name]), f"frequency-{a.name}-{b.name}-at-{k}")
         yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
     found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
-    if found.found.slices:
+    if found.found_slices.slices:
         (table,) = found.tables()
         title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"
         yield ResultTable(title, table.columns, table.rows).as_html()
@@ -186,7 +186,7 @@ def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[s
     table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden)
     if not any(run.misses for run in table.runs):
         return
-    a, b = comparison.a.name, comparison.b.name
+    a, b = comparison.run_a.name, comparison.run_b.name
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from (each.as_html() for each in cause_tables(table))
@@ -195,7 +195,7 @@ def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[s
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
     """Return the plots and tables of runs over one set of questions: by frequency, then by relation."""
-    panel = Panel.of(measure_all(study, members, relevance, rule))
+    panel = Panel.of_runs(measure_all(study, members, relevance, rule))
     k = min(published.K, panel.depth)
     official = {question.relation for question in panel.questions if question.bucket is not None and question.relation}
     for relation in ["", *sorted(official, key=relation_order)]:
@@ -215,13 +215,13 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
             yield published_rows(table, members, order).as_html()
 
 
-def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
-    yield f"<h3>{escape(a)} and {escape(b)}</h3>"
-    by_relation = compare_runs(study, a, b, None, "relation", relevance, rule)
+def _comparison_section(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str) -> Iterator[str]:
+    yield f"<h3>{escape(run_a)} and {escape(run_b)}</h3>"
+    by_relation = compare_runs(study, run_a, run_b, None, "relation", relevance, rule)
     yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
     yield from (each.as_html() for each in by_relation.tables())
-    by_bucket = compare_runs(study, a, b, None, "bucket", relevance, rule)
+    by_bucket = compare_runs(study, run_a, run_b, None, "bucket", relevance, rule)
     yield by_bucket.tables()[1].as_html()
     if saved(study):
-        yield compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1].as_html()
+        yield compare_runs(study, run_a, run_b, None, "slice", relevance, rule).tables()[1].as_html()
     yield remark(" ".join([*by_bucket.notes, by_relation.method]))

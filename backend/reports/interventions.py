@@ -56,10 +56,13 @@ def _probe_table(result: dict[str, Any]) -> ResultTable:
     return ResultTable(
         "Share of pairs in which the encoder scores the favoured passage higher, %",
         ["probe", *(heading for column in columns for heading in (column, "n"))],
-        [[name, *(each for column in columns for each in _figures(cells[column]))] for name, cells in rows.items()],
+        [
+            [name, *(each for column in columns for each in _estimate_and_count(cells[column]))]
+            for name, cells in rows.items()
+        ],
         [result["convention"], *result["notes"]],
     )
 
 
-def _figures(cell: dict[str, Any]) -> tuple[Estimate, int]:
+def _estimate_and_count(cell: dict[str, Any]) -> tuple[Estimate, int]:
     return Estimate(cell["value"], cell["n"], cell["low"], cell["high"], ""), cell["n"]

@@ -14,7 +14,7 @@ from blindspot.analysis.judged import NONE, JudgedFigures
 from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
+from blindspot.backend.judges.powered_audit import JudgeAssistedAudit, powered_audits
 from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
 from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
@@ -39,7 +39,7 @@ class LabelFindings:
     quality: Quality
     audit: Audit
     corrected: dict[str, list[JudgedFigures]]
-    powered: list[PoweredAudit] = field(default_factory=list)
+    powered: list[JudgeAssistedAudit] = field(default_factory=list)
     success: list[RunSuccess] = field(default_factory=list)
 
     @property
@@ -57,7 +57,7 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
     for name in runs:
         measured = corrected_run(study, study.run(name), relevance, rule)
         if (measured.labels != NONE).any():
-            corrected[name] = measured.figures(KS)
+            corrected[name] = measured.figures_at(KS)
             success += run_successes(study, name, measured, KS)
     return LabelFindings(found, audit(study), corrected, powered_audits(study), success)
 
@@ -123,7 +123,7 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
             "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
         )
     if any(each.labelled is not None for each in findings.success):
-        yield _sampled(findings.success).as_html()
+        yield _sampled_table(findings.success).as_html()
         yield remark(
             "Success@k if people judged every hit, from the questions that random audits showed completely. A judge's scores of all "
             "questions narrow the interval; a biased judge widens it and does not move the figure."
@@ -181,7 +181,7 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
     return ResultTable("Accuracy before and after labels correct it, %", heads, rows)
 
 
-def _sampled(success: Sequence[RunSuccess]) -> ResultTable:
+def _sampled_table(success: Sequence[RunSuccess]) -> ResultTable:
     rows = []
     for each in success:
         if each.labelled is None:

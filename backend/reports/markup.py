@@ -59,8 +59,8 @@ def page(title: str, parts: Sequence[str]) -> str:
     return f'<!doctype html><html lang="en"><head>{head}{scripts}</head><body>{"".join(parts)}</body></html>\n'
 
 
-def heading(words: str, anchor: str) -> str:
-    return f'<h2 id="{escape(anchor)}">{escape(words)}</h2>'
+def heading(text: str, anchor: str) -> str:
+    return f'<h2 id="{escape(anchor)}">{escape(text)}</h2>'
 
 
 def navigation(markup: str) -> str:
@@ -69,8 +69,8 @@ def navigation(markup: str) -> str:
     return "<nav>" + "".join(f'<a href="#{anchor}">{words}</a>' for anchor, words in found) + "</nav>"
 
 
-def remark(words: str) -> str:
-    return f'<p class="soft">{escape(words)}</p>'
+def remark(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'
 
 
 def with_notes(table: ResultTable) -> Iterator[str]:
@@ -79,14 +79,14 @@ def with_notes(table: ResultTable) -> Iterator[str]:
     yield from map(remark, table.notes)
 
 
-def as_plot(figure: Figure, name: str) -> str:
+def as_plot(plot: Figure, name: str) -> str:
     """Return an interactive plot for the screen, and the same as a picture for paper."""
     from plotly.io import to_html
 
-    interactive = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
+    interactive = to_html(plot, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
     buttons = "".join(
         f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png")
     )
-    picture = b64encode(paper_plot(figure, "svg", PAPER_WIDTH)).decode()
+    picture = b64encode(paper_plot(plot, "svg", PAPER_WIDTH)).decode()
     printed = f'<img class="paper" alt="{escape(name)}" src="data:image/svg+xml;base64,{picture}">'
     return f'<div class="plot">{interactive}{printed}<p data-name="{escape(name)}">{buttons}</p></div>'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.backend.core.result_table import Column, ResultTable, signed_ends
 from blindspot.backend.core.units import n_value
-from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
+from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.counting import counted
@@ -30,8 +30,8 @@ class TrainedModel:
 
     name: str
     training_set: str
-    before: str
-    after: str
+    run_before: str
+    run_after: str
     figures: PairedFigures
 
 
@@ -47,10 +47,10 @@ def trained_models(study: Study, k: int, relevance: Kind, rule: str) -> list[Tra
         if after is None or before is None:
             continue
         measured = measure_all(study, [before, after], relevance, rule)
-        compared = Comparison.of(measured[before], measured[after])
+        compared = Comparison.of_runs(measured[before], measured[after])
         if len(compared) and compared.depth >= k:
             trained_on = str(about.get("training_set") or about.get("run") or "")
-            found.append(TrainedModel(name, trained_on, before, after, at(compared, k)))
+            found.append(TrainedModel(name, trained_on, before, after, figures_at(compared, k)))
     return found
 
 
@@ -62,12 +62,12 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
         if model.figures.difference.p > SURE:
             yield (
                 f"No change by training {model.name}{on} is established: Success@{k} {value:+.1f} points "
-                f"({signed_ends(high, low)}) against {model.before}."
+                f"({signed_ends(high, low)}) against {model.run_before}."
             )
         else:
             yield (
                 f"Training {model.name}{on} changes Success@{k} by {value:+.1f} points ({signed_ends(high, low)}) "
-                f"against {model.before}."
+                f"against {model.run_before}."
             )
 
 
@@ -110,14 +110,14 @@ def _sets(study: Study) -> ResultTable:
     return ResultTable("Training sets", heads, rows)
 
 
-def _differences(study: Study, before: str, after: str) -> Iterator[str]:
-    summary = change_summary(TrainingSet.open(study, before), TrainingSet.open(study, after))
+def _differences(study: Study, run_before: str, run_after: str) -> Iterator[str]:
+    summary = change_summary(TrainingSet.open(study, run_before), TrainingSet.open(study, run_after))
     if not summary.changed:
-        yield remark(f"{before} and {after} have the same pairs in the same roles.")
+        yield remark(f"{run_before} and {run_after} have the same pairs in the same roles.")
         return
     rows = [[KINDS[kind], why, count] for kind, reasons in summary.by_kind().items() for why, count in reasons.items()]
     same = f"{counted(summary.same, 'pair')} with the same role"
-    title = f"From {before} to {after}: {counted(summary.changed, 'changed pair')}, {same}"
+    title = f"From {run_before} to {run_after}: {counted(summary.changed, 'changed pair')}, {same}"
     yield ResultTable(title, ["", "reason", "pairs"], rows).as_html()
 
 
@@ -130,7 +130,7 @@ def _models(models: list[TrainedModel], k: int) -> ResultTable:
             [
                 model.name,
                 model.training_set,
-                model.before,
+                model.run_before,
                 n_value(figures.n, figures.units, figures.unit),
                 figures.a,
                 figures.b,

@@ -30,32 +30,32 @@ Ask = Callable[[str, str], str]
 """What the prompt goes before ("question", "passage") and the proposed prompt -> the prompt that a person chose."""
 
 
-def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask: Ask | None = None) -> AddedEncoder:
+def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_user: Ask | None = None) -> AddedEncoder:
     """Load an encoder on the CPU, and add it to study.toml with the kind that its folder shows.
 
     A dense encoder gets the prompts that its model stores, unless `values` give others.
 
     Args:
         values: of `EncoderSettings`, as the user gave them.
-        ask: asks a person for the prompts of a model that stores none.
+        ask_user: asks a person for the prompts of a model that stores none.
 
     Raises Missing for a model that cannot be loaded, Refused for a model of another kind and for a name that is taken.
     """
     settings = build(EncoderSettings, dict(values))
     kind = settings.kind if settings.kind != "auto" else _kind_of(settings.model)
     if kind == "dense":
-        chosen, added = _with_prompts({**values, "kind": kind}, ask)
+        chosen, added = _with_prompts({**values, "kind": kind}, ask_user)
         add_encoder(study.settings_path, name, {key: value for key, value in chosen.items() if key != "kind"})
         return added
     if given := [key for key in VECTOR_SETTINGS if values.get(key) is not None]:
         raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {kind} ones")
-    added = AddedEncoder(kind, _loaded(build(EncoderSettings, {**values, "kind": kind})))
+    added = AddedEncoder(kind, _load_encoder(build(EncoderSettings, {**values, "kind": kind})))
     chosen = {key: value for key, value in values.items() if key != "kind"}
     add_encoder(study.settings_path, name, {**chosen, "kind": kind})
     return added
 
 
-def _with_prompts(values: dict[str, Any], ask: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
+def _with_prompts(values: dict[str, Any], ask_user: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
     """Load a dense encoder; return its settings with its prompts, and what is known of it."""
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.retrieval.prompts import Prompts, family_of, stored_prompts
@@ -65,9 +65,9 @@ def _with_prompts(values: dict[str, Any], ask: Ask | None) -> tuple[dict[str, An
     family = None if model is None else family_of(str(model))
     notes: tuple[str, ...] = ()
     is_given = values.get("question_prompt") is not None or values.get("passage_prompt") is not None
-    if ask is not None and model is not None and not prompts and not is_given:
-        question = ask("question", family.question if family else "")
-        prompts = Prompts(question, ask("passage", family.passage if family else ""))
+    if ask_user is not None and model is not None and not prompts and not is_given:
+        question = ask_user("question", family.question if family else "")
+        prompts = Prompts(question, ask_user("passage", family.passage if family else ""))
     if prompts:
         values = {**values, "question_prompt": prompts.question, "passage_prompt": prompts.passage}
         notes = (f"Prompts: {prompts.question!r} before questions, {prompts.passage!r} before passages.",)
@@ -88,7 +88,7 @@ def _kind_of(model: str | None) -> str:
     return found or "dense"
 
 
-def _loaded(settings: EncoderSettings) -> str:
+def _load_encoder(settings: EncoderSettings) -> str:
     """Load a sparse or late-interaction encoder and describe it."""
     if settings.kind == "sparse":
         from blindspot.backend.retrieval.sparse_encoder import load_sparse_encoder

@@ -23,7 +23,7 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
-from blindspot.backend.retrieval.retriever import pad, top_k
+from blindspot.backend.retrieval.retriever import pad_hits, top_k
 from blindspot.backend.retrieval.search import finite_questions
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
@@ -73,7 +73,7 @@ def build(
             index = trained_ivfpq(dense, chosen, study.settings.seed, progress)
         else:
             index = _empty_flat(dense) if kind == "flat" else _empty_hnsw(dense, chosen)
-            _reserve(index, len(dense.vectors))
+            _reserve_memory(index, len(dense.vectors))
         index = _to_gpu(index, device)
         for start, block in _blocks(dense.vectors):
             index.add(block)
@@ -178,7 +178,7 @@ def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> No
                     )
 
 
-def _reserve(index: Any, count: int) -> None:
+def _reserve_memory(index: Any, count: int) -> None:
     """Allocate the memory of all vectors and links at once. A growing index would need twice the memory while it
     copies.
     """
@@ -307,4 +307,4 @@ class Approximate:
         if self._dense.manifest["similarity"] == "l2":
             scores = -scores
         hits = top_k(ordinals.astype(np.int32), scores, ordinals.shape[1])
-        return hits if hits.k == k else pad(hits, k)
+        return hits if hits.k == k else pad_hits(hits, k)

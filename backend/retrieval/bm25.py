@@ -181,7 +181,7 @@ class BM25(LuceneSearch):
         return hits
 
     def _search_postings(self, questions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        terms = on_jvm(lambda: self._terms.of(questions))
+        terms = on_jvm(lambda: self._terms.terms_of(questions))
         long = [row for row, each in enumerate(terms) if len(each) > MOST_TERMS]
         found = self._postings.search([[] if len(each) > MOST_TERMS else each for each in terms], k)
         if long:

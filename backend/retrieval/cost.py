@@ -55,14 +55,14 @@ def live_latency(retriever: Retriever, questions: Sequence[str], k: int) -> dict
     The retriever has searched before, so its index and model are loaded.
     """
     rows = np.unique(np.linspace(0, max(len(questions) - 1, 0), LATENCY_QUESTIONS).astype(int))[: len(questions)]
-    taken: list[float] = []
+    seconds: list[float] = []
     for row in rows.tolist():
         started = time.perf_counter()
         retriever.search([questions[row]], k)
-        taken.append(time.perf_counter() - started)
-        if sum(taken) > LATENCY_SECONDS:
+        seconds.append(time.perf_counter() - started)
+        if sum(seconds) > LATENCY_SECONDS:
             break
-    return {"n": len(taken), "p50_ms": round(1000 * float(np.median(taken)), 2)} if taken else {}
+    return {"n": len(seconds), "p50_ms": round(1000 * float(np.median(seconds)), 2)} if seconds else {}
 
 
 def index_bytes(study: Study, kind: RetrieverKind, options: Any) -> int | None:

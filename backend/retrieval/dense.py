@@ -201,12 +201,12 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None 
 
 
 def check_sample(
-    encoder: Encoder, passages: Sequence[Passage], vectors: np.ndarray, places: np.ndarray, path: Path
+    encoder: Encoder, passages: Sequence[Passage], vectors: np.ndarray, rows: np.ndarray, path: Path
 ) -> None:
     """Raise BadInput if some vectors of a file differ from the encoder's own vectors of these passages.
 
     Args:
-        vectors: (n, d), from the places (n,) of the file.
+        vectors: (n, d), from the rows (n,) of the file.
     """
     ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
@@ -217,7 +217,7 @@ def check_sample(
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
         raise BadInput(
-            f"row {places[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
+            f"row {rows[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
             f"{error[worst]:.0%} of the typical distance between two passages; check the model, the text template "
             "and the order of the passages",
             path,
@@ -315,9 +315,9 @@ class Dense:
         if not questions:
             return np.zeros((0, self.manifest["dimension"]), np.float32)
 
-        def tick(done: int) -> None:
+        def tick(completed: int) -> None:
             if progress is not None:
-                progress(done, len(questions), "encoding questions")
+                progress(completed, len(questions), "encoding questions")
 
         tick(0)
         return self._question_encoder.encode(questions, tick)

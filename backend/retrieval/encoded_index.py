@@ -122,7 +122,7 @@ class EncodedIndex(ABC, Generic[Model]):
         manifest = read_manifest(study.path("indexes", encoder))
         if manifest is None or manifest.get("kind") != self.name:
             if (kind := encoder_kind(encoder_settings(study, encoder))) != self.encoder_kind:
-                raise Refused(f"encoder {encoder!r} is {kind}, not {self.encoder_kind}; {self._known(study)}")
+                raise Refused(f"encoder {encoder!r} is {kind}, not {self.encoder_kind}; {self._model_hash(study)}")
             raise Missing(f"no {self.name} for encoder {encoder!r}; run '{self.command(encoder)}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(f"the index {encoder!r} was made over other passages; run '{self.command(encoder)}' again")
@@ -139,7 +139,7 @@ class EncodedIndex(ABC, Generic[Model]):
                 )
         return model
 
-    def _known(self, study: Study) -> str:
+    def _model_hash(self, study: Study) -> str:
         names = encoders_of_kind(study, self.encoder_kind)
         if not names:
             return "name one with --encoder (add one with 'blindspot encoder add')"

@@ -100,7 +100,7 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
 
     transformers.utils.logging.disable_progress_bar()
     if settings.model is not None:
-        model, pooling = _single(settings, settings.model, device)
+        model, pooling = _single_module(settings, settings.model, device)
     else:
         model, pooling = _two_towers(settings, device)
     _set_prompts(model, settings)
@@ -109,9 +109,9 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
     if similarity == "auto":
         plain = settings.model is None or pooling != "its own"
         similarity = (
-            "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
+            "dot" if plain or _has_normalisation(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
         )
-        if is_cut and _normalises(model):
+        if is_cut and _has_normalisation(model):
             similarity = "cosine"  # the model's vectors lose their unit length when they are cut
     return Encoder(model.eval(), settings, pooling, similarity, _vectors_hash(model, settings))
 
@@ -141,7 +141,7 @@ def _vectors_hash(model: SentenceTransformer, settings: EncoderSettings) -> str:
     return text_sha256(weights, json.dumps(given, sort_keys=True)) if given else weights
 
 
-def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
+def _single_module(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
 
     folder = open_model(path)
@@ -229,7 +229,7 @@ def _architecture(folder: ModelFolder) -> str:
     return (config.architectures or [""])[0]
 
 
-def _normalises(model: SentenceTransformer) -> bool:
+def _has_normalisation(model: SentenceTransformer) -> bool:
     return type(list(model)[-1]).__name__ == "Normalize"
 
 

@@ -23,13 +23,13 @@ class TermMatch(NamedTuple):
 class TermWeights:
     """The score of a passage as a sum over terms.
 
-    question, passage: (term, weight), largest first. shared: largest product first; the products add up to the score.
+    question, passage: (term, weight), largest first. shared_terms: largest product first; the products add up to the score.
     """
 
     score: float
     question: list[tuple[str, float]]
     passage: list[tuple[str, float]]
-    shared: list[TermMatch]
+    shared_terms: list[TermMatch]
 
 
 @dataclass(frozen=True, slots=True)

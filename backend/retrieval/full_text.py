@@ -139,7 +139,7 @@ def _matching_passages(study: Study, words: list[str], limit: int, is_blind: boo
 
 
 def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
-    questions, total = study.questions.page(words=words, limit=limit)
+    questions, total = study.questions.page(search_words=words, limit=limit)
     found = [FoundText(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
     return TextSearch(
         "questions", found, total > limit, f"{total:,} questions contain all of the words, in the order of import."

@@ -70,39 +70,39 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
     return top_k(*_sum_by_ordinal(ordinals, parts), k)
 
 
-def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum the scores of each passage in a list. Each passage stays once; its other places become -1."""
-    order = np.argsort(ordinals, axis=1, kind="stable")
-    ordinals, parts = np.take_along_axis(ordinals, order, 1), np.take_along_axis(parts, order, 1)
+    order = np.argsort(rows, axis=1, kind="stable")
+    rows, parts = np.take_along_axis(rows, order, 1), np.take_along_axis(parts, order, 1)
     totals = parts.copy()
     copies = 1
-    while copies < ordinals.shape[1]:
-        same = ordinals[:, copies:] == ordinals[:, :-copies]
+    while copies < rows.shape[1]:
+        same = rows[:, copies:] == rows[:, :-copies]
         if not same.any():
             break
         totals[:, :-copies] += np.where(same, parts[:, copies:], 0.0)
         copies += 1
-    first = np.ones_like(ordinals, dtype=bool)
-    first[:, 1:] = ordinals[:, 1:] != ordinals[:, :-1]
-    return np.where(first, ordinals, -1), totals
+    first = np.ones_like(rows, dtype=bool)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    return np.where(first, rows, -1), totals
 
 
-def union(a: Hits, b: Hits) -> np.ndarray:
+def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
     """Return the rows of both lists (q, m) int32, ascending, without duplicates; padding of -1 comes first."""
-    ordinals = np.sort(np.concatenate([a.ordinals, b.ordinals], axis=1), axis=1)
+    ordinals = np.sort(np.concatenate([hits_a.ordinals, hits_b.ordinals], axis=1), axis=1)
     ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
     return np.sort(ordinals, axis=1)
 
 
-def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
+def scores_in(rows: np.ndarray, hits: Hits) -> np.ndarray:
     """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
-    span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
-    first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
-    keys, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
+    span = int(max(rows.max(initial=0), hits.ordinals.max(initial=0))) + 2
+    first = np.arange(len(rows), dtype=np.int64)[:, None] * span
+    keys, listed = (rows + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
     order = np.argsort(listed)
     place = np.minimum(np.searchsorted(listed, keys, sorter=order), listed.size - 1)
-    matches = (listed[order[place]] == keys) & (ordinals.ravel() >= 0)
-    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
+    matches = (listed[order[place]] == keys) & (rows.ravel() >= 0)
+    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(rows.shape)
 
 
 def least_scores(hits: Hits) -> np.ndarray:
@@ -246,12 +246,12 @@ class HybridKind(EncoderKind):
     def encoder(self, name: str) -> str:
         return super().encoder(name).rpartition(JOINED)[2]
 
-    def first(self, name: str) -> str:
+    def first_retriever(self, name: str) -> str:
         """Return the name of the retriever that `name` joins with its encoder."""
         return super().encoder(name).rpartition(JOINED)[0] or BM25.name
 
     def options_of(self, name: str) -> dict[str, Any]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         return super().options_of(name) | ({} if first == BM25.name else {"first": first})
 
     def name_of(self, options: HybridOptions) -> str:
@@ -259,7 +259,7 @@ class HybridKind(EncoderKind):
         return f"{self.name}:{joined}{options.encoder}"
 
     def label(self, name: str) -> str:
-        first = self.first(name)
+        first = self.first_retriever(name)
         kind = kind_of(first)
         shown = "BM25" if first == BM25.name else first if kind is None else f"the list {kind.label(first)}"
         return f"hybrid of {shown} and {self.encoder(name)}"
@@ -268,19 +268,19 @@ class HybridKind(EncoderKind):
         return (BM25.name, self.encoder(name))
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         if first == BM25.name:
             return self.parts(name)
         encoder = self.encoder(name)
         return (*(part for part in _kind_of_first(first).parts_in(study, first) if part != encoder), encoder)
 
     def files(self, study: Study, name: str) -> list[Path]:
-        first = self.first(name)
+        first = self.first_retriever(name)
         below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
         return list(dict.fromkeys([*below, *super().files(study, name)]))
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        first = self.first(name)
+        first = self.first_retriever(name)
         return first != BM25.name and _kind_of_first(first).asks_servers(study, first)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
@@ -360,7 +360,7 @@ def accuracy_by_weight(
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
         candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
-        tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+        tops.append(np.stack([_top_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
@@ -370,7 +370,7 @@ def accuracy_by_weight(
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
 
 
-def _top(candidates: Candidates, weight: float) -> Hits:
+def _top_hits(candidates: Candidates, weight: float) -> Hits:
     return weighted(candidates, weight, TUNED_AT)
 
 

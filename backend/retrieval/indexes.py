@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.extras import lacking
+from blindspot.backend.core.extras import first_missing
 from blindspot.backend.core.manifest import MANIFEST, file_sha256
 from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of
 from blindspot.db.errors import Missing
@@ -29,20 +29,20 @@ class Opened:
     indexes: dict[str, str]
 
 
-def names(study: Study) -> list[str]:
+def available_retrievers(study: Study) -> list[str]:
     """Return the retrievers that the study can open now, of every kind whose packages are installed: "bm25", each dense
     index, "hybrid:NAME", ...
     """
-    return [name for kind in RETRIEVERS if not lacking(kind.extras) for name in kind.available(study)]
+    return [name for kind in RETRIEVERS if not first_missing(kind.extras) for name in kind.available(study)]
 
 
 def any_names(study: Study) -> bool:
-    """Return whether `names` lists any retriever, without listing all of them."""
-    return any(kind.available(study) for kind in RETRIEVERS if not lacking(kind.extras))
+    """Return whether `available_retrievers` lists any retriever, without listing all of them."""
+    return any(kind.available(study) for kind in RETRIEVERS if not first_missing(kind.extras))
 
 
 def parts(study: Study, name: str) -> tuple[str, ...]:
-    """Return the indexes that a retriever of `names` searches."""
+    """Return the indexes that a retriever of `available_retrievers` searches."""
     kind = kind_of(name)
     return () if kind is None else kind.parts_in(study, name)
 
@@ -96,7 +96,7 @@ class Indexes:
         return hits, opened
 
     def _open(self, name: str) -> Opened:
-        stamp = self._stamp(name)
+        stamp = self._version_key(name)
         cached = self._held.get(name)
         if cached is None or cached[0] != stamp:
             for stale in [other for other in self._held if other == name or name in parts(self.study, other)]:
@@ -106,19 +106,19 @@ class Indexes:
                 )  # close the old retriever before opening the new one: a GPU's memory would not hold both
             manifests = hashes(self.study, name)
             cached = stamp, Opened(self._load(name), manifests)
-            if self._stamp(name) != stamp:
+            if self._version_key(name) != stamp:
                 raise Missing(f"the index of {name} is being rebuilt; try again when it is done")
             self._held[name] = cached
         return cached[1]
 
     def _load(self, name: str) -> Retriever:
         kind = self._kind(name)
-        return kind.open(self.study, kind.options(**kind.options_of(name)), self.device, self._part)
+        return kind.open(self.study, kind.options(**kind.options_of(name)), self.device, self._open_retriever)
 
-    def _part(self, name: str) -> Retriever:
+    def _open_retriever(self, name: str) -> Retriever:
         return self._open(name).retriever
 
-    def _stamp(self, name: str) -> tuple:
+    def _version_key(self, name: str) -> tuple:
         """Return a value that changes when the retriever's files or settings change."""
         kind = self._kind(name)
         stats = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
@@ -147,7 +147,7 @@ def _half_the_cores() -> Iterator[None]:
     """Limit PyTorch to half of the cores. Its threads wait for each other, so one core that another process uses slows
     all of them.
     """
-    if lacking(("dense",)):  # such as an opened search engine, which needs no PyTorch
+    if first_missing(("dense",)):  # such as an opened search engine, which needs no PyTorch
         yield
         return
     import torch

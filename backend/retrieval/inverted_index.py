@@ -70,14 +70,16 @@ class InvertedIndex:
     """
 
     def __init__(self, folder: Path, advice: str):
-        def part(name: str) -> np.ndarray:
+        def load_array(name: str) -> np.ndarray:
             return open_array(folder / f"{name}.npy", advice)
 
-        self.passages = TermRows(part("passages.offsets"), part("passages.terms"), part("passages.weights"))
+        self.passages = TermRows(
+            load_array("passages.offsets"), load_array("passages.terms"), load_array("passages.weights")
+        )
         self._offsets, self._rows, self._weights = (
-            part("terms.offsets"),
-            part("postings.rows"),
-            part("postings.weights"),
+            load_array("terms.offsets"),
+            load_array("postings.rows"),
+            load_array("postings.weights"),
         )
 
     def search(self, questions: TermRows, k: int) -> Hits:
@@ -93,7 +95,7 @@ class InvertedIndex:
                 rows = self._rows[inside]
                 sums[rows] += weight * self._weights[inside].astype(np.float64)  # a term names a passage once
                 shares[rows] = True
-            best = _first(np.flatnonzero(shares), sums, k)
+            best = _best_rows(np.flatnonzero(shares), sums, k)
             ordinals[i, : len(best[0])], scores[i, : len(best[0])] = best
         return Hits(ordinals, scores)
 
@@ -109,7 +111,7 @@ class InvertedIndex:
         return scores
 
 
-def _first(rows: np.ndarray, sums: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _best_rows(rows: np.ndarray, sums: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k best of some rows and their scores, rounded to float32 before ties are ordered by row."""
     scores = sums[rows].astype(np.float32)
     if len(rows) > k:

@@ -99,7 +99,7 @@ class LateInteraction:
         return INDEX.encoder_of(self.manifest, self._encoder_settings, self.device)
 
     @cached_property
-    def _pooled(self) -> ExactSearch:
+    def _pooled_vectors(self) -> ExactSearch:
         return ExactSearch(self._vectors.pooled, "dot", self.device)
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
@@ -126,7 +126,7 @@ class LateInteraction:
 
     def explain(self, question: str, row: int) -> TokenMatches:
         """Return the product of every question token with every token of a passage."""
-        asked, stored = self.encoder.encode_questions([question])[0], self._vectors.of(row).astype(np.float32)
+        asked, stored = self.encoder.encode_questions([question])[0], self._vectors.vectors_of(row).astype(np.float32)
         (passage,) = self._study.corpus.passages([row])
         words, tokens = self.encoder.question_tokens(question), self.encoder.passage_tokens(passage)
         known = len(tokens.words) == len(stored)  # a model that pools tokens has fewer vectors than tokens
@@ -144,7 +144,7 @@ class LateInteraction:
         if depth >= len(self._vectors):
             return (np.arange(len(self._vectors)) for _ in questions)
         pooled = np.stack([question.sum(axis=0) for question in questions])
-        return iter(self._pooled.search(pooled, depth).ordinals.astype(np.int64))
+        return iter(self._pooled_vectors.search(pooled, depth).ordinals.astype(np.int64))
 
     def _scores(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
         scores = self._vectors.maxsim(question, rows)

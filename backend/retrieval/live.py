@@ -37,14 +37,14 @@ def available(study: Study) -> list[str]:
     If the backend does not answer, these are the retrievers it last offered, or else those of the study. A question to
     one of them then gets the backend's error.
     """
-    backend = remote.configured()
+    backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
-    return held.names(study) if offered is None else list(offered)
+    return held.available_retrievers(study) if offered is None else list(offered)
 
 
 def can_answer(study: Study) -> bool:
     """Return whether `available` lists any retriever. It asks one kind after the other and stops at the first."""
-    backend = remote.configured()
+    backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
     return held.any_names(study) if offered is None else bool(offered)
 
@@ -53,10 +53,10 @@ def index_state(study: Study) -> tuple:
     """Return a key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this
     key.
     """
-    backend = remote.configured()
+    backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
     if offered is None:
-        offered = {name: held.hashes(study, name) for name in held.names(study)}
+        offered = {name: held.hashes(study, name) for name in held.available_retrievers(study)}
     values = {part: value for parts in offered.values() for part, value in parts.items()}
     return None if backend is None else backend.url, *sorted(values.items())
 
@@ -70,7 +70,7 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
     for question in questions:
         if not question.strip() or len(question) > MAX_QUESTION:
             raise Refused(f"a question must have between 1 and {MAX_QUESTION} characters")
-    if (backend := remote.configured()) is not None:
+    if (backend := remote.configured_backend()) is not None:
         return backend.search(study, retriever, questions, k)
     with _opening:
         opened = _open.setdefault(study.folder, Indexes(study))
@@ -79,7 +79,7 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
 
 
 @contextmanager
-def opened(study: Study, retriever: str) -> Iterator[Retriever]:
+def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
     """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing without its index."""
     with _opening:
         held_open = _open.setdefault(study.folder, Indexes(study))
@@ -90,7 +90,12 @@ def opened(study: Study, retriever: str) -> Iterator[Retriever]:
 def explains(study: Study, retriever: str) -> bool:
     """Return whether `explain` works for a retriever: it says what scores are made of, and its index is here."""
     kind = kind_of(retriever)
-    return kind is not None and kind.explains and remote.configured() is None and retriever in kind.available(study)
+    return (
+        kind is not None
+        and kind.explains
+        and remote.configured_backend() is None
+        and retriever in kind.available(study)
+    )
 
 
 def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:

@@ -32,10 +32,10 @@ class DocumentIds:
         between = jnius.cast("java.lang.CharSequence", java_class("java.lang.String")(BETWEEN))
         self._join = java_class("java.util.stream.Collectors").joining(between)
 
-    def read(self, start: int, stop: int) -> list[str]:
-        """Return the ids of the documents `start` to `stop` (exclusive)."""
-        if start >= stop:
+    def read(self, start: int, end: int) -> list[str]:
+        """Return the ids of the documents `start` to `end` (exclusive)."""
+        if start >= end:
             return []
-        numbers = java_class("java.util.stream.IntStream").range(start, stop)
+        numbers = java_class("java.util.stream.IntStream").range(start, end)
         joined: str = numbers.mapToObj(self._id).collect(self._join)
         return joined.split(BETWEEN)

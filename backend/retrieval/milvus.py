@@ -89,12 +89,12 @@ def build(
     name = settings.collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
-        halves = takes_halves(client.get_server_version(), index, _embedded(uri))
-        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
+        halves = takes_halves(client.get_server_version(), index, _is_embedded(uri))
+        fresh = _prepare_collection(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
         _fill(client, name, dense, n_present, progress)
-        if not _embedded(uri):
+        if not _is_embedded(uri):
             _wait_for_index(client, name, progress)
             client.release_collection(name)
             client.load_collection(name, replica_number=replicas)
@@ -162,7 +162,7 @@ class Milvus:
         ordinals = np.full((len(vectors), n_candidates), -1, np.int32)
         for start in range(0, len(vectors), QUESTIONS_PER_CALL):
             block = np.ascontiguousarray(vectors[start : start + QUESTIONS_PER_CALL], np.float32)
-            for row, hits in enumerate(self._ask(block, n_candidates)):
+            for row, hits in enumerate(self._search_rows(block, n_candidates)):
                 ordinals[start + row, : len(hits)] = hits
             if progress is not None:
                 progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
@@ -172,17 +172,17 @@ class Milvus:
             )
         return top_k(ordinals, self.dense.score_vectors(vectors, ordinals), k)
 
-    def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
+    def _search_rows(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         with one_line(self.record["uri"]):
             half = self._dtype == "FLOAT16_VECTOR"
             answer = self._client.search(
                 self.record["collection"],
                 data=list(vectors.astype(np.float16) if half else vectors),
                 anns_field=VECTOR,
-                limit=wanted,
+                limit=count,
                 output_fields=[KEY],
                 timeout=SECONDS,
-                search_params={"metric_type": "IP", "params": _effort(self.record, wanted)},
+                search_params={"metric_type": "IP", "params": _search_parameters(self.record, count)},
             )
         return [[int(hit[KEY]) for hit in hits] for hits in answer]
 
@@ -214,18 +214,18 @@ def count(client: Any, collection: str) -> int:
     return int(answer[0]["count(*)"])
 
 
-def _effort(record: dict, wanted: int) -> dict:
-    """Return search parameters that yield `wanted` hits; other parameters keep the server's defaults."""
+def _search_parameters(record: dict, count: int) -> dict:
+    """Return search parameters that yield `count` hits; other parameters keep the server's defaults."""
     if record["index"] == "HNSW":
-        return {"ef": max(128, wanted)}
+        return {"ef": max(128, count)}
     if record["index"] == "DISKANN":
-        return {"search_list": max(100, wanted)}
+        return {"search_list": max(100, count)}
     if "IVF" in record["index"] or record["index"] == "SCANN":
         return {"nprobe": min(64, record["parameters"].get("nlist", 128))}
-    return {"itopk_size": max(128, wanted)} if record["index"] == "GPU_CAGRA" else {}
+    return {"itopk_size": max(128, count)} if record["index"] == "GPU_CAGRA" else {}
 
 
-def _prepared(
+def _prepare_collection(
     client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, halves: bool
 ) -> bool:
     """Create the collection if it does not exist, and return whether it is new. Its properties record the source of its
@@ -252,17 +252,17 @@ def _prepared(
     return True
 
 
-def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | None) -> None:
-    """Insert the rows from `held` on, in order. A partly inserted block is sent again; its rows replace the earlier
+def _fill(client: Any, name: str, dense: Dense, kept: int, progress: Progress | None) -> None:
+    """Insert the rows from `kept` on, in order. A partly inserted block is sent again; its rows replace the earlier
     copies. Raises BlindspotError if rows are missing in the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]
     kind = np.float16 if any(field["type"].name == "FLOAT16_VECTOR" for field in fields) else np.float32
-    begin = held if held >= len(vectors) else held // per_insert * per_insert
+    begin = kept if kept >= len(vectors) else kept // per_insert * per_insert
     for start in range(begin, len(vectors), per_insert):
         block = np.asarray(vectors[start : start + per_insert], kind)
-        put = client.upsert if start < held else client.insert  # an upsert costs far more than an insert
+        put = client.upsert if start < kept else client.insert  # an upsert costs far more than an insert
         put(name, [{KEY: start + row, VECTOR: vector} for row, vector in enumerate(block)], timeout=SECONDS_TO_WRITE)
         if progress is not None:
             progress(start + len(block), len(vectors), "filling the Milvus collection")
@@ -299,11 +299,11 @@ def takes_halves(version: str, index: str, embedded: bool) -> bool:
 
 def absolute_uri(uri: str) -> str:
     """Return the address of a server, or the absolute path of an embedded file. Raises Refused for another text."""
-    _checked(uri)
-    return str(Path(uri).absolute()) if _embedded(uri) else uri
+    _check_address(uri)
+    return str(Path(uri).absolute()) if _is_embedded(uri) else uri
 
 
-def _embedded(uri: str) -> bool:
+def _is_embedded(uri: str) -> bool:
     return "://" not in uri
 
 
@@ -314,14 +314,14 @@ def with_port(uri: str) -> str:
     return uri if known else uri.replace(parts.netloc, f"{parts.netloc}:{PORT}", 1)
 
 
-def _checked(uri: str) -> None:
+def _check_address(uri: str) -> None:
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise Refused(
             "put user:password of Milvus into an environment variable, not into the address, which the study records; "
             "name the variable with 'blindspot consent give URI --key-variable NAME'"
         )
-    if _embedded(uri) and not uri.endswith(".db"):
+    if _is_embedded(uri) and not uri.endswith(".db"):
         raise Refused(
             "--uri must be an address such as http://localhost:19530, or a file that ends in .db (milvus-lite), "
             f"not {uri!r}"
@@ -330,24 +330,24 @@ def _checked(uri: str) -> None:
 
 def connect(study: Study, uri: str) -> Any:
     """Return a client. Raises NeedsConsent for a server that nobody allowed, Missing without pymilvus."""
-    _checked(uri)
+    _check_address(uri)
     import logging
 
     from pymilvus import MilvusClient
 
     key = ""
-    if not _embedded(uri):
+    if not _is_embedded(uri):
         uri = with_port(uri)
         what = "searching with Milvus would send vectors of questions or passages"
         key = require_consent(study, uri, what).key
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
-    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _embedded(uri) else {}
+    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _is_embedded(uri) else {}
     return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
 
-def _listens(uri: str) -> bool:
+def _is_listening(uri: str) -> bool:
     parts = urlsplit(with_port(uri))
     try:
         socket.create_connection((parts.hostname, parts.port or 443), timeout=5).close()
@@ -368,7 +368,7 @@ def one_line(uri: str) -> Iterator[None]:
         if module not in ("pymilvus", "grpc", "milvus_lite") and not isinstance(error, (ConnectionError, TimeoutError)):
             raise
         message = " ".join(str(getattr(error, "message", error)).split())
-        if not _embedded(uri) and not _listens(uri):
+        if not _is_embedded(uri) and not _is_listening(uri):
             message = "does not answer; is it running?"
         elif message.startswith(UNCONNECTED):
             message = "answers, but refuses the client; is its key right (blindspot consent list)?"

@@ -78,14 +78,14 @@ def encoders_of_kind(study: Study, kind: str) -> list[str]:
     return [name for name, settings in study.settings.encoders.items() if encoder_kind(settings) == kind]
 
 
-def check_kind(folder: str, wanted: str, settings: EncoderSettings) -> None:
+def check_kind(folder: str, expected_kind: str, settings: EncoderSettings) -> None:
     """Raise Refused if the model in `folder`, or the kind that the settings name, is not the wanted kind."""
     found = kind_of_model(Path(folder))
-    if found is None and settings.kind not in ("auto", wanted):
+    if found is None and settings.kind not in ("auto", expected_kind):
         found = settings.kind
-    if found not in (None, wanted):
+    if found not in (None, expected_kind):
         advice = f"use 'blindspot {INDEX_COMMANDS[found]}'" if found in INDEX_COMMANDS else "use it with --with rerank"
-        raise Refused(f"{folder} is {WORDS[found]}, not {WORDS[wanted]}; {advice}")
+        raise Refused(f"{folder} is {WORDS[found]}, not {WORDS[expected_kind]}; {advice}")
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -114,15 +114,15 @@ class MultiVectorModel:
         ids = features["input_ids"].tolist()
         counts = features["attention_mask"].bool().tolist()
         tokenizer = self.model.tokenizer
-        places: list[Span | None] = [None] * len(ids)
+        spans: list[Span | None] = [None] * len(ids)
         if getattr(tokenizer, "is_fast", False):
             cut = tokenizer(prompt + text, return_offsets_mapping=True, truncation=True, max_length=len(ids))
             if cut["input_ids"] == ids:
                 inside = ((low - len(prompt), high - len(prompt)) for low, high in cut["offset_mapping"])
-                places = [(low, high) if 0 <= low < high else None for low, high in inside]
+                spans = [(low, high) if 0 <= low < high else None for low, high in inside]
         words = tokenizer.convert_ids_to_tokens(ids)
         kept = [i for i, count in enumerate(counts) if count]
-        return Tokens([str(words[i]) for i in kept], [places[i] for i in kept])
+        return Tokens([str(words[i]) for i in kept], [spans[i] for i in kept])
 
 
 def load_multi_vector_encoder(settings: EncoderSettings, device: str | None = None) -> MultiVectorModel:

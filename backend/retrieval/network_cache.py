@@ -63,7 +63,7 @@ class StoredNetwork:
         return Tokenizer.from_file(str(Path(self.folder, TOKENIZER)))
 
 
-def fingerprint(settings: EncoderSettings) -> str | None:
+def network_fingerprint(settings: EncoderSettings) -> str | None:
     """Return a hash of all that decides about the vectors and the verdict: the contents of the model's files, the
     settings, the libraries and the processor. None for a model of which a file may be elsewhere.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.declared import declared
-from blindspot.backend.core.extras import install_command, lacking
+from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.summary import Step
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -28,7 +28,7 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
     questions = study.questions.counts() if counts is None else counts
     if not questions:
         return [Step("The study has no questions yet.", "blindspot import questions FILE")]
-    if Imports(study.labels_path).all("results"):
+    if Imports(study.labels_path).all_records("results"):
         return [
             Step("Report the accuracy of the runs.", "blindspot report"),
             Step("Read the lists side by side.", "blindspot open"),
@@ -43,14 +43,14 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
             request(retrieve, kind.name, split=split, **kind.options_of(name)),
         )
         for kind in RETRIEVERS
-        if kind.suggested and kind not in kinds_of_runs and not lacking(kind.extras)
+        if kind.suggested and kind not in kinds_of_runs and not first_missing(kind.extras)
         for name in kind.available(study)[:1]
     ]
 
 
 def _steps_of(kind: RetrieverKind, study: Study) -> list[Step]:
     """Return the steps before a retriever of this kind can be opened; without its packages, the one that installs them."""
-    steps, extra = kind.steps(study), lacking(kind.extras)
+    steps, extra = kind.steps(study), first_missing(kind.extras)
     if steps and extra is not None:
         return [Step(f"{kind.title[0].upper()}{kind.title[1:]} needs the extra {extra}.", install_command(extra))]
     return steps

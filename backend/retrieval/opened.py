@@ -102,10 +102,10 @@ def _check_free(study: Study, name: str, replace: bool) -> None:
 
 
 def _import_passages(
-    study: Study, engine: Engine, name: str, where: str, settings: EngineSettings, progress: Progress | None
+    study: Study, engine: Engine, name: str, location: str, settings: EngineSettings, progress: Progress | None
 ) -> None:
     """Write corpus.db from the passages that an index stores. Raises Missing if it stores none."""
-    stored = engine.read_passages(study, where, settings, progress)
+    stored = engine.read_passages(study, location, settings, progress)
     if stored is None:
         raise Missing(
             "the study has no passages, and none can be read from this index; run 'blindspot import passages FILE' "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.retrieval.token_batches import Ids, batches, padded
+from blindspot.backend.retrieval.token_batches import Ids, batches, pad_tokens
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class OpenVINOModel:
         for rows in batches(ids, min(tokens, TOKENS)):
             if tick is not None:
                 tick(done)
-            self._queue.start_async(padded([ids[row] for row in rows], self.inputs, padding), userdata=rows)
+            self._queue.start_async(pad_tokens([ids[row] for row in rows], self.inputs, padding), userdata=rows)
             done += len(rows)
         self._queue.wait_all()
         return vectors
@@ -113,13 +113,13 @@ def threads() -> int:
     return int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
 
 
-def converted(model: SentenceTransformer, inputs: Mapping[str, Any], rest: Mapping[str, Any]) -> Any:
+def convert_network(model: SentenceTransformer, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
     """Return the model's network for OpenVINO.
 
     Args:
         model: on the CPU.
         inputs: an example batch: tensors (n, t) int64 by name, as the model's `forward` takes them.
-        rest: the other entries of a batch, the same for every batch.
+        arguments: the other entries of a batch, the same for every batch.
 
     Raises:
         Missing: OpenVINO is not installed.
@@ -136,7 +136,7 @@ def converted(model: SentenceTransformer, inputs: Mapping[str, Any], rest: Mappi
             self.model = model
 
         def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            return self.model({**dict(zip(names, tensors, strict=True)), **rest})["sentence_embedding"]
+            return self.model({**dict(zip(names, tensors, strict=True)), **arguments})["sentence_embedding"]
 
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # tracing reads every attribute, and transformers warns of one that is not set

@@ -15,8 +15,8 @@ import numpy as np
 
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
 from blindspot.backend.retrieval.encoder import Encoder
-from blindspot.backend.retrieval.openvino_model import OpenVINOModel, converted
-from blindspot.backend.retrieval.token_batches import Ids, batches, padded, unit_vectors
+from blindspot.backend.retrieval.openvino_model import OpenVINOModel, convert_network
+from blindspot.backend.retrieval.token_batches import Ids, batches, pad_tokens, unit_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 
@@ -86,11 +86,11 @@ class BulkEncoder:
         self.task, self.prompt = task, _prompt(encoder.model, task)
         self.tokenizer, self.inputs = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
-        self._set("float32" if precision == "auto" else precision)
+        self._set_engine("float32" if precision == "auto" else precision)
         if engine == "openvino" and precision != "auto":
-            self._set(precision, "openvino")
+            self._set_engine(precision, "openvino")
         elif precision == "auto" and sample:
-            self._choose(sample, engine)
+            self._choose_engine(sample, engine)
 
     def tokenise_texts(self, texts: Sequence[str]) -> Ids | Texts:
         """Tokenise the texts, in another thread. Without a fast tokenizer the texts are returned unchanged."""
@@ -110,7 +110,7 @@ class BulkEncoder:
 
         with torch.inference_mode(), self._arithmetic():
             if self.tokenizer is None:
-                return self._plainly(cast(Texts, tokenised), tick)
+                return self._encode_plainly(cast(Texts, tokenised), tick)
             ids = cast(Ids, tokenised)
             if self.openvino is not None:
                 return torch.from_numpy(self._with_openvino(self.openvino, ids, tick))
@@ -136,7 +136,7 @@ class BulkEncoder:
         """Return a batch in the model's format."""
         import torch
 
-        arrays = padded(ids, self.inputs["tensors"], self.inputs["padding"])
+        arrays = pad_tokens(ids, self.inputs["tensors"], self.inputs["padding"])
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.device.type == "cuda":
             tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
@@ -144,7 +144,7 @@ class BulkEncoder:
             name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()
         }
 
-    def _plainly(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+    def _encode_plainly(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         if tick is not None:
             tick(0)
         encode = self.model.encode_query if self.task == "query" else self.model.encode_document
@@ -157,7 +157,7 @@ class BulkEncoder:
         )
         return result.float()
 
-    def _set(self, precision: str, engine: Engine = "torch") -> None:
+    def _set_engine(self, precision: str, engine: Engine = "torch") -> None:
         import torch
 
         self.precision, self.openvino = precision, None
@@ -181,19 +181,19 @@ class BulkEncoder:
             raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
         example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
         tensors = {name: example[name] for name in self.inputs["tensors"]}
-        network = converted(self.encoder.model, tensors, self.inputs["rest"])
+        network = convert_network(self.encoder.model, tensors, self.inputs["rest"])
         return OpenVINOModel(network, precision)
 
-    def _choose(self, sample: Sequence[str], engine: Engine) -> None:
-        exact = self._plainly(list(sample)).cpu().numpy()
+    def _choose_engine(self, sample: Sequence[str], engine: Engine) -> None:
+        exact = self._encode_plainly(list(sample)).cpu().numpy()
         for precision, by in _candidates(self.device, engine):
             try:
-                self._set(precision, by)
+                self._set_engine(precision, by)
             except (Missing, Refused):
                 continue
             if same_vectors(self.encode_float32(self.tokenise_texts(sample)).cpu().numpy(), exact, OFF):
                 return
-        self._set("float32")
+        self._set_engine("float32")
 
 
 class PassageEncoder(BulkEncoder):
@@ -219,20 +219,20 @@ class PassageEncoder(BulkEncoder):
 
         return self.encode_float32(tokenised, tick).to(torch.float16)
 
-    def over(
+    def encode_blocks(
         self,
         blocks: Iterable[Block],
-        read: Callable[[Block], Sequence[Passage]],
+        read_passages: Callable[[Block], Sequence[Passage]],
         write: Callable[[Block, np.ndarray], None],
         tick: Callable[[Block, int], None] | None = None,
     ) -> None:
-        """Encode block after block: `read` and the tokenizer's threads work one block ahead, `write` one block
+        """Encode block after block: `read_passages` and the tokenizer's threads work one block ahead, `write` one block
         behind.
         """
         blocks = list(blocks)
 
         def prepare(block: Block) -> Ids | Texts:
-            return self.tokenise(read(block))
+            return self.tokenise(read_passages(block))
 
         def store(block: Block, vectors: torch.Tensor) -> None:
             write(block, vectors.cpu().numpy())
@@ -251,17 +251,17 @@ class PassageEncoder(BulkEncoder):
                 writing.pop().result()
 
 
-def same_vectors(ours: np.ndarray, exact: np.ndarray, off: float) -> bool:
-    """Return whether two sets of vectors agree: by cosine, and by distance, which is at most `off` times the typical
+def same_vectors(vectors: np.ndarray, exact: np.ndarray, tolerance: float) -> bool:
+    """Return whether two sets of vectors agree: by cosine, and by distance, which is at most `tolerance` times the typical
     distance of two texts. The cosine alone is not enough: an encoder may place all texts in a narrow cone.
     """
-    ours, exact = ours.astype(np.float64), exact.astype(np.float64)
-    cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
+    vectors, exact = vectors.astype(np.float64), exact.astype(np.float64)
+    cosines = (vectors * exact).sum(1) / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(exact, axis=1))
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
-    distances = np.linalg.norm(ours - exact, axis=1)
+    distances = np.linalg.norm(vectors - exact, axis=1)
     return bool(
         np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE
-        and distances.max() <= off * (np.median(apart) if len(apart) else 1)
+        and distances.max() <= tolerance * (np.median(apart) if len(apart) else 1)
     )
 
 
@@ -312,13 +312,13 @@ def _tokenizer(model: SentenceTransformer, prompt: str, task: Task) -> tuple[Any
 
 def _candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:
     """What "auto" tries, the fastest first."""
-    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in _quick(device)]
+    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in _quick_path(device)]
     if engine == "torch" or device.type != "cpu":
         return quick
     return [*((precision, "openvino") for precision, _ in quick), ("float32", "openvino"), *quick]
 
 
-def _quick(device: torch.device) -> tuple[str, ...]:
+def _quick_path(device: torch.device) -> tuple[str, ...]:
     """Return the 16-bit precisions that are faster than float32 on a device."""
     import torch
 

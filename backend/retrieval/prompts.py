@@ -61,10 +61,10 @@ def stored_prompts(model: SentenceTransformer) -> Prompts:
     """Return the prompts that a model brings along, as `encode_query` and `encode_document` choose them."""
     default = model.prompts.get(model.default_prompt_name or "") or ""
 
-    def first(*names: str) -> str:
+    def first_prompt(*names: str) -> str:
         return next((model.prompts[name] for name in names if name in model.prompts), default) or ""
 
-    return Prompts(first("query"), first("document", "passage", "corpus"))
+    return Prompts(first_prompt("query"), first_prompt("document", "passage", "corpus"))
 
 
 def family_of(model: str) -> Family | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.retrieval.encoder import Encoder
-from blindspot.backend.retrieval.network_cache import StoredNetwork, fingerprint, store_network, stored_network
+from blindspot.backend.retrieval.network_cache import StoredNetwork, network_fingerprint, store_network, stored_network
 from blindspot.backend.retrieval.openvino_model import OpenVINOModel, has_openvino
 from blindspot.backend.retrieval.passage_encoder import BulkEncoder, same_vectors
 from blindspot.backend.retrieval.search import default_device
@@ -51,7 +51,7 @@ class QuestionEncoder:
     ):
         self._load = load
         self._bulk: BulkEncoder | OpenVINOQuestions | None = None
-        self._key = fingerprint(settings) if has_openvino() and (device or default_device()) == "cpu" else None
+        self._key = network_fingerprint(settings) if has_openvino() and (device or default_device()) == "cpu" else None
         stored = None if self._key is None else stored_network(self._key)
         self._is_inexact = stored is not None and not stored.is_exact
         if stored is not None and stored.is_exact:

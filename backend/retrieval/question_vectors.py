@@ -20,7 +20,7 @@ import numpy as np
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.network_cache import fingerprint
+from blindspot.backend.retrieval.network_cache import network_fingerprint
 from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, writing
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def question_vectors(
             for begin in range(0, len(absent), QUESTIONS_PER_STEP):
                 block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
                 began = time.monotonic()
-                vectors = dense.encode([text for _, text in block], _after(progress, begin, len(absent)))
+                vectors = dense.encode([text for _, text in block], _offset_progress(progress, begin, len(absent)))
                 rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
                 with writing(store.connection) as connection:
                     connection.executemany("INSERT OR REPLACE INTO question_vector VALUES (?, ?, ?)", rows)
@@ -105,7 +105,7 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
 
 def _key(dense: Dense) -> str:
     """Return a hash of all that decides about the vectors. A model that may change unseen is loaded to see what it is."""
-    now = fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
+    now = network_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
     index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
     return text_sha256(now, json.dumps(index, sort_keys=True))
 
@@ -116,8 +116,8 @@ def _seconds_each(store: PerThread, model: str) -> float:
     return row[0] if row else 0.0
 
 
-def _after(progress: Progress | None, begin: int, total: int) -> Progress | None:
-    return None if progress is None else lambda done, _, step: progress(begin + done, total, step)
+def _offset_progress(progress: Progress | None, first_row: int, total: int) -> Progress | None:
+    return None if progress is None else lambda done, _, step: progress(first_row + done, total, step)
 
 
 def _stored_vectors(store: PerThread, model: str, keys: Sequence[str], dimension: int) -> dict[str, np.ndarray]:

@@ -37,14 +37,14 @@ class ServiceDown(BlindspotError):
     """The backend does not answer."""
 
 
-def configured() -> Backend | None:
+def configured_backend() -> Backend | None:
     """Return the backend that the environment names, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
-    return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None
+    return _backend_at(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
 
 @lru_cache(maxsize=4)
-def _backend(url: str, token: str | None) -> Backend:
+def _backend_at(url: str, token: str | None) -> Backend:
     return Backend(url, token)
 
 
@@ -71,7 +71,7 @@ class Backend:
     def answers(self) -> bool:
         """Return whether the service answers, even while its indexes load."""
         try:
-            return self._ask("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
+            return self._send_request("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
         except ServiceDown:
             return False
 
@@ -83,7 +83,9 @@ class Backend:
             when, last = self._listed
             if time.monotonic() - when > LIST_SECONDS:
                 try:
-                    last = self._checked(*self._ask("GET", "/retrievers", None, SECONDS_TO_LIST))["retrievers"]
+                    last = self._check_answer(*self._send_request("GET", "/retrievers", None, SECONDS_TO_LIST))[
+                        "retrievers"
+                    ]
                 except (BlindspotError, KeyError):
                     pass  # a live question reports the error; a list of retrievers should not
                 self._listed = time.monotonic(), last
@@ -102,7 +104,7 @@ class Backend:
         for start in range(0, len(questions), QUESTIONS_PER_REQUEST):
             block = list(questions[start : start + QUESTIONS_PER_REQUEST])
             body = {"retriever": retriever, "questions": block, "k": k, "corpus": corpus.digest, "indexes": known}
-            answer = self._checked(*self._ask("POST", "/search", body, SECONDS_TO_SEARCH))
+            answer = self._check_answer(*self._send_request("POST", "/search", body, SECONDS_TO_SEARCH))
             try:
                 hits = _hits(answer, len(block), k, len(corpus))
                 known = dict(answer["indexes"])  # the next block must come from the same index
@@ -113,7 +115,7 @@ class Backend:
             ordinals[start : start + len(block)], scores[start : start + len(block)] = hits.ordinals, hits.scores
         return Hits(ordinals, scores)
 
-    def _checked(self, status: int, answer: dict) -> dict:
+    def _check_answer(self, status: int, answer: dict) -> dict:
         if status == 200:
             return answer
         line = str(answer.get("error", f"status {status}"))[:500]
@@ -131,7 +133,7 @@ class Backend:
             else BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
         )
 
-    def _ask(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
+    def _send_request(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
         """Send a request and return (status, JSON). Redirects are not followed, so that the token goes to this address
         only.
         """

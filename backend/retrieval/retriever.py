@@ -265,13 +265,13 @@ def is_lexical(manifest: Mapping[str, Any]) -> bool:
     return kind is not None and kind.is_lexical(manifest)
 
 
-def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
+def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
     """Return the options of a retriever from the options of a command or job. None means not given.
 
     Raises Refused for an option of another kind, BadInput for an unknown option or a wrong value.
     """
     chosen: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         takers = [other for other in RETRIEVERS if name in declared(other.options)]
         if value is None:
             continue
@@ -332,10 +332,10 @@ def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
     last = np.where(ordinals < 0, np.iinfo(np.int32).max, ordinals)
     order = np.lexsort((last, -scores), axis=1)[:, :k]
     hits = Hits(np.take_along_axis(ordinals, order, 1).astype(np.int32), np.take_along_axis(scores, order, 1))
-    return hits if hits.k == k else pad(hits, k)
+    return hits if hits.k == k else pad_hits(hits, k)
 
 
-def pad(hits: Hits, k: int) -> Hits:
+def pad_hits(hits: Hits, k: int) -> Hits:
     """Pad to k columns with -1 and -inf."""
     missing = ((0, 0), (0, k - hits.k))
     return Hits(

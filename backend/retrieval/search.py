@@ -18,7 +18,7 @@ from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, search_exhaustively
 from blindspot.backend.retrieval.exact.products import RoundedQueries
 from blindspot.backend.retrieval.exact.scores import exact_scores
-from blindspot.backend.retrieval.retriever import pad
+from blindspot.backend.retrieval.retriever import pad_hits
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
@@ -56,7 +56,7 @@ class ExactSearch:
         if similarity not in ("dot", "l2"):
             raise Refused(f"similarity must be dot or l2, not {similarity!r}")
         self.vectors, self.similarity = vectors, similarity
-        self.proposer = _proposer(vectors, similarity, device or default_device())
+        self.proposer = _candidate_source(vectors, similarity, device or default_device())
 
     def search(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """Return the k best rows for each question vector.
@@ -72,7 +72,7 @@ class ExactSearch:
         ordinals = np.empty((len(questions), depth), np.int32)
         scores = np.empty((len(questions), depth), np.float32)
         if not ordinals.size:
-            return pad(Hits(ordinals, scores), k)
+            return pad_hits(Hits(ordinals, scores), k)
         for start in range(0, len(questions), self.proposer.questions_per_block):
             rows = slice(start, start + self.proposer.questions_per_block)
             hits = self._search_block(questions[rows], depth, progress)
@@ -80,7 +80,7 @@ class ExactSearch:
             if progress is not None:
                 progress(min(rows.stop, len(questions)), len(questions), "searching the vectors")
         hits = Hits(ordinals, scores)
-        return hits if depth == k else pad(hits, k)
+        return hits if depth == k else pad_hits(hits, k)
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
@@ -115,7 +115,7 @@ def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
     return questions
 
 
-def _proposer(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
+def _candidate_source(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
     if device == "cpu":
         from blindspot.backend.retrieval.exact.cpu import Sieve
 

@@ -34,10 +34,10 @@ NAME = re.compile(r"(\d+)-of-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of `of` roughly equal parts of the passages, counted from 1."""
+    """One of `shard_count` roughly equal parts of the passages, counted from 1."""
 
     number: int
-    of: int
+    shard_count: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
@@ -52,14 +52,20 @@ class Shard:
 
     @property
     def name(self) -> str:
-        return f"{self.number}-of-{self.of}"
+        return f"{self.number}-of-{self.shard_count}"
 
     def starts(self, passages: int) -> range:
         """Return the first row of each block. Raises Refused if there are fewer blocks than shards."""
         blocks = -(-passages // BLOCK)
-        if self.of > max(blocks, 1):
-            raise Refused(f"{passages:,} passages make {blocks} blocks of {BLOCK:,}, too few for {self.of} shards")
-        return range(blocks * (self.number - 1) // self.of * BLOCK, blocks * self.number // self.of * BLOCK, BLOCK)
+        if self.shard_count > max(blocks, 1):
+            raise Refused(
+                f"{passages:,} passages make {blocks} blocks of {BLOCK:,}, too few for {self.shard_count} shards"
+            )
+        return range(
+            blocks * (self.number - 1) // self.shard_count * BLOCK,
+            blocks * self.number // self.shard_count * BLOCK,
+            BLOCK,
+        )
 
 
 def encode_shard(
@@ -69,7 +75,7 @@ def encode_shard(
     deleted.
     """
     target, total = folder / shard.name, len(corpus)
-    recipe = {**recipe, "shard": shard.number, "of": shard.of}
+    recipe = {**recipe, "shard": shard.number, "of": shard.shard_count}
     sealed = read_manifest(target)
     if not (target / "recipe.json").is_file() or read_json(target / "recipe.json") != recipe:
         shutil.rmtree(target, ignore_errors=True)
@@ -86,13 +92,15 @@ def encode_shard(
             np.save(file, vectors)
         path.with_suffix(".partial").rename(path)
 
-    def tick(start: int, done: int) -> None:
+    def tick(start: int, completed: int) -> None:
         if progress is not None:
             progress(
-                start - first + done, min(starts.stop, total) - first, f"encoding passages with {recipe['encoder']}"
+                start - first + completed,
+                min(starts.stop, total) - first,
+                f"encoding passages with {recipe['encoder']}",
             )
 
-    encoder.over(
+    encoder.encode_blocks(
         [start for start in starts if not _block(target, start).exists()],
         lambda start: list(corpus.scan(start, start + BLOCK)),
         write,
@@ -120,7 +128,7 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
             f"no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so "
             "on, and copy the shards of other machines into that folder"
         )
-    cuts = sorted({shard.of for shard in paths})
+    cuts = sorted({shard.shard_count for shard in paths})
     if len(cuts) > 1:
         raise Refused(
             f"{folder} has shards of {' and of '.join(map(str, cuts))}; keep one set and delete the other shards"

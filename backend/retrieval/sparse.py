@@ -114,20 +114,22 @@ class Sparse:
         matches = [
             TermMatch(word, *(float(value) for value in rest))
             for word, *rest in zip(
-                self.encoder.words(shared.tolist()), weights[ours], values[theirs], products, strict=True
+                self.encoder.words_of_terms(shared.tolist()), weights[ours], values[theirs], products, strict=True
             )
         ]
         return TermWeights(
             score=float(np.float32(products.sum())),
-            question=self._named(asked, weights),
-            passage=self._named(terms, values),
-            shared=sorted(matches, key=lambda match: (-match.product, match.term)),
+            question=self._weighted_words(asked, weights),
+            passage=self._weighted_words(terms, values),
+            shared_terms=sorted(matches, key=lambda match: (-match.product, match.term)),
         )
 
-    def _named(self, terms: np.ndarray, weights: np.ndarray) -> list[tuple[str, float]]:
+    def _weighted_words(self, terms: np.ndarray, weights: np.ndarray) -> list[tuple[str, float]]:
         """Return words with weights, largest first; ties by term."""
         order = np.lexsort((terms, -weights))
-        return list(zip(self.encoder.words(terms[order].tolist()), weights[order].astype(float).tolist(), strict=True))
+        return list(
+            zip(self.encoder.words_of_terms(terms[order].tolist()), weights[order].astype(float).tolist(), strict=True)
+        )
 
 
 class SparseKind(EncodedIndexKind):

@@ -71,7 +71,7 @@ class SparseModel:
     def passage_text(self, passage: Passage) -> str:
         return self.settings.passage_template.format(title=passage.title, text=passage.text)
 
-    def words(self, terms: Sequence[int]) -> list[str]:
+    def words_of_terms(self, terms: Sequence[int]) -> list[str]:
         """Return the vocabulary's words of some terms; "#7" for a dimension without a word."""
         tokenizer = self.model.tokenizer
         names = tokenizer.convert_ids_to_tokens(list(terms)) if len(tokenizer) >= self.vocabulary else []

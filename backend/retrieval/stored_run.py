@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, RetrieverKind, kind_of_run, pad
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, RetrieverKind, kind_of_run, pad_hits
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
 
@@ -50,7 +50,7 @@ class StoredRun:
         rows = [self._rows[text] for text in questions]
         stored = self.run.hits
         hits = Hits(np.asarray(stored.ordinals[rows][:, :k]), np.asarray(stored.scores[rows][:, :k]))
-        return hits if hits.k == k else pad(hits, k)
+        return hits if hits.k == k else pad_hits(hits, k)
 
 
 @settings_class

@@ -20,7 +20,7 @@ def batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
         done += len(rows)
 
 
-def padded(ids: Ids, names: Collection[str], padding: int) -> dict[str, np.ndarray]:
+def pad_tokens(ids: Ids, names: Collection[str], padding: int) -> dict[str, np.ndarray]:
     """Return the inputs `names` of a transformer for one batch, each (n, t) int64, padded on the right.
 
     Args:

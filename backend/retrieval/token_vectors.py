@@ -71,7 +71,7 @@ class TokenVectors:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def of(self, row: int) -> np.ndarray:
+    def vectors_of(self, row: int) -> np.ndarray:
         """Return the token vectors of a passage, (t, d) float16."""
         return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
@@ -82,7 +82,7 @@ class TokenVectors:
         scores = np.empty(len(rows), np.float32)
         asked = torch.from_numpy(question.astype(np.float64)).to(self.device)
         for places in self._blocks(rows):
-            tokens, lengths = self._gathered(rows[places])
+            tokens, lengths = self._gather_vectors(rows[places])
             products = tokens @ asked.T
             best = torch.segment_reduce(products, "max", lengths=lengths, axis=0)  # (m, s)
             scores[places] = best.sum(1).to(torch.float32).cpu().numpy()
@@ -96,10 +96,10 @@ class TokenVectors:
         cuts = np.searchsorted(ends, np.arange(size, int(ends[-1]) if len(ends) else 0, size))
         return (places for places in np.split(order, np.unique(cuts)) if len(places))
 
-    def _gathered(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    def _gather_vectors(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the token vectors of some passages, (t, d) float64, and how many each has, on the device."""
         import torch
 
-        parts = [self.of(row) for row in rows.tolist()]
+        parts = [self.vectors_of(row) for row in rows.tolist()]
         tokens = torch.from_numpy(np.concatenate(parts)).to(self.device).to(torch.float64)
         return tokens, torch.tensor([len(part) for part in parts], device=self.device)

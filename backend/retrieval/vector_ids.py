@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
 
 
-def read_ids(path: Path, expected: int, what: str) -> list[str]:
-    """Return the passage ids of the `expected` vectors of `what`.
+def read_ids(path: Path, expected: int, noun: str) -> list[str]:
+    """Return the passage ids of the `expected` vectors of `noun`.
 
     Raises:
         BadInput: no such file, a pickle, or another number of ids.
@@ -38,7 +38,7 @@ def read_ids(path: Path, expected: int, what: str) -> list[str]:
         except UnicodeDecodeError:
             raise BadInput("is not UTF-8 text; write the ids as text, one a line", path) from None
     if len(ids) != expected:
-        raise BadInput(f"has {len(ids):,} ids, but {what} has {expected:,} vectors", path)
+        raise BadInput(f"has {len(ids):,} ids, but {noun} has {expected:,} vectors", path)
     return ids
 
 

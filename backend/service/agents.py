@@ -97,11 +97,11 @@ def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bo
     )
 
 
-def _closed_tool(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
+def _closed_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
     """Return a tool that refuses arguments it does not have; the package would pass over them."""
     from mcp.server.mcpserver.tools import Tool
 
-    tool = Tool.from_function(_with_tool_errors(function), annotations=hints)
+    tool = Tool.from_function(_with_tool_errors(function), annotations=annotations)
     open_model = tool.fn_metadata.arg_model
     closed: Any = type(open_model.__name__, (open_model,), {"model_config": ConfigDict(extra="forbid")})
     tool.fn_metadata.arg_model = closed
@@ -139,7 +139,7 @@ class AgentTools:
         """What the study holds: the number of passages, the question sets, the runs, and the retrievers to search with."""
         from blindspot.backend.retrieval import live
 
-        found = reading.about(self._study)
+        found = reading.describe_study(self._study)
         retrievers = live.available(self._study) if self._study.has_corpus else []
         sets = [_split_off(each, "dataset") for each in found["questions"]]
         return {**found, "questions": sets, "retrievers": retrievers}
@@ -207,7 +207,7 @@ class AgentTools:
         self, question: QuestionId, runs: Annotated[list[str], Field(description="Runs to explain.")]
     ) -> dict[str, Any]:
         """Explain how runs did on one question (by its id): the gold's rank, the passage at rank 1, shared words."""
-        found = reading.why(self._study, KEEPER, question, runs)
+        found = reading.explain_question(self._study, KEEPER, question, runs)
         shown = [_split_off(each, "title", "shared_words", "missing_words") for each in found.pop("passages")]
         summary = found.pop("summary")
         return {**found, "question": question, "untrusted": {"summary": summary}, "passages": shown}
@@ -365,6 +365,6 @@ def _split_off(record: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in keys} | {"untrusted": untrusted}
 
 
-def _check(number: int, limit: int, what: str) -> None:
+def _check(number: int, limit: int, noun: str) -> None:
     if not 1 <= number <= limit:
-        raise BadInput(f"the {what} is {number}; it must be from 1 to {limit}")
+        raise BadInput(f"the {noun} is {number}; it must be from 1 to {limit}")

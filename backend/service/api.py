@@ -138,7 +138,7 @@ def make_api(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=service.warm, name="warming", daemon=True).start()
+        threading.Thread(target=service.warm_up, name="warming", daemon=True).start()
         yield
         service.close()
 
@@ -153,7 +153,7 @@ def make_api(
             "passages by their row in the collection, /v1 by their id."
         ),
     )
-    _say_errors_in_one_line(api)
+    _answer_errors_in_one_line(api)
     api.add_middleware(AllowedMethods)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
@@ -166,7 +166,7 @@ def make_api(
     _add_search(api, service, asking, time_limit)
     _add_descriptions(api, service, guarded, asking, shows_failures=token is None)
     if not only_search:
-        router = APIRouter(prefix="/v1", responses=_documented(400, 401, 403, 404, 413, 422, 429))
+        router = APIRouter(prefix="/v1", responses=_with_documentation(400, 401, 403, 404, 413, 422, 429))
         add_version_1(router, Version1(service, time_limit))
         api.include_router(router)
         _add_examples(api)
@@ -209,7 +209,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         "/search",
         dependencies=guarded,
         response_model=SearchAnswer,
-        responses=_documented(400, 401, 403, 404, 409, 413, 422, 429, 504),
+        responses=_with_documentation(400, 401, 403, 404, 409, 413, 422, 429, 504),
     )
     async def search(asked: SearchRequest, request: Request) -> JSONResponse:
         """Return the k best passages of each question. A person gets none that would show what they still have to judge."""
@@ -225,7 +225,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
             )
         try:
             hits = await asyncio.wait_for(
-                asyncio.wrap_future(service.ask(asked.retriever, asked.questions, asked.k)), time_limit
+                asyncio.wrap_future(service.submit_search(asked.retriever, asked.questions, asked.k)), time_limit
             )
         except TimeoutError:
             raise HTTPException(
@@ -250,12 +250,17 @@ def _add_descriptions(
     api: FastAPI,
     service: Service,
     guarded: Sequence[params.Depends],
-    asking: Sequence[params.Depends],
+    caller_dependencies: Sequence[params.Depends],
     shows_failures: bool,
 ) -> None:
     """Add the routes that describe the service: retrievers, metrics, health, documentation."""
 
-    @api.get("/retrievers", dependencies=asking, response_model=RetrieversAnswer, responses=_documented(401, 404))
+    @api.get(
+        "/retrievers",
+        dependencies=caller_dependencies,
+        response_model=RetrieversAnswer,
+        responses=_with_documentation(401, 404),
+    )
     def retrievers() -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus
@@ -266,7 +271,7 @@ def _add_descriptions(
             "retrievers": service.retrievers(),
         }
 
-    @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_documented(401))
+    @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_with_documentation(401))
     def metrics() -> PlainTextResponse:
         """Counters and times in Prometheus' text format."""
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
@@ -289,7 +294,7 @@ def _add_descriptions(
         return HTMLResponse(page(api.openapi()))
 
 
-def _documented(*codes: int) -> dict[int | str, dict]:
+def _with_documentation(*codes: int) -> dict[int | str, dict]:
     return {code: {"model": Error, "description": ERRORS[code]} for code in codes}
 
 
@@ -349,24 +354,24 @@ def _status(error: BlindspotError) -> int:
     return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
 
-def _say_errors_in_one_line(api: FastAPI) -> None:
+def _answer_errors_in_one_line(api: FastAPI) -> None:
     def line(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
         return JSONResponse({"error": " ".join(text.split())}, status, headers)
 
     @api.exception_handler(Busy)
-    async def busy(_: Request, error: Busy) -> JSONResponse:
+    async def busy_error(_: Request, error: Busy) -> JSONResponse:
         return line(429, str(error), {"Retry-After": "1"})
 
     @api.exception_handler(BlindspotError)
-    async def refused(_: Request, error: BlindspotError) -> JSONResponse:
+    async def refused_error(_: Request, error: BlindspotError) -> JSONResponse:
         return line(_status(error), str(error))
 
     @api.exception_handler(AnyHTTPException)
-    async def http(_: Request, error: AnyHTTPException) -> JSONResponse:
+    async def http_error(_: Request, error: AnyHTTPException) -> JSONResponse:
         return line(error.status_code, str(error.detail), error.headers)
 
     @api.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return line(
@@ -377,6 +382,6 @@ def _say_errors_in_one_line(api: FastAPI) -> None:
         )
 
     @api.exception_handler(Exception)
-    async def fault(_: Request, error: Exception) -> JSONResponse:
+    async def internal_error(_: Request, error: Exception) -> JSONResponse:
         logging.getLogger(__name__).error("a request failed: %s: %s", type(error).__name__, error)
         return line(500, "the service failed to answer this request; its log says why")

@@ -72,7 +72,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._closed = False
 
-    def ask(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
+    def submit(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
         """Queue a request for the worker thread of that name. Cancel the future if nobody waits for it any more. Raises
         Busy.
         """
@@ -82,7 +82,7 @@ class Batcher:
                 raise Busy("the service is closing")
             if thread not in self._queues:
                 self._queues[thread] = deque()
-                threading.Thread(target=self._work, args=(thread,), name=f"search {thread}", daemon=True).start()
+                threading.Thread(target=self._run_worker, args=(thread,), name=f"search {thread}", daemon=True).start()
             queue = self._queues[thread]
             if len(queue) >= self._waiting:
                 for cancelled in [other for other in queue if other.answer.cancelled()]:
@@ -108,7 +108,7 @@ class Batcher:
                 queue.clear()
             self._changed.notify_all()
 
-    def _work(self, thread: str) -> None:
+    def _run_worker(self, thread: str) -> None:
         while batch := self._next(self._queues[thread]):
             started = time.monotonic()
             self._answer(batch)

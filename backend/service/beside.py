@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.children import end_child, start_child
-from blindspot.backend.core.extras import lacking
+from blindspot.backend.core.extras import first_missing
 from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
 from blindspot.db.errors import BlindspotError
 
@@ -37,7 +37,7 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
 
     Raises Refused for a malformed URL.
     """
-    if url is None and not os.environ.get(BACKEND) and lacking(("service",)):
+    if url is None and not os.environ.get(BACKEND) and first_missing(("service",)):
         url = NO_SERVICE
     if url is None and not os.environ.get(BACKEND):
         with running_service(study) as own:
@@ -68,7 +68,7 @@ def running_service(study: Study) -> Iterator[str]:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         service = _ServiceProcess(study, listening, token)
         try:
-            _wait(service, Backend(url, token))
+            _wait_until_ready(service, Backend(url, token))
             service.watch()
             with _environment({BACKEND: url, TOKEN: token}):
                 yield url
@@ -115,7 +115,7 @@ class _ServiceProcess:
             end_child(self.process)
 
 
-def _wait(service: _ServiceProcess, backend: Backend) -> None:
+def _wait_until_ready(service: _ServiceProcess, backend: Backend) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if service.process.poll() is not None:
@@ -129,17 +129,17 @@ def _wait(service: _ServiceProcess, backend: Backend) -> None:
 
 
 @contextmanager
-def _environment(wanted: dict[str, str | None]) -> Iterator[None]:
+def _environment(variables: dict[str, str | None]) -> Iterator[None]:
     """Set variables of this process's environment for the length of the block; None unsets one."""
-    before = {name: os.environ.get(name) for name in wanted}
-    _set(wanted)
+    before = {name: os.environ.get(name) for name in variables}
+    _set_variables(variables)
     try:
         yield
     finally:
-        _set(before)
+        _set_variables(before)
 
 
-def _set(variables: dict[str, str | None]) -> None:
+def _set_variables(variables: dict[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)

@@ -68,7 +68,7 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def listen(address: str, port: int) -> socket.socket:
+def bind_socket(address: str, port: int) -> socket.socket:
     """Return a listening socket. Raises Refused if the port is taken or the address is not this machine's."""
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
@@ -126,7 +126,7 @@ class RequestRate:
         self._at_once, self._per_second, self._clock = at_once, per_second, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, address: str, tokens: float = 1.0) -> float:
+    def take_tokens(self, address: str, tokens: float = 1.0) -> float:
         """Take tokens. Return 0, or the seconds until enough tokens are available."""
         now = self._clock()
         allowance, since = self._buckets.pop(address, (self._at_once, now))
@@ -150,7 +150,7 @@ class Guesses:
         Args:
             line: what to send instead.
         """
-        wait = self._rate.take(address)
+        wait = self._rate.take_tokens(address)
         if wait > 0:
             return 429, "too many wrong tokens from your address; try again later", _retry_after(wait)
         return 401, line, {"WWW-Authenticate": "Bearer"}
@@ -187,7 +187,7 @@ class Guard:
             return
         await self._app(
             scope,
-            self._bounded(receive, self._limit(scope)) if scope["type"] == "http" else receive,
+            self._limit_body(receive, self._limit(scope)) if scope["type"] == "http" else receive,
             _with_headers(send),
         )
 
@@ -202,7 +202,7 @@ class Guard:
         if length.isdigit() and int(length) > most:
             return 413, f"a request may have at most {most:,} bytes", {}
         if self._rate is not None:
-            wait = self._rate.take((scope.get("client") or ("",))[0])
+            wait = self._rate.take_tokens((scope.get("client") or ("",))[0])
             if wait > 0:
                 return 429, "too many requests from your address; try again in a moment", _retry_after(wait)
         return None
@@ -217,13 +217,13 @@ class Guard:
             return self._max_body
         return max(self._uploads[1], self._max_body)
 
-    def _bounded(self, receive: Receive, limit: int) -> Receive:
+    def _limit_body(self, receive: Receive, limit: int) -> Receive:
         """Return a `receive` that raises after `limit` bytes, for bodies of unknown length."""
         from starlette.exceptions import HTTPException
 
         read = 0
 
-        async def bounded() -> Message:
+        async def receive_limited() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
@@ -231,7 +231,7 @@ class Guard:
                 raise HTTPException(413, f"a request may have at most {limit:,} bytes")
             return message
 
-        return bounded
+        return receive_limited
 
 
 class PatientProtocol(H11Protocol):

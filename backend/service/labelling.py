@@ -86,9 +86,9 @@ def take_questions(study: Study, caller: Caller, count: int) -> list[dict[str, A
             "text": card["text"],
             "answers": card["answers"],
             "expires": until[card["batch"], card["question"]],
-            "gold": [_shown(each) for each in card["positives"]],
+            "gold": [_passage_texts(each) for each in card["positives"]],
             "passages": [
-                {"passage": each["passage"], **_shown(each), "label": card["given"].get(each["passage"])}
+                {"passage": each["passage"], **_passage_texts(each), "label": card["given"].get(each["passage"])}
                 for each in card["candidates"]
             ],
         }
@@ -96,7 +96,7 @@ def take_questions(study: Study, caller: Caller, count: int) -> list[dict[str, A
     ]
 
 
-def _shown(passage: Mapping[str, Any]) -> dict[str, str]:
+def _passage_texts(passage: Mapping[str, Any]) -> dict[str, str]:
     return {"title": passage["title"], "text": "".join(piece for piece, _ in passage["pieces"])}
 
 
@@ -124,7 +124,7 @@ def check_machine(study: Study, machine: str) -> str:
 
 
 def store_judgements(
-    study: Study, caller: Caller, machine: str, given: Sequence[MachineLabels]
+    study: Study, caller: Caller, machine: str, machine_labels: Sequence[MachineLabels]
 ) -> list[dict[str, str]]:
     """Store the labels of a machine annotator, all or none, and return a receipt for each.
 
@@ -141,6 +141,6 @@ def store_judgements(
             each.question,
             tuple(Choice(passage, label) for passage, label in each.labels.items()),
         )
-        for each in given
+        for each in machine_labels
     ]
     return [asdict(each) for each in label_store(study).add_by_machine(machine, events)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OF_A_RUN = ("retriever", "k", "questions", "split", "rule", "search_seconds", "made")
 
 
-def about(study: Study) -> dict[str, Any]:
+def describe_study(study: Study) -> dict[str, Any]:
     """Return the name of the study, its passages and its question sets."""
     corpus = study.corpus if study.has_corpus else None
     return {
@@ -45,7 +45,7 @@ def question(record: Question) -> dict[str, Any]:
 
 def questions(study: Study, offset: int, limit: int, query: str = "", **filters: str | None) -> dict[str, Any]:
     """Return a page of the questions. `filters` are split, dataset and relation."""
-    found, total = study.questions.page(words=query.split(), offset=offset, limit=limit, **filters)
+    found, total = study.questions.page(search_words=query.split(), offset=offset, limit=limit, **filters)
     return {"total": total, "offset": offset, "items": [question(each) for each in found]}
 
 
@@ -79,12 +79,12 @@ def _run(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def hits(
-    study: Study, caller: Caller, name: str, k: int, asked: Sequence[str], page: tuple[int, int]
+    study: Study, caller: Caller, name: str, k: int, question_ids: Sequence[str], page: tuple[int, int]
 ) -> dict[str, Any]:
     """Return the first k hits of a run for some questions, or for one page of its questions.
 
     Args:
-        asked: ids of questions; empty for all.
+        question_ids: ids of questions; empty for all.
         page: (offset, limit) among the questions that the caller may see.
 
     Raises:
@@ -92,11 +92,11 @@ def hits(
         Refused: One of the questions is hidden from the caller.
     """
     opened, hidden = study.run(name), caller.hidden(study)
-    for each in asked:
+    for each in question_ids:
         caller.refuse_hidden(study, each)
         if opened.row(each) is None:
             raise Missing(f"run {name!r} holds no question {each!r}")
-    ids = list(asked) or [id for id in opened.question_ids if id not in hidden]
+    ids = list(question_ids) or [id for id in opened.question_ids if id not in hidden]
     offset, limit = page
     shown = ids[offset : offset + limit]
     return {
@@ -163,7 +163,7 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
     }
 
 
-def compare(study: Study, caller: Caller, a: str, b: str, options: ComparisonOptions) -> dict[str, Any]:
+def compare(study: Study, caller: Caller, run_a: str, run_b: str, options: ComparisonOptions) -> dict[str, Any]:
     """Compare two runs as `blindspot compare --json` does, without the questions that are hidden from the caller.
 
     Raises as `blindspot.backend.evaluation.comparison_report.compare_with` does.
@@ -173,26 +173,28 @@ def compare(study: Study, caller: Caller, a: str, b: str, options: ComparisonOpt
     from blindspot.backend.evaluation.comparison_report import compare_with
 
     hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
-    return compare_with(study, a, b, replace(options, hidden=hidden, evidence=evidence)).as_dict()
+    return compare_with(study, run_a, run_b, replace(options, hidden=hidden, evidence=evidence)).as_dict()
 
 
 def find_slices(
-    study: Study, caller: Caller, a: str, b: str, k: int | None, relevance: Kind, slice: str
+    study: Study, caller: Caller, run_a: str, run_b: str, k: int | None, relevance: Kind, slice: str
 ) -> dict[str, Any]:
     """Find the slices that explain the difference of two runs, as `blindspot compare --find-slices --json` does."""
     from blindspot.backend.evaluation.slice_report import find_in
 
-    return find_in(study, (a, b), k, relevance, slice, caller.hidden(study), caller.may_use_labels(study)).as_dict()
+    return find_in(
+        study, (run_a, run_b), k, relevance, slice, caller.hidden(study), caller.may_use_labels(study)
+    ).as_dict()
 
 
-def why(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str, Any]:
+def explain_question(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str, Any]:
     """Explain how runs did on a question: the gold's rank, the winner, and the words that both share with the question.
 
     Raises:
         BadInput: No run holds the question. Missing: an unknown run or question. Refused: the question is hidden.
     """
+    from blindspot.backend.evaluation.why import explain_question as explained
     from blindspot.backend.evaluation.why import summary_sentence
-    from blindspot.backend.evaluation.why import why as explained
 
     asked = study.questions.get(id)
     caller.refuse_hidden(study, id)
@@ -200,7 +202,7 @@ def why(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str
     if not found.standings:
         raise BadInput(f"none of the runs {', '.join(names)} holds the question {id!r}; name another run")
 
-    def named(row: int | None) -> str | None:
+    def passage_name(row: int | None) -> str | None:
         return None if row is None else found.passages[row].id
 
     return {
@@ -209,11 +211,11 @@ def why(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str
         "runs": [
             {
                 "run": each.run,
-                "gold": named(each.gold),
+                "gold": passage_name(each.gold),
                 "gold_rank": each.rank,
                 "gold_score": each.score,
                 "margin": each.margin,
-                "winner": named(each.winner),
+                "winner": passage_name(each.winner),
                 "winner_holds_answer": None if each.winner is None else found.holds_answer[each.winner],
                 "winner_is_namesake": None if each.winner is None else each.winner in found.namesake,
             }

@@ -49,7 +49,7 @@ def serve(
 
     Raises Refused when others could reach the address and the service asks for no token, or when the port is taken.
     """
-    from blindspot.backend.service.guard import Hosts, in_url, is_loopback, listen
+    from blindspot.backend.service.guard import Hosts, bind_socket, in_url, is_loopback
 
     require("service")
     token = None if token_file is None else read_token(token_file)
@@ -58,7 +58,7 @@ def serve(
             f"others can reach {hosts[0] if hosts else address}: give a token with --token-file, or serve on "
             "localhost (an ssh tunnel leads there)"
         )
-    listening = listen(address, port)
+    listening = bind_socket(address, port)
     print(
         f"{study.settings.name} answers on http://{in_url(address)}:{listening.getsockname()[1]} "
         "(Ctrl-C ends it; indexes load now)",
@@ -69,7 +69,7 @@ def serve(
 
 def run(
     study: Study,
-    listening: socket.socket,
+    socket_address: socket.socket,
     token: str | None,
     hosts: Hosts | None = None,
     device: str | None = None,
@@ -96,7 +96,7 @@ def run(
         lifespan="on",
     )
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(config).run(sockets=[socket_address])
     except KeyboardInterrupt:
         pass
 

@@ -48,29 +48,29 @@ class Service:
 
     def retrievers(self) -> dict[str, dict[str, str]]:
         """Return the retrievers that can answer now: name to the manifest hash of each of its indexes."""
-        return {name: indexes.hashes(self.study, name) for name in indexes.names(self.study)}
+        return {name: indexes.hashes(self.study, name) for name in indexes.available_retrievers(self.study)}
 
-    def ask(self, retriever: str, questions: Sequence[str], k: int) -> Future[BatchedHits]:
+    def submit_search(self, retriever: str, questions: Sequence[str], k: int) -> Future[BatchedHits]:
         """Search on a worker thread. Raises Missing for an unknown retriever, Busy when too many requests wait."""
-        known = indexes.names(self.study)
+        known = indexes.available_retrievers(self.study)
         if retriever not in known:
             raise Missing(
                 f"unknown retriever {retriever!r}; available: {', '.join(known) or 'none, because nothing is indexed'}"
             )
         try:
-            return self._batcher.ask(self._indexes.one_thread(retriever), retriever, questions, k)
+            return self._batcher.submit(self._indexes.one_thread(retriever), retriever, questions, k)
         except Busy:
             self.metrics.refused.labels(retriever).inc()
             raise
 
-    def warm(self) -> None:
+    def warm_up(self) -> None:
         """Search once with every retriever, so that indexes and encoders are loaded before the first request. Then
         report ready.
         """
         answers = {}
-        for name in indexes.names(self.study):
+        for name in indexes.available_retrievers(self.study):
             try:
-                answers[name] = self._batcher.ask(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+                answers[name] = self._batcher.submit(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
             except Busy:  # the service is closing
                 return
         for name, answer in answers.items():
@@ -106,11 +106,11 @@ class Metrics:
         self._registry = CollectorRegistry()
         labels = ["retriever"]
 
-        def counter(name: str, about: str) -> Counter:
-            return Counter(name, about, labels, registry=self._registry)
+        def counter(name: str, description: str) -> Counter:
+            return Counter(name, description, labels, registry=self._registry)
 
-        def histogram(name: str, about: str) -> Histogram:
-            return Histogram(name, about, labels, registry=self._registry, buckets=SECONDS)
+        def histogram(name: str, description: str) -> Histogram:
+            return Histogram(name, description, labels, registry=self._registry, buckets=SECONDS)
 
         self.refused = counter("blindspot_refused", "Requests refused because the queue was full.")
         self.batches = counter("blindspot_batches", "Searches; each answers one or more requests.")

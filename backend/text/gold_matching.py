@@ -96,14 +96,14 @@ def match_gold(
             same = exact.get(" ".join(words))
             if same is not None:
                 same.note(1.0, title, ordinal, text, same_text=True)
-            for paragraph in _sharing(words, anchors):
+            for paragraph in _paragraphs_sharing(words, anchors):
                 if paragraph is not same:
                     paragraph.note(containment(words, paragraph.words), title, ordinal, text)
             ordinal += 1
         if progress:
             progress(ordinal, len(corpus), "searching for gold passages")
     return [
-        _chosen(query, paragraphs[query.title, query.text], with_answer if query.answers else threshold)
+        _best_match(query, paragraphs[query.title, query.text], with_answer if query.answers else threshold)
         for query in queries
     ]
 
@@ -113,16 +113,16 @@ def lower_tokens(text: str) -> list[str]:
     return spaced_tokens(nfd(text)).split()
 
 
-def containment(a: Sequence[str], b: Sequence[str]) -> float:
+def containment(tokens_a: Sequence[str], tokens_b: Sequence[str]) -> float:
     """Return the share of the shorter token list's 5-token shingles that the other list has too; 0 if one has none."""
-    ours, theirs = set(shingles(a)), set(shingles(b))
+    ours, theirs = set(shingles(tokens_a)), set(shingles(tokens_b))
     smaller = min(len(ours), len(theirs))
     return len(ours & theirs) / smaller if smaller else 0.0
 
 
-def shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def shingles(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Return every run of 5 consecutive tokens."""
-    return zip(*(words[start:] for start in range(SHINGLE)), strict=False)
+    return zip(*(tokens[start:] for start in range(SHINGLE)), strict=False)
 
 
 class _Candidate(NamedTuple):
@@ -173,17 +173,17 @@ def _paragraphs(queries: Sequence[GoldParagraph]) -> dict[tuple[str, str], _Para
     return paragraphs
 
 
-def _sharing(words: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
+def _paragraphs_sharing(tokens: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
     """Return the paragraphs that share an anchor with a passage's tokens, each once."""
     sharing = {
         id(paragraph): paragraph
-        for anchor in filter(anchors.__contains__, shingles(words))
+        for anchor in filter(anchors.__contains__, shingles(tokens))
         for paragraph in anchors[anchor]
     }
     return list(sharing.values())
 
 
-def _chosen(query: GoldParagraph, paragraph: _Paragraph, threshold: float) -> ParagraphMatch:
+def _best_match(query: GoldParagraph, paragraph: _Paragraph, threshold: float) -> ParagraphMatch:
     ranked = sorted(paragraph.best, key=lambda candidate: candidate.order({query.title.casefold()}))
     top = max((candidate.score for candidate in ranked), default=0.0)
     if ranked and ranked[0].same_text:
@@ -195,6 +195,6 @@ def _chosen(query: GoldParagraph, paragraph: _Paragraph, threshold: float) -> Pa
     rule = RULES[query.rule]
     needles = rule.needles(query.answers) if query.answers else ()
     for candidate in close:
-        if not query.answers or rule.holds(rule.passage(candidate.text), needles):
+        if not query.answers or rule.contains_answer(rule.passage(candidate.text), needles):
             return ParagraphMatch(candidate.ordinal, candidate.score, "overlap")
     return ParagraphMatch(None, top, "none", NO_ANSWER)

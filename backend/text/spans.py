@@ -85,15 +85,15 @@ def _combining_class(part: tuple[str, int]) -> int:
     return unicodedata.combining(part[0])
 
 
-def token_spans(words: Sequence[tuple[str, int, int]], phrase: Sequence[str]) -> list[Span]:
-    """Return the span of every occurrence of the tokens `phrase` in `words` (token, start, end); spans may overlap."""
+def token_spans(word_spans: Sequence[tuple[str, int, int]], phrase: Sequence[str]) -> list[Span]:
+    """Return the span of every occurrence of the tokens `phrase` in `word_spans` (token, start, end); spans may overlap."""
     if not phrase:
         return []
     width = len(phrase)
     return [
-        (words[i][1], words[i + width - 1][2])
-        for i in range(len(words) - width + 1)
-        if words[i][0] == phrase[0] and all(words[i + j][0] == phrase[j] for j in range(1, width))
+        (word_spans[i][1], word_spans[i + width - 1][2])
+        for i in range(len(word_spans) - width + 1)
+        if word_spans[i][0] == phrase[0] and all(word_spans[i + j][0] == phrase[j] for j in range(1, width))
     ]
 
 
@@ -108,23 +108,25 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def start_near(text: str, at: int, before: int) -> int:
-    """Return where an excerpt that leads up to `at` should start.
+def start_near(text: str, position: int, context_length: int) -> int:
+    """Return where an excerpt that leads up to `position` should start.
 
-    It starts at the beginning of the sentence, else of a word, at most `before` characters before `at`.
+    It starts at the beginning of the sentence, else of a word, at most `context_length` characters before `position`.
     """
-    earliest = max(at - before, 0)
-    sentence = max(text.rfind(stop, earliest, at) for stop in (". ", "? ", "! "))
+    earliest = max(position - context_length, 0)
+    sentence = max(text.rfind(stop, earliest, position) for stop in (". ", "? ", "! "))
     if sentence >= 0:
         return sentence + 2
-    space = text.find(" ", earliest, at)
+    space = text.find(" ", earliest, position)
     return space + 1 if space >= 0 else earliest
 
 
-def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> list[tuple[str, str]]:
+def pieces(
+    text: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]
+) -> list[tuple[str, str]]:
     """Cut the text from low to high into (piece, kind): "answer", "word" or "". Overlaps of the two count as answer."""
     kinds = [""] * (high - low)
-    for kind, spans in (("word", words), ("answer", answers)):
+    for kind, spans in (("word", word_spans), ("answer", answers)):
         for start, end in spans:
             first, last = max(start - low, 0), min(end - low, high - low)
             if first < last:
@@ -137,30 +139,30 @@ def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Seque
     return cut
 
 
-def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:
+def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] = ()) -> Span:
     """Return the span of the excerpt: about EXCERPT characters that begin at or near a sentence start.
 
     The excerpt contains the first answer; without an answer, it contains as many question words as possible.
     """
-    if len(whole) <= EXCERPT + 60:
-        return 0, len(whole)
-    focus = answers[0] if answers else _densest(words)
-    start = start_near(whole, focus[0], BEFORE) if focus[1] > EXCERPT else 0
-    if start > len(whole) - EXCERPT:
-        start = min(start, start_near(whole, len(whole) - EXCERPT, BEFORE))
+    if len(full_text) <= EXCERPT + 60:
+        return 0, len(full_text)
+    focus = answers[0] if answers else _densest_word(word_spans)
+    start = start_near(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
+    if start > len(full_text) - EXCERPT:
+        start = min(start, start_near(full_text, len(full_text) - EXCERPT, BEFORE))
     end = max(start + EXCERPT, focus[1] if answers else 0)
-    while end < len(whole) and not whole[end].isspace():
+    while end < len(full_text) and not full_text[end].isspace():
         end += 1
-    return start, len(whole) if len(whole) - end < 40 else end
+    return start, len(full_text) if len(full_text) - end < 40 else end
 
 
-def _densest(words: Sequence[Span]) -> Span:
+def _densest_word(word_spans: Sequence[Span]) -> Span:
     """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
     many.
     """
 
     def words_within(start: int, length: int) -> int:
-        return sum(start <= low and high <= start + length for low, high in words)
+        return sum(start <= low and high <= start + length for low, high in word_spans)
 
-    best = max(words, key=lambda word: words_within(word[0], EXCERPT - BEFORE), default=(0, 0))
+    best = max(word_spans, key=lambda word: words_within(word[0], EXCERPT - BEFORE), default=(0, 0))
     return best if words_within(best[0], EXCERPT - BEFORE) > words_within(0, EXCERPT) else (0, 0)

@@ -42,7 +42,7 @@ class TokenArrays:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def words(self, first: int, stop: int) -> str:
+    def joined_tokens(self, first: int, stop: int) -> str:
         """Return the tokens `first` to `stop` (exclusive) with a space between them."""
         places = zip(self.starts[first:stop].tolist(), self.ends[first:stop].tolist(), strict=True)
         return " ".join([self.text[start:end] for start, end in places])

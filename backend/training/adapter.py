@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import whole_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
-from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, padded
+from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
@@ -130,7 +130,7 @@ def _adaptable(dense: Dense) -> Dense:
 def read_questions(
     study: Study,
     dense: Dense,
-    opened: TrainingSet,
+    training_set: TrainingSet,
     progress: Progress | None = None,
     positives_from: AdapterPositives = "set",
 ) -> TrainingQuestions:
@@ -138,28 +138,30 @@ def read_questions(
 
     Raises Refused if there is none.
     """
-    answering = _with_answer_and_subject(study, opened) if positives_from == "answer_subject" else {}
+    answering = _with_answer_and_subject(study, training_set) if positives_from == "answer_subject" else {}
     questions = []
-    for question, positives, negatives in opened.examples(hard=True):
+    for question, positives, negatives in training_set.examples(hard=True):
         more = answering.get(question, set())
         known = dict.fromkeys([*(pair.passage for pair in positives), *sorted(more)])
         if known:
             questions.append((question, list(known), [pair.passage for pair in negatives if pair.passage not in known]))
     if not questions:
-        raise Refused(f"training set {opened.name!r} has no question with a positive; there is nothing to learn from")
+        raise Refused(
+            f"training set {training_set.name!r} has no question with a positive; there is nothing to learn from"
+        )
     rows = study.corpus.ordinals({id for _, *both in questions for ids in both for id in ids})
     texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
-        padded([[rows[id] for id in positives] for _, positives, _ in questions]),
-        padded([[rows[id] for id in negatives] for _, _, negatives in questions]),
+        pad_rows([[rows[id] for id in positives] for _, positives, _ in questions]),
+        pad_rows([[rows[id] for id in negatives] for _, _, negatives in questions]),
     )
 
 
-def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set[str]]:
+def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[str, set[str]]:
     """Return the mined passages of each question that contain an answer, name its subject, and are not judged."""
     by_question: dict[str, set[str]] = {}
-    groups = opened.groups()
+    groups = training_set.groups()
     while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
         known_pairs = {
             question: {pair.passage for pair in pairs if pair.answer and pair.source != "label"}

@@ -46,7 +46,7 @@ class TrainingQuestions:
         return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
 
 
-def padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
+def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
     """Return lists of rows as (q, m) int64, with PADDED at the end."""
     array = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, list_ in enumerate(lists):
@@ -75,7 +75,7 @@ class MapLearner:
     settings: AdapterSettings
     progress: Progress | None = None
 
-    def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, doing: str) -> Module:
+    def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, activity: str) -> Module:
         """Learn a map from all of these questions. The learning rate falls linearly to 0."""
         import torch
 
@@ -88,7 +88,7 @@ class MapLearner:
             optimizer = torch.optim.AdamW(mapped.parameters(), settings.learning_rate, weight_decay=weight_decay)
             for step in range(steps):
                 if self.progress is not None and step % 10 == 0:
-                    self.progress(step, steps, doing)
+                    self.progress(step, steps, activity)
                 for group in optimizer.param_groups:
                     group["lr"] = settings.learning_rate * (1 - step / steps)
                 if len(order) < min(settings.batch, len(questions)):

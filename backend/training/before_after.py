@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-def start_name(study: Study, about: Mapping[str, Any]) -> str | None:
+def start_name(study: Study, description: Mapping[str, Any]) -> str | None:
     """Return the name of a model's initial encoder in study.toml, else its folder or name; None if unknown."""
-    start = about.get("start")
+    start = description.get("start")
     model = start.get("model") if isinstance(start, dict) else start
     if not model:
         return None
@@ -23,19 +23,19 @@ def start_name(study: Study, about: Mapping[str, Any]) -> str | None:
 
 
 def run_before(
-    study: Study, about: Mapping[str, Any], after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
+    study: Study, description: Mapping[str, Any], after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
     """Return the run to compare a trained model's run with: its initial encoder's over the same split, else the last
     other.
 
     Args:
-        about: the model's training.json. after: the model's run. runs: the study's runs, name to manifest.
+        description: the model's training.json. after: the model's run. runs: the study's runs, name to manifest.
     """
     before = [
         name
         for name, manifest in runs.items()
         if name != after and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
     ]
-    start = start_name(study, about)
+    start = start_name(study, description)
     last = before[-1] if before else None
     return next((name for name in before if start and runs[name].get("retriever") == start), last)

@@ -104,35 +104,35 @@ def models_of(study: Study) -> dict[str, dict]:
     )
 
 
-def training_request(start: Any, settings: Any, examples: str, about: Mapping[str, Any] | None) -> dict[str, Any]:
+def training_request(start: Any, settings: Any, examples: str, description: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what determines a training; a training with another request is another training.
 
     Args:
         start: the initial model. settings: a settings record. examples: the digest of the examples.
-        about: further facts.
+        description: further facts.
     """
     return {
         "start": start,
         "settings": asdict(settings),
         "examples": examples,
         "processes": world_size(),
-        **(about or {}),
+        **(description or {}),
     }
 
 
-def training_facts(kind: str, name: str, sampler: BatchSampler, device: str, began: float) -> dict[str, Any]:
-    """Return what training.json says of every finished training. began: `time.monotonic()` at the start."""
+def training_facts(kind: str, name: str, sampler: BatchSampler, device: str, start_time: float) -> dict[str, Any]:
+    """Return what training.json says of every finished training. start_time: `time.monotonic()` at the start."""
     return {
         "kind": kind,
         "name": name,
         "batch": sampler.batch * sampler.processes,
         "steps": sampler.steps,
         "device": device,
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(time.monotonic() - start_time, 1),
     }
 
 
-def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
+def load_checkpoint(working_folder: Path, request: dict, restart: bool) -> Path | None:
     """Return the checkpoint to resume from, or None to start. The main process cleans up while the others wait.
 
     Raises:
@@ -140,28 +140,28 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
     """
     if is_main_process():
         if restart:
-            shutil.rmtree(working, ignore_errors=True)
-        working.mkdir(parents=True, exist_ok=True)
-        if (working / REQUEST).is_file():
-            if differs := _differences(read_object(working / REQUEST), request):
+            shutil.rmtree(working_folder, ignore_errors=True)
+        working_folder.mkdir(parents=True, exist_ok=True)
+        if (working_folder / REQUEST).is_file():
+            if differs := _differences(read_object(working_folder / REQUEST), request):
                 raise Refused(
                     f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same "
                     "arguments, take another name, or give --restart"
                 )
         else:
-            write_json(working / REQUEST, request)
-        found = last_checkpoint(working)
-        cut_log(working, int(found.name.rsplit("-", 1)[1]) if found else -1)
+            write_json(working_folder / REQUEST, request)
+        found = last_checkpoint(working_folder)
+        cut_log(working_folder, int(found.name.rsplit("-", 1)[1]) if found else -1)
     wait_for_all()
-    return last_checkpoint(working)
+    return last_checkpoint(working_folder)
 
 
-def _differences(old: dict, new: dict) -> list[str]:
-    names = [key for key in new if key != "settings" and old.get(key) != new[key]]
+def _differences(old_request: dict, new_request: dict) -> list[str]:
+    names = [key for key in new_request if key != "settings" and old_request.get(key) != new_request[key]]
     return names + [
         key
-        for key, value in new["settings"].items()
-        if key != "report_to" and old["settings"].get(key) != value  # a tracker changes nothing in the model
+        for key, value in new_request["settings"].items()
+        if key != "report_to" and old_request["settings"].get(key) != value  # a tracker changes nothing in the model
     ]
 
 
@@ -175,36 +175,36 @@ class BestCheckpoint:
     value: float | None
     curve: list[dict]
 
-    def facts(self, figure: str) -> dict[str, Any]:
+    def facts(self, metric: str) -> dict[str, Any]:
         """Return what training.json says of the checkpoint."""
-        return {"last_step": self.last_step, "best_step": self.step, figure: self.value, "curve": self.curve}
+        return {"last_step": self.last_step, "best_step": self.step, metric: self.value, "curve": self.curve}
 
 
-def best_checkpoint(working: Path, figure: str) -> BestCheckpoint:
-    last = last_checkpoint(working)
+def best_checkpoint(working_folder: Path, metric: str) -> BestCheckpoint:
+    last = last_checkpoint(working_folder)
     assert last is not None, "a finished training has a checkpoint"
     state = state_of(last)
     step = state.best_global_step or state.global_step
-    curve = [line for line in read_lines(working) if figure in line]
-    value = next((line[figure] for line in curve if line["step"] == step), None)
+    curve = [line for line in read_lines(working_folder) if metric in line]
+    value = next((line[metric] for line in curve if line["step"] == step), None)
     return BestCheckpoint(last.parent / f"checkpoint-{step}", step, state.global_step, value, curve)
 
 
-def copy_model(checkpoint: Path, building: Path) -> None:
+def copy_model(checkpoint: Path, new_folder: Path) -> None:
     """Copy the model and the log of a checkpoint, without the files that only resuming needs."""
     for path in checkpoint.iterdir():
         if path.is_dir():
-            shutil.copytree(path, building / path.name)
+            shutil.copytree(path, new_folder / path.name)
         elif path.suffix not in STATE_FILES and path.name not in STATE_NAMES:
-            shutil.copy2(path, building / path.name)
-    shutil.copy2(checkpoint.parent / LOG, building / LOG)
+            shutil.copy2(path, new_folder / path.name)
+    shutil.copy2(checkpoint.parent / LOG, new_folder / LOG)
 
 
-def write_training_json(building: Path, about: dict) -> None:
+def write_training_json(new_folder: Path, description: dict) -> None:
     """Write training.json, the last file of a model."""
     write_json(
-        building / TRAINING,
-        about | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()},
+        new_folder / TRAINING,
+        description | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()},
     )
 
 
@@ -234,13 +234,13 @@ def uses_bfloat16(precision: str, device: str) -> bool:
 
 
 def training_arguments(
-    kind: type, working: Path, settings: Any, device: str, figure: str, greater_is_better: bool = False
+    kind: type, working_folder: Path, settings: Any, device: str, metric: str, greater_is_better: bool = False
 ) -> Any:
     """The library's training arguments that do not depend on the data. Joins the other processes, if there are any.
 
     Args:
         kind: the library's class of arguments.
-        figure: the metric that compares checkpoints. greater_is_better: whether more of it is better.
+        metric: the metric that compares checkpoints. greater_is_better: whether more of it is better.
     """
     import logging
 
@@ -250,7 +250,7 @@ def training_arguments(
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     arguments = kind(
-        output_dir=str(working),
+        output_dir=str(working_folder),
         use_cpu=device == "cpu",
         seed=settings.seed,
         bf16=uses_bfloat16(settings.precision, device),
@@ -261,9 +261,9 @@ def training_arguments(
         lr_scheduler_type="linear" if settings.decay else "constant_with_warmup",
         save_strategy="steps",
         logging_nan_inf_filter=False,
-        metric_for_best_model=f"eval_{figure}",
+        metric_for_best_model=f"eval_{metric}",
         greater_is_better=greater_is_better,
-        **tracking_arguments(settings.report_to, working),
+        **tracking_arguments(settings.report_to, working_folder),
         disable_tqdm=True,
         log_level="error",
         dataloader_drop_last=True,
@@ -331,9 +331,9 @@ def last_checkpoint(folder: Path) -> Path | None:
     return max(_checkpoints(folder).items(), default=(0, None))[1]
 
 
-def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
+def drop_checkpoints(folder: Path, kept_steps: set[int | None]) -> None:
     for step, path in _checkpoints(folder).items():
-        if step not in keep:
+        if step not in kept_steps:
             shutil.rmtree(path)
 
 

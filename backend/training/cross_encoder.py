@@ -133,7 +133,7 @@ def train_cross_encoder(
             TrainingPlace.in_study(study, name, options, progress, **asked),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
-            retrieved=lambda one: _as_retrieved(mined[places[one.id]], opened),
+            retrieved=lambda one: _example_as_retrieved(mined[places[one.id]], opened),
         )
 
 
@@ -198,9 +198,9 @@ def cross_encoder_parts(
     return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
 
 
-def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
+def _example_as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
     """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
-    ranked = {pair.passage for _, pairs in opened.groups([mined.id]) for pair in pairs if pair.rank is not None}
+    ranked = {pair.passage for _, pairs in training_set.groups([mined.id]) for pair in pairs if pair.rank is not None}
     return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))
 
 
@@ -347,13 +347,13 @@ def _run_trainer(
 
 
 def _save_best(
-    working: Path,
+    working_folder: Path,
     target: Path,
     settings: CrossEncoderSettings,
     lists: list[LabelledPair],
     judged: list[LabelledPair],
     device: str,
-    about: dict,
+    description: dict,
 ) -> TrainedCrossEncoder:
     """Put the best checkpoint into `target`; calibrate it if the held-out lists hold both kinds.
 
@@ -362,7 +362,7 @@ def _save_best(
     """
     from sentence_transformers import CrossEncoder
 
-    checkpoint, method = best_checkpoint(working, FIGURE), None
+    checkpoint, method = best_checkpoint(working_folder, FIGURE), None
     with whole_folder(target) as building:
         copy_model(checkpoint.folder, building)
         with readable_model(building):
@@ -378,7 +378,7 @@ def _save_best(
             method = report["method"]
         write_training_json(
             building,
-            about
+            description
             | {
                 **checkpoint.facts(FIGURE),
                 "held_out_loss": next(
@@ -388,7 +388,13 @@ def _save_best(
                 "model_hash": weights_hash(building),
             },
         )
-    shutil.rmtree(working)
+    shutil.rmtree(working_folder)
     return TrainedCrossEncoder(
-        target.name, str(target), checkpoint.last_step, checkpoint.step, checkpoint.value, method, about["seconds"]
+        target.name,
+        str(target),
+        checkpoint.last_step,
+        checkpoint.step,
+        checkpoint.value,
+        method,
+        description["seconds"],
     )

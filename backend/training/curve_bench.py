@@ -33,7 +33,7 @@ from blindspot.backend.retrieval.dense import Dense, dense_indexes
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run
-from blindspot.backend.training.adapter_map import TrainingQuestions, learn, padded
+from blindspot.backend.training.adapter_map import TrainingQuestions, learn, pad_rows
 from blindspot.backend.training.curve_points import (
     FOLDER,
     ChangedPair,
@@ -124,9 +124,9 @@ class CurveBench:
         self.adapter_settings = AdapterSettings(scale=20.0, weight_decay=0.0, held_out=0, seed=seed)
         self.trainable = set(trainable_questions(study, self.train))
 
-    def report(self, doing: str) -> None:
+    def report(self, activity: str) -> None:
         if self.progress is not None:
-            self.progress(0, None, doing)
+            self.progress(0, None, activity)
 
     @cached_property
     def held_out(self) -> set[str]:
@@ -142,9 +142,9 @@ class CurveBench:
             return self.labels.consensus()
         return self.labels.consensus_as_of(last_event) if last_event else []
 
-    def authors(self, since: int, until: int) -> dict[str, int]:
+    def authors(self, since: int, last_event: int) -> dict[str, int]:
         """How many labels of training questions each person gave after one event, up to another."""
-        later = self.labels.labels_since(until, ("train",))
+        later = self.labels.labels_since(last_event, ("train",))
         counts = {name: n - later.get(name, 0) for name, n in self.labels.labels_since(since, ("train",)).items()}
         return {name: n for name, n in counts.items() if n}
 
@@ -156,7 +156,7 @@ class CurveBench:
         """Return lists, features (q, k, f), truth (q, k) and answers (q, k) of the training questions of a scope."""
         ids = [id for id in self.train.question_ids if id in by_people and id in self.trainable]
         if scope == "all":
-            ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled]
+            ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled_questions]
         questions = [q for q in self.study.questions.some(ids) if q.gold or q.id in by_people]
         lists, features = kept_features(
             self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress
@@ -173,16 +173,19 @@ class CurveBench:
         return fit_ranker(examples_of(lists, features, truth, answers, reference), self.settings)
 
     @cached_property
-    def _sampled(self) -> set[str]:
+    def _sampled_questions(self) -> set[str]:
         """Training questions that may have gold, as many as a judge learns from."""
         rows = self.study.questions.connection.execute("SELECT id FROM question WHERE split = 'train' AND gold <> '[]'")
         with_gold = {id for (id,) in rows} & self.trainable
         ids = [id for id in self.train.question_ids if id in with_gold]
         return set(nested_sample(ids, MAXIMUM_QUESTIONS, self.seed))
 
-    def changed(self, now: Sequence[Consensus], before: Sequence[Consensus]) -> list[ChangedPair]:
+    def changed_pairs(self, new_labels: Sequence[Consensus], old_labels: Sequence[Consensus]) -> list[ChangedPair]:
         """Return the training pairs whose role differs between two states of the labels."""
-        labels = [settled_labels(pair for pair in each if pair.question in self.trainable) for each in (before, now)]
+        labels = [
+            settled_labels(pair for pair in each if pair.question in self.trainable)
+            for each in (old_labels, new_labels)
+        ]
         touched = sorted(
             {(question, passage) for label in labels for question in label for passage in label[question]}
             - {
@@ -286,8 +289,8 @@ class CurveBench:
         texts = [lists.questions[i].text for i in learnable]
         training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
-            padded([positives[i] for i in learnable]),
-            padded([negatives[i] for i in learnable]),
+            pad_rows([positives[i] for i in learnable]),
+            pad_rows([negatives[i] for i in learnable]),
         )
         return self._found_by(
             learn(

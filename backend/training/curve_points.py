@@ -126,7 +126,7 @@ def _read_point(folder: Path) -> CurvePoint | None:
 
 
 @lru_cache(maxsize=1000)
-def _point_at(folder: Path, changed: int) -> CurvePoint | None:
+def _point_at(folder: Path, modified_ns: int) -> CurvePoint | None:
     """A point, read once: it never changes, and every label asks for all of them."""
     manifest = read_manifest(folder)
     return None if manifest is None else _point(manifest)
@@ -148,7 +148,7 @@ def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
     return [ChangedPair(*row) for row in read_json(path)]
 
 
-def worked(point: CurvePoint) -> list[str]:
+def worked_batches(point: CurvePoint) -> list[str]:
     """Say what the labels since the point before changed, in lines for people."""
     if point.before is None:
         return []
@@ -167,7 +167,7 @@ def worked(point: CurvePoint) -> list[str]:
     return lines
 
 
-def due(study: Study) -> Reason | None:
+def is_point_due(study: Study) -> Reason | None:
     """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch
     was finished.
 
@@ -204,15 +204,17 @@ def finished_batches(study: Study) -> tuple[str, ...]:
 def _point(manifest: dict[str, Any]) -> CurvePoint:
     """Read a point. Entries that a newer version added are ignored."""
 
-    def share(found: dict[str, Any] | None) -> Share | None:
-        return None if found is None else Share(**found)
+    def share_of(values: dict[str, Any] | None) -> Share | None:
+        return None if values is None else Share(**values)
 
-    def needed(found: dict[str, Any]) -> Share:
-        return Share(**found)
+    def required_share(values: dict[str, Any]) -> Share:
+        return Share(**values)
 
     known = {name: manifest[name] for name in CurvePoint.__dataclass_fields__ if name != "made"}
     scopes = {
-        scope: CurveOutcome(**{**each, "reranker": needed(each["reranker"]), "adapter": share(each["adapter"])})
+        scope: CurveOutcome(
+            **{**each, "reranker": required_share(each["reranker"]), "adapter": share_of(each["adapter"])}
+        )
         for scope, each in manifest["scopes"].items()
     }
     return CurvePoint(
@@ -220,8 +222,8 @@ def _point(manifest: dict[str, Any]) -> CurvePoint:
             **known,
             "made": manifest.get("made", ""),
             "batches": tuple(manifest["batches"]),
-            "base_reranker": needed(manifest["base_reranker"]),
-            "base_adapter": share(manifest["base_adapter"]),
+            "base_reranker": required_share(manifest["base_reranker"]),
+            "base_adapter": share_of(manifest["base_adapter"]),
             "scopes": scopes,
         }
     )

@@ -81,7 +81,7 @@ class Teacher:
         for begin in range(0, len(shares), PER_BLOCK):
             if progress is not None:
                 progress(begin, len(shares), f"scoring passages with {self.name}")
-            block = [_sampled(dataset, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
+            block = [_sampled_passages(dataset, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
             missing = self._missing(block)
             if missing:
                 self._score(missing)
@@ -97,7 +97,7 @@ class Teacher:
         import torch
 
         pairs = [(drawn.example.id, passage.id) for drawn in batch for passage in _passages(drawn)]
-        known = self._known(pairs)
+        known = self._stored_scores(pairs)
         taught = torch.full((len(batch), 1 + hard_negatives), -torch.inf)
         for row, drawn in enumerate(batch):
             for column, passage in enumerate(_passages(drawn)):
@@ -130,7 +130,7 @@ class Teacher:
         )
         return ScoringCost(pairs, pairs * each)
 
-    def _known(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
+    def _stored_scores(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         return {} if self._store is None else self._store(pairs)
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
@@ -141,7 +141,7 @@ class Teacher:
             for passage in passages
             if not _label_log_odds(example, passage)
         }
-        known = self._known(list(pairs))
+        known = self._stored_scores(list(pairs))
         return [score for pair, score in pairs.items() if pair not in known]
 
     def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
@@ -177,8 +177,8 @@ def _label_log_odds(example: Example, passage: Passage) -> float | None:
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
 
 
-def _passages(drawn: SampledExample[Example]) -> tuple[Passage, ...]:
-    return (drawn.positive, *drawn.negatives)
+def _passages(sampled: SampledExample[Example]) -> tuple[Passage, ...]:
+    return (sampled.positive, *sampled.negatives)
 
 
 def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
@@ -189,7 +189,7 @@ def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
         yield number, [epoch for epoch, _ in rows]
 
 
-def _sampled(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
+def _sampled_passages(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
     """An example, and each of its passages that some of these epochs sample."""
     example = dataset.examples[number]
     rows = (_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed)) for epoch in epochs)

@@ -38,7 +38,7 @@ def world_size() -> int:
     return distributed.get_world_size() if _is_initialised() else 1
 
 
-def gather(rows: Tensor) -> Tensor:
+def gather_tensors(rows: Tensor) -> Tensor:
     """(w * n, ...) the rows (n, ...) of all processes, in the order of ranks. Every process must pass equally many.
 
     The gradient flows back to the process that owns the row, summed over all processes. (DPR's own code keeps only the

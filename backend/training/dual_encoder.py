@@ -303,15 +303,15 @@ class _Training:
         these vectors.
         """
         settings, stored, template = self.settings, self.stored, self.start.passage_template
-        if stored is not None and not (settings.only == "question" and stored.agree(model, template)):
+        if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
             stored = None
         collator = dual_encoder_collator(model, settings, template, self.teacher)
         return replace(collator, stored=stored)
 
 
-def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:
+def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
-    kept = best_checkpoint(working, FIGURE)
+    kept = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
         encoder = load_encoder(
@@ -319,21 +319,21 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
         )
         write_training_json(
             building,
-            about
+            description
             | {
                 **kept.facts(FIGURE),
                 "model_hash": encoder.model_hash,
             },
         )
-    shutil.rmtree(working)
+    shutil.rmtree(working_folder)
     return TrainedDualEncoder(
         target.name,
         str(target),
         kept.last_step,
         kept.step,
         kept.value,
-        about["seconds"],
-        about["passages_from_index"],
+        description["seconds"],
+        description["passages_from_index"],
     )
 
 

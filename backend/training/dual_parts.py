@@ -17,7 +17,7 @@ from blindspot.backend.training.examples import (
     hold_out,
     make_pool,
 )
-from blindspot.backend.training.initial_model import has_two_towers, normalises, start_model, tower
+from blindspot.backend.training.initial_model import has_two_towers, load_initial_model, normalises, tower
 from blindspot.backend.training.lora import add_updates
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.db.errors import Refused
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def initial_dual_encoder(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
     """The model to train; with LoRA, with updates of rank `settings.lora` in the towers that train."""
-    model = start_model(start, settings.shape, device)
+    model = load_initial_model(start, settings.shape, device)
     if settings.lora:
         add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
     return model

@@ -44,13 +44,13 @@ def estimate(
     examples: TrainingExamples,
     settings: DualEncoderSettings,
     device: str | None = None,
-    within: float | None = None,
+    time_limit: float | None = None,
     teacher: Teacher | None = None,
 ) -> TrainingEstimate:
     """Time two steps of a dual encoder on a temporary model. Only some scores of a teacher are stored.
 
     Args:
-        within: seconds that the training may take; None: as many steps as the settings say.
+        time_limit: seconds that the training may take; None: as many steps as the settings say.
 
     Raises what `train` raises for settings that cannot learn.
     """
@@ -69,7 +69,7 @@ def estimate(
         columns, labels = features_of(collator([dataset[key] for key in keys]), model.device)
         loss(columns, labels).backward()
 
-    took = _timed(step, sampler)
+    took = _time_steps(step, sampler)
     trained, compared = texts_encoded(sampler, settings, pool)
 
     def seconds(steps: int) -> float:
@@ -77,7 +77,7 @@ def estimate(
         comparisons = 1 + -(-steps // every) if pool else 0
         return took * (steps + comparisons * compared / (3 * trained))
 
-    steps = _fitting(sampler.steps, seconds, within)
+    steps = _steps_in_time(sampler.steps, seconds, time_limit)
     return TrainingEstimate(steps, took, seconds(steps), teacher.cost(dataset, sampler) if teacher else None)
 
 
@@ -86,7 +86,7 @@ def estimate_cross_encoder(
     examples: TrainingExamples,
     settings: CrossEncoderSettings,
     device: str | None = None,
-    within: float | None = None,
+    time_limit: float | None = None,
 ) -> TrainingEstimate:
     """Time two steps of a cross-encoder on a temporary model; see `estimate`."""
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
@@ -101,7 +101,7 @@ def estimate_cross_encoder(
         batch = collator([dataset[key] for key in keys])
         loss([batch["question"], batch["passage"]], batch["label"].to(model.device)).backward()
 
-    took = _timed(step, sampler)
+    took = _time_steps(step, sampler)
     trained = sampler.batch * (1 + settings.negatives)
 
     def seconds(steps: int) -> float:
@@ -109,11 +109,11 @@ def estimate_cross_encoder(
         pairs = -(-steps // every) * settings.pairs + settings.calibration_pairs
         return took * (steps + pairs / (3 * trained))
 
-    steps = _fitting(sampler.steps, seconds, within)
+    steps = _steps_in_time(sampler.steps, seconds, time_limit)
     return TrainingEstimate(steps, took, seconds(steps))
 
 
-def _timed(step: Callable[[list[tuple[int, int]]], None], sampler: BatchSampler) -> float:
+def _time_steps(step: Callable[[list[tuple[int, int]]], None], sampler: BatchSampler) -> float:
     took = 0.0
     for _, keys in zip(range(TIMED), sampler, strict=False):
         began = time.monotonic()
@@ -122,8 +122,8 @@ def _timed(step: Callable[[list[tuple[int, int]]], None], sampler: BatchSampler)
     return took
 
 
-def _fitting(maximum: int, seconds: Callable[[int], float], within: float | None) -> int:
-    """Return the highest number of steps up to `maximum` that takes at most `within` seconds; at least 1."""
-    if within is None:
+def _steps_in_time(maximum: int, seconds: Callable[[int], float], time_limit: float | None) -> int:
+    """Return the highest number of steps up to `maximum` that takes at most `time_limit` seconds; at least 1."""
+    if time_limit is None:
         return maximum
-    return next((steps for steps in range(maximum, 1, -1) if seconds(steps) <= within), 1)
+    return next((steps for steps in range(maximum, 1, -1) if seconds(steps) <= time_limit), 1)

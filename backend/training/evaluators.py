@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 BLOCK = 256  # questions whose scores are in memory at a time
 
 
-def ranks(
-    questions: torch.Tensor, passages: torch.Tensor, known: Sequence[Sequence[int]], similarity: str
+def ranks_of_first_answer(
+    questions: torch.Tensor, passages: torch.Tensor, known_answers: Sequence[Sequence[int]], similarity: str
 ) -> np.ndarray:
-    """(q,) int64 ranks from vectors (q, d) and (n, d); known[i] holds the rows of passages that answer question i."""
+    """(q,) int64 ranks from vectors (q, d) and (n, d); known_answers[i] holds the rows of passages that answer question i."""
     positive_ranks = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
         scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
         answers = torch.zeros_like(scores, dtype=torch.bool)
-        for row, columns in enumerate(known[begin : begin + BLOCK]):
+        for row, columns in enumerate(known_answers[begin : begin + BLOCK]):
             answers[row, list(columns)] = True
         best = scores.masked_fill(~answers, -torch.inf).amax(1, keepdim=True)
         positive_ranks[begin : begin + BLOCK] = 1 + ((scores >= best) & ~answers).sum(1).cpu().numpy()
@@ -59,7 +59,7 @@ def measure(
     if passages is None:
         texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
         passages = model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-    positive_ranks = ranks(questions, passages.to(questions.device), pool.known, similarity)
+    positive_ranks = ranks_of_first_answer(questions, passages.to(questions.device), pool.known, similarity)
     return {"average_rank": float(positive_ranks.mean()), "first": float((positive_ranks == 1).mean())}
 
 
@@ -80,10 +80,12 @@ class RankEvaluator(BaseEvaluator):
 
 def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:
     """The places of each question's pairs, of the questions that have pairs of both kinds."""
-    places: dict[str, list[int]] = {}
+    rows_by_passage: dict[str, list[int]] = {}
     for place, pair in enumerate(pairs):
-        places.setdefault(pair.question_id, []).append(place)
-    return {question: own for question, own in places.items() if len({pairs[place].positive for place in own}) == 2}
+        rows_by_passage.setdefault(pair.question_id, []).append(place)
+    return {
+        question: own for question, own in rows_by_passage.items() if len({pairs[place].positive for place in own}) == 2
+    }
 
 
 def mean_average_precision(scores: np.ndarray, pairs: Sequence[LabelledPair]) -> float:

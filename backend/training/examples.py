@@ -87,13 +87,13 @@ def sample_passages(example: E, hard_negatives: int, epoch: int, seed: int) -> S
 
     Positives and negatives each follow a seeded order that continues from epoch to epoch.
     """
-    positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
+    positive = _take_turns(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
     return SampledExample(
-        example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
+        example, positive, _take_turns(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
     )
 
 
-def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
+def _take_turns(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
     if len(passages) <= count:
         return tuple(passages)
     shuffled = random.Random(seed).sample(passages, len(passages))
@@ -192,7 +192,7 @@ class Pool:
     digest: str = field(compare=False, default="")
 
 
-def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples = (), seed: int = 0) -> Pool:
+def make_pool(held_out: Sequence[Example], size: int, other_examples: TrainingExamples = (), seed: int = 0) -> Pool:
     """Collect all positives of the held-out questions, then their hard negatives by rank, then positives of others, up
     to `size` passages.
 
@@ -214,12 +214,12 @@ def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples =
     by_rank = chain.from_iterable(zip_longest(*(example.hard_negatives() for example in held_out)))
     for passage in takewhile(lambda _: len(passages) < size, filter(None, by_rank)):
         row(passage)
-    numbers = list(range(len(others)))
+    numbers = list(range(len(other_examples)))
     random.Random(f"{seed} pool").shuffle(numbers)
     for number in numbers:
         if len(passages) >= size:
             break
-        row(others[number].positives[0])
+        row(other_examples[number].positives[0])
     digest = hashlib.sha256("\0".join([*(example.id for example in held_out), "", *rows]).encode()).hexdigest()
     return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
 

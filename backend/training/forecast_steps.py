@@ -47,10 +47,16 @@ class StepLists:
         """Places of the training questions with a known positive."""
         return np.flatnonzero((self.truth == POSITIVE).any(axis=1))
 
-    def first_right(self, places: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def first_right(self, question_rows: np.ndarray, truth: np.ndarray) -> np.ndarray:
         """(q,) bool: is the first hit of each measuring question relevant, after learning from some questions?"""
-        lists = Lists([self.lists.questions[i] for i in places], self.lists.rows[places], self.lists.scores[places])
-        examples = examples_of(lists, self.features[places], truth[places], self.answers[places], self.reference)
+        lists = Lists(
+            [self.lists.questions[i] for i in question_rows],
+            self.lists.rows[question_rows],
+            self.lists.scores[question_rows],
+        )
+        examples = examples_of(
+            lists, self.features[question_rows], truth[question_rows], self.answers[question_rows], self.reference
+        )
         ranker = fit_ranker(examples, FeatureJudgeSettings())
         present = self.dev_relevant.shape[1] > 0
         flat = self.dev_features.reshape(-1, self.dev_features.shape[-1])

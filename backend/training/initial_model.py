@@ -48,7 +48,7 @@ class Shape:
     passage_prompt: str | None = None
 
 
-def prompts_of(loaded: SentenceTransformer, shape: Shape) -> dict[str, str]:
+def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str]:
     """The prompts by which `encode_query` and `encode_document` encode, where there is one."""
     default = loaded.prompts.get(loaded.default_prompt_name or "")
     names = {
@@ -59,11 +59,11 @@ def prompts_of(loaded: SentenceTransformer, shape: Shape) -> dict[str, str]:
         route: next((prompt for name in names[route] if (prompt := loaded.prompts.get(name))), default)
         for route in names
     }
-    prompts = {ROUTES["question"]: shape.question_prompt, ROUTES["passage"]: shape.passage_prompt}
+    prompts = {ROUTES["question"]: model_shape.question_prompt, ROUTES["passage"]: model_shape.passage_prompt}
     return {route: prompt for route in own if (prompt := own[route] if prompts[route] is None else prompts[route])}
 
 
-def start_model(start: EncoderSettings, shape: Shape, device: str | None = None) -> SentenceTransformer:
+def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str | None = None) -> SentenceTransformer:
     """Return a model to train, in 32 bits.
 
     Raises:
@@ -73,10 +73,10 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
-    loaded: Any = load_encoder(_encoder_settings(start, shape.pooling), device).model
-    prompts = prompts_of(loaded, shape)
+    loaded: Any = load_encoder(_encoder_settings(start, model_shape.pooling), device).model
+    prompts = prompts_of(loaded, model_shape)
     if isinstance(loaded[0], Router):
-        if shape.towers == "shared":
+        if model_shape.towers == "shared":
             raise Refused(
                 f"{start.model or start.question_model} has two towers already; train both, or start from a model "
                 "with one"
@@ -86,19 +86,19 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
         pair = [[*towers[route], *copy.deepcopy(after)] for route in ROUTES.values()]
     else:
         modules = list(loaded)
-        pair = [modules, modules if shape.towers == "shared" else copy.deepcopy(modules)]
-    bases = pair[:1] if shape.towers == "shared" else pair
+        pair = [modules, modules if model_shape.towers == "shared" else copy.deepcopy(modules)]
+    bases = pair[:1] if model_shape.towers == "shared" else pair
     shaped = [
-        _shaped(tower, shape, tokens)
-        for tower, tokens in zip(bases, (shape.question_tokens, shape.passage_tokens), strict=False)
+        _reshape_modules(tower, model_shape, tokens)
+        for tower, tokens in zip(bases, (model_shape.question_tokens, model_shape.passage_tokens), strict=False)
     ]
-    if shape.towers == "shared":
-        shaped[0][0].max_seq_length = shape.passage_tokens
+    if model_shape.towers == "shared":
+        shaped[0][0].max_seq_length = model_shape.passage_tokens
         model = SentenceTransformer(
             modules=shaped[0],
             device=device,
             prompts=prompts,
-            similarity_fn_name=SIMILARITY_NAMES[shape.similarity],
+            similarity_fn_name=SIMILARITY_NAMES[model_shape.similarity],
         )
     else:
         router = Router.for_query_document(query_modules=shaped[0], document_modules=shaped[1])
@@ -106,17 +106,17 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
             modules=[router],
             device=device,
             prompts=prompts,
-            similarity_fn_name=SIMILARITY_NAMES[shape.similarity],
+            similarity_fn_name=SIMILARITY_NAMES[model_shape.similarity],
         )
     return model.float()
 
 
-def tower(model: SentenceTransformer, side: Literal["question", "passage"]) -> Any:
+def tower(model: SentenceTransformer, tower_name: Literal["question", "passage"]) -> Any:
     """The modules that encode questions, or passages; the model itself if one tower does both."""
     if not has_two_towers(model):
         return model
     router: Any = model[0]
-    return router.sub_modules[ROUTES[side]]
+    return router.sub_modules[ROUTES[tower_name]]
 
 
 def has_two_towers(model: SentenceTransformer) -> bool:
@@ -136,21 +136,21 @@ def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | 
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
 
 
-def _shaped(modules: list, shape: Shape, tokens: int) -> list:
+def _reshape_modules(modules: list, model_shape: Shape, tokens: int) -> list:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     modules = list(modules)
     modules[0].max_seq_length = min(tokens, _max_positions(modules[0]))
-    if shape.layers is not None:
-        keep_layers(modules[0].model, shape.layers)
-    if shape.pooling is not None:
+    if model_shape.layers is not None:
+        keep_layers(modules[0].model, model_shape.layers)
+    if model_shape.pooling is not None:
         modules = [
-            Pooling(module.embedding_dimension, shape.pooling) if isinstance(module, Pooling) else module
+            Pooling(module.embedding_dimension, model_shape.pooling) if isinstance(module, Pooling) else module
             for module in modules
         ]
-    if shape.normalise is not None:
+    if model_shape.normalise is not None:
         modules = [module for module in modules if not isinstance(module, Normalize)] + (
-            [Normalize()] if shape.normalise else []
+            [Normalize()] if model_shape.normalise else []
         )
     return modules
 

@@ -73,14 +73,14 @@ class LabelForecast:
         """Where labels pay most, and what cleaning is expected to change, in plain words."""
         by_use = {each.use: each for each in self.uses if each.expected}
         gains = {
-            use: (_narrowing(each) if use == "evaluation" else each.expected[-1])
+            use: (_narrowing_sentence(each) if use == "evaluation" else each.expected[-1])
             for use, each in by_use.items()
             if use != "gold"
         }
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
         if sure:
             use = max(sure, key=lambda name: sure[name].value)
-            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_does(use)} by {_points(sure[use])}"
+            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_use_sentence(use)} by {_points(sure[use])}"
         elif gains:
             what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
         else:
@@ -94,44 +94,42 @@ class LabelForecast:
             if last.low > 0 or last.high < 0
             else "is not expected to change the retriever"
         )
-        return (
-            f"On this study, {what}; cleaning your training set {effect} ({_signed(last.low)} to {_signed(last.high)})."
-        )
+        return f"On this study, {what}; cleaning your training set {effect} ({_signed_points(last.low)} to {_signed_points(last.high)})."
 
     def lines(self) -> list[str]:
         """One line for each use: what the next labels are expected to change, with 90% intervals."""
         lines = []
         for each in self.uses:
-            cells = [f"{n}: {_cell(each.use, found)}" for n, found in zip(LABELS, each.expected, strict=False)]
+            cells = [f"{n}: {_forecast_cell(each.use, found)}" for n, found in zip(LABELS, each.expected, strict=False)]
             now = f" (now {100 * each.now:.1f})" if each.now is not None else ""
             lines.append(f"{USES[each.use]}{now}: {'; '.join(cells) or each.lacking}")
         return lines
 
 
-def _narrowing(evaluation: UseForecast) -> Forecast:
+def _narrowing_sentence(evaluation: UseForecast) -> Forecast:
     """By how much the last number of labels narrows the half-width."""
     last, now = evaluation.expected[-1], evaluation.now or 0.0
     return Forecast(now - last.value, now - last.high, now - last.low)
 
 
-def _does(use: str) -> str:
+def _use_sentence(use: str) -> str:
     return "narrow the interval of Success@1" if use == "evaluation" else "raise Success"
 
 
 def _points(forecast: Forecast) -> str:
-    return f"{100 * forecast.value:.1f} points ({_signed(forecast.low)} to {_signed(forecast.high)})"
+    return f"{100 * forecast.value:.1f} points ({_signed_points(forecast.low)} to {_signed_points(forecast.high)})"
 
 
-def _signed(share: float) -> str:
+def _signed_points(share: float) -> str:
     return f"{100 * share:+z.1f}"
 
 
-def _cell(use: str, forecast: Forecast) -> str:
+def _forecast_cell(use: str, forecast: Forecast) -> str:
     if use == "gold":
         return f"{forecast.value:.0f} ({forecast.low:.0f} to {forecast.high:.0f})"
     if use == "evaluation":
         return f"{100 * forecast.value:.1f} ({100 * forecast.low:.1f} to {100 * forecast.high:.1f})"
-    return f"{_signed(forecast.value)} ({_signed(forecast.low)} to {_signed(forecast.high)})"
+    return f"{_signed_points(forecast.value)} ({_signed_points(forecast.low)} to {_signed_points(forecast.high)})"
 
 
 @job("forecast labels", light=True, extras=("judges",))
@@ -157,9 +155,9 @@ def forecast_labels(
     more = [max(1, round(n / pairs)) for n in LABELS]
     units = bench.units[bench.measuring(MEASURING)]
     uses = (
-        _reranker(data, more, units, seed, bench),
-        _evaluation(bench, more),
-        _gold(bench),
+        _reranker_forecast(data, more, units, seed, bench),
+        _evaluation_forecast(bench, more),
+        _gold_forecast(bench),
         _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
@@ -203,17 +201,21 @@ def _step_lists(bench: CurveBench, by_people: Mapping[str, Mapping[str, int]]) -
     )
 
 
-def _reranker(data: StepLists, more: list[int], units: np.ndarray, seed: int, bench: CurveBench) -> UseForecast:
+def _reranker_forecast(
+    data: StepLists, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
+) -> UseForecast:
     n = len(data.learnable)
     if n < FEWEST_QUESTIONS:
         return UseForecast("reranker", None, (), "judge about 30 passages of training questions first")
     steps = learning_steps(data, seed, bench.report)
     return UseForecast(
-        "reranker", None, tuple(step_forecast(steps, float(np.log2((n + m) / n)), LEARNING_PRIOR, units) for m in more)
+        "reranker",
+        None,
+        tuple(step_forecast(steps, float(np.log2((n + m) / n)), LEARNING_PRIOR, units) for m in further_labels),
     )
 
 
-def _evaluation(bench: CurveBench, more: list[int]) -> UseForecast:
+def _evaluation_forecast(bench: CurveBench, further_labels: list[int]) -> UseForecast:
     """The half-width of the base run's Success@1 on dev questions that people judged."""
     judged = {pair.question for pair in bench.labels.consensus()}
     rows = [i for i, question in enumerate(bench.relevance.questions) if question.id in judged]
@@ -221,10 +223,10 @@ def _evaluation(bench: CurveBench, more: list[int]) -> UseForecast:
         return UseForecast("evaluation", None, (), "judge passages of about 4 dev questions first")
     hits, units = bench.relevance.relevant[rows, 0].astype(bool), bench.units[rows]
     now = half_width_forecast(hits, 0, units).value
-    return UseForecast("evaluation", now, tuple(half_width_forecast(hits, m, units) for m in more))
+    return UseForecast("evaluation", now, tuple(half_width_forecast(hits, m, units) for m in further_labels))
 
 
-def _gold(bench: CurveBench) -> UseForecast:
+def _gold_forecast(bench: CurveBench) -> UseForecast:
     """Wrong gold among the next gold passages that people judge, from those that they judged."""
     pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
     questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))
@@ -237,7 +239,11 @@ def _gold(bench: CurveBench) -> UseForecast:
 
 
 def _cleaning_retriever(
-    bench: CurveBench, data: StepLists, by_people: Mapping[str, Mapping[str, int]], judged: np.ndarray, more: list[int]
+    bench: CurveBench,
+    data: StepLists,
+    by_people: Mapping[str, Mapping[str, int]],
+    judged: np.ndarray,
+    further_labels: list[int],
 ) -> UseForecast:
     use = "cleaning_retriever"
     if bench.dense is None:
@@ -253,14 +259,14 @@ def _cleaning_retriever(
         without = bench.adapted(data.lists, data.without, {})
         assert with_labels is not None and without is not None  # there is an index
         steps.append(with_labels.astype(float) - without)
-    factors = [m / len(judged) for m in more]
+    factors = [m / len(judged) for m in further_labels]
     return UseForecast(
         use, None, tuple(step_forecast(np.array(steps), factor, CLEANING_PRIOR, bench.units) for factor in factors)
     )
 
 
 def _cleaning_reranker(
-    data: StepLists, judged: np.ndarray, more: list[int], units: np.ndarray, seed: int, bench: CurveBench
+    data: StepLists, judged: np.ndarray, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
 ) -> UseForecast:
     """People's labels as they are against what gold and answers alone say of the same pairs."""
     use = "cleaning_reranker"
@@ -268,5 +274,5 @@ def _cleaning_reranker(
     if len(known) < FEWEST_QUESTIONS:
         return UseForecast(use, None, (), "judge about 30 passages of training questions first")
     steps = cleaning_steps(data, known.tolist(), seed, bench.report)
-    factors = [m / len(known) for m in more]
+    factors = [m / len(known) for m in further_labels]
     return UseForecast(use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, units) for factor in factors))

@@ -29,8 +29,8 @@ from blindspot.backend.training.curve_points import (
     Reason,
     Scope,
     curve_points,
-    due,
     finished_batches,
+    is_point_due,
     point_before,
 )
 from blindspot.db.errors import Missing
@@ -79,7 +79,7 @@ def add_point(
             points.append(_add(bench, "start", 0, points))
         added = _add(bench, reason, last_event, points)
         # Labels that came meanwhile found this job at work and started none.
-        while reason in AUTOMATIC and (again := due(study)) in AUTOMATIC:
+        while reason in AUTOMATIC and (again := is_point_due(study)) in AUTOMATIC:
             added = _add(bench, again, bench.labels.last_event, curve_points(study))
         return added
 
@@ -123,7 +123,7 @@ def start_if_due(study: Study) -> str | None:
 
     Whoever labels need not have the right to train: the study asks for the point, not the person.
     """
-    reason = due(study)
+    reason = is_point_due(study)
     if reason is None:
         return None
     recent = [job for job in jobs.recent(study, JOBS_LOOKED_AT) if job.kind == KIND]
@@ -149,7 +149,7 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
     before = point_before(list(points), last_event, bench.about)
     consensus = bench.consensus(last_event)
     by_people = settled_labels(pair for pair in consensus if pair.question in bench.trainable)
-    changed = bench.changed(consensus, [] if before is None else bench.consensus(before.last_event))
+    changed = bench.changed_pairs(consensus, [] if before is None else bench.consensus(before.last_event))
     outcomes: dict[str, np.ndarray] = {}
     scopes: dict[str, CurveOutcome] = {}
     for scope in SCOPES:
@@ -191,7 +191,7 @@ def _learn_scope(
     scope: Scope,
     by_people: Mapping[str, Mapping[str, int]],
     number: int,
-    before: CurvePoint | None,
+    point_before: CurvePoint | None,
 ) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
     """Learn from one scope; return its figures, and the dev questions (q,) bool that reranker and adapter answer."""
     lists, features, truth, answers = bench.training_lists(scope, by_people)
@@ -203,7 +203,7 @@ def _learn_scope(
     adapted = bench.adapted(lists, truth, by_people)
     if adapted is not None:
         outcomes["adapter"] = adapted
-    earlier = None if before is None else bench.outcomes(before, scope)
+    earlier = None if point_before is None else bench.outcomes(point_before, scope)
     learned = CurveOutcome(
         questions=len(lists.questions),
         model=ranker.kind,
@@ -212,7 +212,7 @@ def _learn_scope(
         answered=0 if earlier is None else int((first & ~earlier).sum()),
         lost=0 if earlier is None else int((~first & earlier).sum()),
         run=name,
-        run_before=None if before is None else before.scopes[scope].run,
+        run_before=None if point_before is None else point_before.scopes[scope].run,
     )
     return learned, outcomes
 

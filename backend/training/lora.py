@@ -45,7 +45,7 @@ def has_updates(model: Module) -> bool:
     return bool(_updates(model))
 
 
-def merged(model: Any) -> Any:
+def merge_updates(model: Any) -> Any:
     """A copy of the model with the updates added to its weights, and without peft's layers."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 

@@ -13,7 +13,7 @@ from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
-from blindspot.backend.training.distributed import gather, rank
+from blindspot.backend.training.distributed import gather_tensors, rank
 from blindspot.backend.training.loss_kinds import LOSSES, ScoredBatch
 
 PAD = -1  # the id of a missing passage
@@ -115,8 +115,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         """
         questions = torch.cat(reps[0]).float()
         encoded = [piece for column in reps[1:] for piece in column]
-        passages = gather(torch.cat(encoded) if encoded else labels["vectors"]).float()
-        ids = gather(labels["passages"])
+        passages = gather_tensors(torch.cat(encoded) if encoded else labels["vectors"]).float()
+        ids = gather_tensors(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
         unwanted = is_repeated(ids) if self.masked and self.in_batch else ids == PAD
         own: dict[str, Tensor] = {key: labels[key] for key in ("positives", "teacher") if key in labels}
@@ -147,8 +147,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         passages: Tensor,
         ids: Tensor,
         unwanted: Tensor,
-        own: dict[str, Tensor],
-        first: int,
+        own_labels: dict[str, Tensor],
+        first_row: int,
         stride: int,
         columns: int,
     ) -> Tensor:
@@ -159,31 +159,37 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
         if self.masked:
-            left_out = left_out | is_known_positive(ids, own["positives"])
+            left_out = left_out | is_known_positive(ids, own_labels["positives"])
         if not self.in_batch:
-            place = torch.arange(len(ids), device=questions.device) - first - rows[:, None]
+            place = torch.arange(len(ids), device=questions.device) - first_row - rows[:, None]
             left_out = left_out | (place < 0) | (place % stride != 0) | (place >= columns * stride)
         left_out = left_out.clone()
-        left_out[rows, first + rows] = False
+        left_out[rows, first_row + rows] = False
         taught = None
-        if "teacher" in own and self.loss.takes_teacher:
-            taught = first + rows[:, None] + stride * torch.arange(own["teacher"].shape[1], device=questions.device)
+        if "teacher" in own_labels and self.loss.takes_teacher:
+            taught = (
+                first_row
+                + rows[:, None]
+                + stride * torch.arange(own_labels["teacher"].shape[1], device=questions.device)
+            )
         with torch.autocast(questions.device.type, enabled=False):
             of_each = []
             for dimension in (*self.dimensions, None):
-                scores = self.similarity(self._cut(questions, dimension), self._cut(passages, dimension))
+                scores = self.similarity(self._truncate(questions, dimension), self._truncate(passages, dimension))
                 if self.loss.scales:
                     scores = scores * self.scale
                 negatives = ~left_out
-                negatives[rows, first + rows] = False
-                batch = ScoredBatch(scores, scores[rows, first + rows], negatives, left_out, self.margin)
+                negatives[rows, first_row + rows] = False
+                batch = ScoredBatch(scores, scores[rows, first_row + rows], negatives, left_out, self.margin)
                 losses = self.loss.losses(batch)
                 if taught is not None:
-                    losses = losses + self.distil_weight * self.teacher_loss(scores.gather(1, taught), own["teacher"])
+                    losses = losses + self.distil_weight * self.teacher_loss(
+                        scores.gather(1, taught), own_labels["teacher"]
+                    )
                 of_each.append(losses)
             return torch.stack(of_each).mean(0)
 
-    def _cut(self, vectors: Tensor, dimension: int | None) -> Tensor:
+    def _truncate(self, vectors: Tensor, dimension: int | None) -> Tensor:
         if dimension is None:
             return vectors
         cut = vectors[:, :dimension]

@@ -38,7 +38,7 @@ class OwnEffect:
     difference: Estimate
 
     @property
-    def more(self) -> int:
+    def further_labels_needed(self) -> int:
         """About how many more labels would show a difference; 0 if these do."""
         low, high, value = self.difference.low, self.difference.high, self.difference.value
         assert low is not None and high is not None and value is not None
@@ -55,8 +55,12 @@ class OwnEffect:
         counts = f"You gave {counted(self.labels, 'label')} that {noun(self.labels, 'teaches', 'teach')}"
         lines = [counts + (f", beside {' and '.join(beside)}." if beside else ".")]
         lines.append(f"Without yours {counted(self.pairs, 'training pair')} would have another role.")
-        if self.more:
-            about = f"more than {self.more:,}" if self.more == MOST_MORE else f"about {self.more:,}"
+        if self.further_labels_needed:
+            about = (
+                f"more than {self.further_labels_needed:,}"
+                if self.further_labels_needed == MOST_MORE
+                else f"about {self.further_labels_needed:,}"
+            )
             lines.append(f"What they change in the reranker: too few labels to tell yet; {about} more would.")
         else:
             assert self.difference.value is not None
@@ -84,7 +88,7 @@ def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress |
         if each.question in bench.trainable:
             given.setdefault((each.question, each.passage), {})[each.annotator] = each.label
     own = {pair for pair, labels in given.items() if annotator in labels}
-    without = [pair for pair in (_without(each, given, annotator) for each in everybody) if pair is not None]
+    without = [pair for pair in (_consensus_without(each, given, annotator) for each in everybody) if pair is not None]
     first = []
     # Both learn from the same questions with their gold, so that only the person's labels differ.
     judged: dict[str, dict[str, int]] = {pair.question: {} for pair in everybody}
@@ -97,16 +101,18 @@ def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress |
         labels=len(own),
         simulated=simulated,
         others=sum(any(not name.endswith(SIMULATED) for name in each) for each in names),
-        pairs=len(bench.changed(everybody, without)),
+        pairs=len(bench.changed_pairs(everybody, without)),
         gained=int((first[0] & ~first[1]).sum()),
         lost=int((first[1] & ~first[0]).sum()),
         difference=mean_difference(first[0].astype(float) - first[1], bench.units),
     )
 
 
-def _without(pair: Consensus, given: dict[tuple[str, str], dict[str, Label]], annotator: str) -> Consensus | None:
+def _consensus_without(
+    pair: Consensus, labels_given: dict[tuple[str, str], dict[str, Label]], annotator: str
+) -> Consensus | None:
     """The consensus without a person's label: None if nobody else judged the pair, open if the others differ."""
-    labels = given.get((pair.question, pair.passage), {})
+    labels = labels_given.get((pair.question, pair.passage), {})
     if annotator not in labels:
         return pair
     others = {label for name, label in labels.items() if name != annotator}

@@ -59,7 +59,7 @@ def add_cross_encoder(
     if run is not None:
         if progress is not None:
             progress(0, None, "calibrating on training questions")
-        pairs = _lists(study, run)
+        pairs = _candidate_lists(study, run)
         report = calibrate(loaded, pairs) | {"of": f"whole lists of training questions of {run}"}
     about = {
         "kind": "cross-encoder",
@@ -96,7 +96,7 @@ def _single_score(path: str, model: str, arguments: dict[str, Any], device: str 
     return loaded
 
 
-def _lists(study: Study, run: str) -> list[LabelledPair]:
+def _candidate_lists(study: Study, run: str) -> list[LabelledPair]:
     """Whole lists of some training questions; passages of unknown relevance are left out."""
     settings = FeatureJudgeSettings()
     lists, truth, _ = labelled_lists(study, study.run(run), settings)

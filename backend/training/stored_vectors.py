@@ -42,7 +42,7 @@ class StoredVectors:
             return None
         return cls(study, index) if index.manifest["max_tokens"] == passage_tokens else None
 
-    def agree(self, model: SentenceTransformer, template: str) -> bool:
+    def vectors_agree(self, model: SentenceTransformer, template: str) -> bool:
         """Does a model encode some passages to the stored vectors? It may normalise, pool or cut layers otherwise."""
         if template != self._index.manifest["passage_template"]:
             return False

@@ -30,14 +30,14 @@ LOGGING_DIR = "TENSORBOARD_LOGGING_DIR"
 _set_here: list[str] = []  # values of LOGGING_DIR that this module set; others are a person's
 
 
-def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
+def tracking_arguments(tracker: Tracker, working_folder: Path) -> dict[str, str]:
     """Return the library's arguments for a tracker.
 
     TensorBoard's files are in `tracking/NAME` of the study, unless $TENSORBOARD_LOGGING_DIR names another folder. The other
     trackers get the project "blindspot", unless their own variables name another, and the model's name for the run.
 
     Args:
-        working: the working folder of the model, `models/.NAME~training`.
+        working_folder: the working folder of the model, `models/.NAME~training`.
 
     Raises:
         Missing: the tracker's package is not installed. NeedsConsent: nobody allowed figures to go to its server.
@@ -50,8 +50,8 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
         raise Missing(f"--report-to {tracker} needs the package {tracker}; run: pip install {tracker}")
     from blindspot.backend.training.training_log import WORKING
 
-    name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
-    study = working.parent.parent if working.parent.name == "models" else working.parent
+    name = working_folder.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
+    study = working_folder.parent.parent if working_folder.parent.name == "models" else working_folder.parent
     if tracker == "tensorboard":
         if os.environ.get(LOGGING_DIR) in (None, *_set_here):
             os.environ[LOGGING_DIR] = str(study / FOLDER / name)

@@ -25,7 +25,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
 from blindspot.backend.training.distributed import average_gradients, is_main_process, wait_for_all
 from blindspot.backend.training.examples import BatchSampler, Example, SampledExample, passage_number
-from blindspot.backend.training.lora import has_updates, load_updates, merged, save_updates
+from blindspot.backend.training.lora import has_updates, load_updates, merge_updates, save_updates
 from blindspot.backend.training.losses import PAD
 from blindspot.backend.training.training_log import write_line
 from blindspot.db.errors import Refused
@@ -74,7 +74,7 @@ class Collator:
                 "passages": torch.tensor(
                     [PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]
                 ),
-                "positives": _padded(
+                "positives": _pad_batch(
                     [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
                 ),
             },
@@ -101,7 +101,7 @@ def features_of(batch: dict[str, Any], device: Any) -> tuple[list[dict[str, Any]
     ], labels
 
 
-def _padded(rows: list[list[int]]) -> torch.Tensor:
+def _pad_batch(rows: list[list[int]]) -> torch.Tensor:
     width = max(map(len, rows))
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
@@ -161,7 +161,7 @@ class SampledTraining(MixedIn):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = output_dir or str(self.args.output_dir)
         updates = has_updates(self.model)
-        (merged(self.model) if updates else self.model).save_pretrained(folder, create_model_card=False)
+        (merge_updates(self.model) if updates else self.model).save_pretrained(folder, create_model_card=False)
         if updates:
             save_updates(self.model, Path(folder))
 
@@ -209,7 +209,7 @@ class CheckpointCallback(TrainerCallback):
         self,
         folder: Path,
         sampler: BatchSampler,
-        figures: Sequence[str],
+        metrics: Sequence[str],
         patience: int,
         sizes: dict,
         progress: Progress | None,
@@ -219,7 +219,7 @@ class CheckpointCallback(TrainerCallback):
             sampler.batch * sampler.processes,
             sampler.steps_per_epoch,
         )
-        self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
+        self.figures, self.patience, self.sizes, self.progress = metrics, patience, sizes, progress
         self._logged = (0, 0.0)  # step and time of the last log line, without evaluation and saving
         self._ended = 0.0  # when the last step ended
 
@@ -287,11 +287,11 @@ def run(trainer: Trainer, checkpoint: Path | None) -> None:
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def is_out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
+def is_out_of_patience(state: TrainerState, evaluate_every: float, patience: int) -> bool:
     return bool(
         patience
         and state.best_global_step is not None
-        and state.global_step - state.best_global_step >= patience * every
+        and state.global_step - state.best_global_step >= patience * evaluate_every
     )
 
 

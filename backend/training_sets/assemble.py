@@ -76,7 +76,7 @@ def assemble(
         _, source, run, rank, score, answer = each
         probability = probabilities.get(ordinal)
         seen = PassageEvidence(answer, score, probability, source != "run")
-        role, reason = decide(seen, thresholds, ceilings.of(run) if ceilings else None)
+        role, reason = decide(seen, thresholds, ceilings.ceiling_of(run) if ceilings else None)
         if role == "positive" and definition.proposes:
             source = definition.proposes
         if ordinal in evidence.unused:
@@ -152,12 +152,12 @@ class _ScoreCeilings:
             each for each, label in evidence.labels.items() if label == "positive" and each not in known
         ]
 
-    def of(self, run: str | None) -> ScoreCeiling:
+    def ceiling_of(self, run: str | None) -> ScoreCeiling:
         if run not in self._made:
-            self._made[run] = self._make(run)
+            self._made[run] = self._compute_ceiling(run)
         return self._made[run]
 
-    def _make(self, run: str | None) -> ScoreCeiling:
+    def _compute_ceiling(self, run: str | None) -> ScoreCeiling:
         if self._thresholds.margin is None and self._evidence.modelled:
             found = self._evidence.probabilities
             return score_ceiling(

@@ -27,7 +27,7 @@ from blindspot.backend.training_sets.mining import (
 )
 from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
-from blindspot.backend.training_sets.stats import SetStats, tally
+from blindspot.backend.training_sets.stats import SetStats, tally_pairs
 from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet, as_table, schema
 from blindspot.db.backup import sync
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -53,7 +53,7 @@ def build(
 
     See `make_training_set`.
     """
-    return make_training_set(study, TrainingSetSpec.of(name, runs, **settings), progress)
+    return make_training_set(study, TrainingSetSpec.from_values(name, runs, **settings), progress)
 
 
 def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | None = None) -> TrainingSet:
@@ -74,7 +74,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
             raise Refused(f"there is already a training set {spec.name!r}; sets do not change, so take another name")
 
     refuse_existing()
-    sources = TrainingSetSources.read(study, spec, scores, progress)
+    sources = TrainingSetSources.read_sources(study, spec, scores, progress)
     started = time.monotonic()
     with study.building(f"training_sets/{spec.name}", refuse_existing), whole_folder(folder) as building:
         counts, left_out = _write_pairs(
@@ -93,7 +93,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
                 "policy": spec.policy,
                 "inputs": sources.about,
                 "fingerprint": sources.fingerprint,
-                "left_out": tally(left_out.values()),
+                "left_out": tally_pairs(left_out.values()),
                 "counts": counts.as_json(),
                 "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
                 "seconds": round(time.monotonic() - started, 1),
@@ -114,7 +114,7 @@ def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
 
 
 def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
-    reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
+    reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally_pairs(left_out.values()).items())
     return (
         f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a "
         "policy with labels), from BM25 (positives distant), from a cross-encoder or a judge; this set takes: "
@@ -160,7 +160,7 @@ class PairBuilder:
         self.study, self.spec, self.sources = study, spec, sources
         self.policy, self.thresholds = spec.cleaning, spec.thresholds
         self.pseudo = self.policy.definition.proposes in spec.positives
-        self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
+        self.drawer = EasyNegativeSampler.for_questions(study, sources.questions, spec.seed, spec.other_gold > 0)
         self.by_run = self.policy.definition.uses_ceiling and (
             self.thresholds.margin is not None or sources.scores is None
         )
@@ -180,11 +180,11 @@ class PairBuilder:
         golds = [[rows[passage] for passage in question.gold if passage in rows] for question in questions]
         unused = [set() if "gold" in spec.positives else set(gold) for gold in golds]
         golds = golds if "gold" in spec.positives else [[] for _ in golds]
-        best = self._distant(questions, golds, labels)
+        best = self._distant_positives(questions, golds, labels)
         mined = mine_runs(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
-        easy = self._easy(questions, golds, best, labels, mined)
-        scored = self.sources.scores.of(ids) if self.sources.scores else {}
-        names = self._names(golds, best, mined, easy, rows)
+        easy = self._easy_negatives(questions, golds, best, labels, mined)
+        scored = self.sources.scores.scores_of(ids) if self.sources.scores else {}
+        names = self._passage_ids(golds, best, mined, easy, rows)
         for place, question in enumerate(questions):
             candidates = mined[place] + easy[place]
             known = (
@@ -212,7 +212,7 @@ class PairBuilder:
                 *assemble(question.id, evidence, self.policy, self.thresholds, self.pseudo),
             )
 
-    def _distant(
+    def _distant_positives(
         self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
     ) -> list[int | None]:
         """The distant positive of each question that has no other positive."""
@@ -232,7 +232,7 @@ class PairBuilder:
         by_id = {question.id: ordinal for question, ordinal in zip(bare, positives, strict=True)}
         return [by_id.get(question.id) for question in questions]
 
-    def _easy(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
+    def _easy_negatives(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
         """Draw easy negatives for each question: none of its known, mined or judged passages."""
         if not self.spec.random and not self.spec.other_gold:
             return [[] for _ in questions]
@@ -247,7 +247,7 @@ class PairBuilder:
             )
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
-    def _names(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
+    def _passage_ids(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
         """The id of every passage of these questions, by corpus row."""
         names = {ordinal: passage for passage, ordinal in rows.items()}
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}

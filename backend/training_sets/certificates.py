@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.certificates import bets, further_draws, share_after
+from blindspot.analysis.certificates import bet_against_hits, further_draws, share_after
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
 from blindspot.backend.judging.quality import missed_positives
@@ -124,7 +124,7 @@ class Certificate:
         return upper, share_after(upper, self.false, self.negatives)
 
     @property
-    def holds(self) -> bool:
+    def meets_target(self) -> bool:
         """Whether the set meets the target as it is."""
         return self.upper <= self.at_most
 
@@ -134,7 +134,7 @@ class Certificate:
         return self.upper_after <= self.at_most
 
     @property
-    def left(self) -> int:
+    def unlabelled_draws(self) -> int:
         """Drawn negatives that nobody judged, or that come after one that nobody judged."""
         return self.drawn - self.judged
 
@@ -157,7 +157,7 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
         raise Missing(no_plan(name))
     if plan.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
         raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
-    found = _state(study, name, plan, plan.at_most if at_most is None else at_most)
+    found = _certificate_state(study, name, plan, plan.at_most if at_most is None else at_most)
     if store and found.judged + found.known:
         rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, plan, found.judged).items())]}
         write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
@@ -242,14 +242,14 @@ def sensitivity(certificate: Certificate) -> str:
     )
 
 
-def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
-    labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known(plan)])
+def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
+    labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known_pairs(plan)])
     n = _judged_beginning(plan.draws, labels)
     hits = np.array([_is_false(labels[draw[:2]]) for draw in plan.draws[:n]], dtype=bool)
     cells = np.array([draw.cell for draw in plan.draws[:n]], np.int64)
     known_false = sum(_is_false(labels.get(pair, "")) for pair in plan.known_negatives)
     false = known_false + int(hits.sum())
-    upper = _upper(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
+    upper = _upper_bounds(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
     whole = (known_false + upper * plan.cells.size) / plan.negatives
     after = share_after(whole, false, plan.negatives)
     positives = [labels.get(pair, "") for pair in plan.known_positives]
@@ -279,25 +279,29 @@ def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Ce
         right,
         _right_at_least(plan, positives, drawn_positives),
         _strata(plan, hits, cells, n),
-        _more(plan, at_most, hits, cells, after),
+        _further_draws(plan, at_most, hits, cells, after),
         Labels(study.labels_path, read_only=True).last_event,
         plan.pairs_sha256,
-        _hash(_only(labels, judged_pairs)),
+        _hash(_labels_of_pairs(labels, judged_pairs)),
         missed=missed,
         of_positives=of_positives,
         cleaned_by=scores["model"] if scores else None,
     )
 
 
-def _upper(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
-    betting = bets(hits[None], draws[None], cells, target, max(1, horizon), confidence)
+def _upper_bounds(
+    hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float
+) -> float:
+    betting = bet_against_hits(hits[None], draws[None], cells, target, max(1, horizon), confidence)
     if len(hits) == cells.size:  # a census
         return float(hits.sum() / cells.size)
-    return float(betting.upper(level=confidence)[0])
+    return float(betting.upper(confidence=confidence)[0])
 
 
-def _more(plan: CertificatePlan, at_most: float, hits: np.ndarray, draws: np.ndarray, after: float) -> int | None:
-    if after <= at_most:
+def _further_draws(
+    plan: CertificatePlan, at_most: float, hits: np.ndarray, draws: np.ndarray, rounds_after: float
+) -> int | None:
+    if rounds_after <= at_most:
         return 0
     if len(hits) < len(plan.draws):
         return len(plan.draws) - len(hits)
@@ -315,7 +319,7 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) 
         renumbered = np.cumsum(kept) - 1
         share = float(counts @ plan.cells.weights / (plan.cells.counts @ plan.cells.weights))
         upper = (
-            _upper(
+            _upper_bounds(
                 hits[inside], renumbered[draws[inside]], part, plan.target, int(plan.horizon * share), plan.confidence
             )
             if inside.any()
@@ -325,24 +329,24 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) 
     return result
 
 
-def _right_at_least(plan: CertificatePlan, known: Sequence[str], drawn: Sequence[str]) -> float:
+def _right_at_least(plan: CertificatePlan, known_labels: Sequence[str], drawn_labels: Sequence[str]) -> float:
     """Return the lower bound on the share of right positives: known ones counted, the others bounded."""
     if not plan.positives:
         return 0.0
-    unjudged = plan.positives - len(known)
-    wrong = float(sum(label != "positive" for label in known))
+    unjudged = plan.positives - len(known_labels)
+    wrong = float(sum(label != "positive" for label in known_labels))
     if unjudged:
-        hits = np.array([label != "positive" for label in drawn], dtype=bool)
+        hits = np.array([label != "positive" for label in drawn_labels], dtype=bool)
         cells = Cells(np.array([unjudged]), np.zeros(1), np.ones(1))
         where = np.zeros(len(hits), np.int64)
         horizon = max(1, len(plan.positive_draws))
         wrong += unjudged * (
-            _upper(hits, where, cells, WRONG_POSITIVES, horizon, plan.confidence) if len(hits) else 1.0
+            _upper_bounds(hits, where, cells, WRONG_POSITIVES, horizon, plan.confidence) if len(hits) else 1.0
         )
     return max(0.0, 1 - wrong / plan.positives)
 
 
-def _known(plan: CertificatePlan) -> list[PairId]:
+def _known_pairs(plan: CertificatePlan) -> list[PairId]:
     return [*plan.known_negatives, *plan.known_positives]
 
 
@@ -360,22 +364,22 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
     """Return the label of each judged pair: "open" in dispute, or if people call its question bad."""
     wanted = set(pairs)
     store = Labels(study.labels_path, read_only=True)
-    found: dict[PairId, str] = {
+    labels: dict[PairId, str] = {
         (pair.question, pair.passage): pair.label or "open"
         for pair in store.consensus({question for question, _ in wanted})
         if (pair.question, pair.passage) in wanted
     }
     bad = set(store.bad_questions())
-    return found | {pair: "open" for pair in wanted if pair[0] in bad}
+    return labels | {pair: "open" for pair in wanted if pair[0] in bad}
 
 
 def _rests_on(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
     """Return the labels that a statement rests on: of the drawn pairs and of those with a label before."""
-    pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known(plan)]
+    pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known_pairs(plan)]
     return _labels_of(study, pairs)
 
 
-def _only(labels: dict[PairId, str], pairs: Sequence[PairId]) -> dict[PairId, str]:
+def _labels_of_pairs(labels: dict[PairId, str], pairs: Sequence[PairId]) -> dict[PairId, str]:
     return {pair: labels.get(pair, "") for pair in pairs}
 
 

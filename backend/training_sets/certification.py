@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ from blindspot.backend.judging.audits import RANK_GROUPS
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.judging.priority import rank_group
 from blindspot.backend.training_sets.check_settings import CertificateSettings
-from blindspot.backend.training_sets.training_set import PAIRS, Pair, TrainingSet
+from blindspot.backend.training_sets.training_set import PAIRS, Pair, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -103,15 +104,17 @@ class CertificatePlan:
         return {**plain, "cells": cells, "counts": self.counts.tolist()}
 
     @classmethod
-    def of_json(cls, plain: Mapping[str, Any]) -> CertificatePlan:
-        cells = {name: np.array(values) for name, values in plain["cells"].items()}
+    def of_json(cls, json_object: Mapping[str, Any]) -> CertificatePlan:
+        cells = {name: np.array(values) for name, values in json_object["cells"].items()}
         lists = {
-            "known_negatives": [(question, passage) for question, passage in plain["known_negatives"]],
-            "known_positives": [(question, passage) for question, passage in plain["known_positives"]],
-            "draws": [Draw(*row) for row in plain["draws"]],
-            "positive_draws": [Draw(*row) for row in plain["positive_draws"]],
+            "known_negatives": [(question, passage) for question, passage in json_object["known_negatives"]],
+            "known_positives": [(question, passage) for question, passage in json_object["known_positives"]],
+            "draws": [Draw(*row) for row in json_object["draws"]],
+            "positive_draws": [Draw(*row) for row in json_object["positive_draws"]],
         }
-        return cls(**{**plain, **lists, "cells": Cells(**cells), "counts": np.array(plain["counts"], np.int64)})
+        return cls(
+            **{**json_object, **lists, "cells": Cells(**cells), "counts": np.array(json_object["counts"], np.int64)}
+        )
 
 
 def share_of(text: str, option: str, highest: float = 1.0) -> float:
@@ -152,16 +155,18 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
     found = _population(study, training_set)
     if not found.negatives:
         raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
-    chances, piloted = _chances(study, found, store)
+    chances, piloted = _drawing_chances(study, found, store)
     cells, member = cells_of(chances)
     target = at_most * len(found.negatives) / max(1, len(found.open))
-    made = plan(cells, target, seed, confidence) if found.open else _census(cells)
+    made = plan(cells, target, seed, confidence) if found.open else _census_plan(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
     if drawn < len(found.open):
         _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
     named = [_stratum(pair) for pair in found.open]
-    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in set(named)]
-    place = np.array([strata.index(name) for name in named], np.int64)
+    present = set(named)
+    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in present]
+    places = {name: number for number, name in enumerate(strata)}
+    place = np.array([places[name] for name in named], np.int64)
     counts = np.zeros((len(strata), len(cells.counts)), np.int64)
     if found.open:
         np.add.at(counts, (place, member), 1)
@@ -184,26 +189,26 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
         made.enough and drawn >= made.draws,
         made.rate,
         made.capped,
-        _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
-        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, settings.positives, None, None),
+        _draw_pairs(found.open, made.cells.weights[member], seed, drawn, member, place),
+        _draw_pairs(found.open_positives, np.ones(len(found.open_positives)), seed + 1, settings.positives, None, None),
         [],
         member,
     )
 
 
-def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
     """Raise Refused if so many negatives could not certify the target even without a single false one."""
     fewest = fewest_draws(cells, target, confidence, seed)
-    if drawn < fewest:
+    if draw_count < fewest:
         raise Refused(
-            f"{drawn:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
+            f"{draw_count:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
             f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
         )
 
 
-def queue_plan(study: Study, name: str, plan: CertificatePlan, by: str | None = None) -> str:
+def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None = None) -> str:
     """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused."""
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     assert plan.member is not None
     with study.building(f"training_sets/{name}"):
@@ -213,12 +218,12 @@ def queue_plan(study: Study, name: str, plan: CertificatePlan, by: str | None = 
         folder.mkdir(exist_ok=True)
         with open(folder / CELLS, "wb") as file:
             np.save(file, plan.member.astype(np.int16))
-        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], by)
+        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], actor)
 
 
-def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str:
+def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> str:
     """Continue the draws of a set with `count` negatives, as another batch. Raises Missing, Refused or BadInput."""
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     made = read_plan(training_set)
     if made is None:
@@ -226,17 +231,17 @@ def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str
     if count < 1:
         raise BadInput("draw at least one more pair")
     known = set(made.known_negatives)
-    pairs = [pair for pair in _pairs(training_set, "negative") if (pair.question, pair.passage) not in known]
+    pairs = [pair for pair in _by_role(training_set)["negative"] if pair[:2] not in known]
     total = min(len(pairs), len(made.draws) + count)
     if total == len(made.draws):
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
     member = np.load(_folder(training_set) / CELLS).astype(np.int64)
     place = np.array([made.strata.index(_stratum(pair)) for pair in pairs])
-    draws = _drawn(pairs, made.cells.weights[member], made.seed, total, member, place)
+    draws = _draw_pairs(pairs, made.cells.weights[member], made.seed, total, member, place)
     new = draws[len(made.draws) :]
     plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
     with study.building(f"training_sets/{name}"):
-        return _queue(study, training_set, plain, new, by)
+        return _queue(study, training_set, plain, new, actor)
 
 
 def no_plan(name: str) -> str:
@@ -260,16 +265,25 @@ class _Population:
     labels: Mapping[PairId, str]
 
 
-def _pairs(training_set: TrainingSet, role: str) -> list[Pair]:
-    return [pair for _, pairs in training_set.groups() for pair in pairs if pair.role == role]
+def _by_role(training_set: TrainingSet) -> dict[Role, list[Pair]]:
+    """Return all pairs by role, those that are dropped left out."""
+    by_role: dict[Role, list[Pair]] = {"negative": [], "positive": []}
+    for _, pairs in training_set.groups():
+        for pair in pairs:
+            if pair.role != "dropped":
+                by_role[pair.role].append(pair)
+    return by_role
 
 
 def _population(study: Study, training_set: TrainingSet) -> _Population:
-    negatives, positives = _pairs(training_set, "negative"), _pairs(training_set, "positive")
+    by_role = _by_role(training_set)
+    negatives, positives = by_role["negative"], by_role["positive"]
     labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
 
     def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[PairId]]:
-        unjudged = [pair for pair in pairs if (pair.question, pair.passage) not in labels]
+        if not labels:
+            return list(pairs), []
+        unjudged = [pair for pair in pairs if pair[:2] not in labels]
         return unjudged, [pair[:2] for pair in pairs if pair[:2] in labels]
 
     free, known = split(negatives)
@@ -277,7 +291,7 @@ def _population(study: Study, training_set: TrainingSet) -> _Population:
     return _Population(negatives, positives, free, free_positives, known, known_positives, labels)
 
 
-def _chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
+def _drawing_chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
     """Return the chance of each unjudged negative to be a false one, and whether labels taught it.
 
     The pilot is every settled label of the study: it need not be a random sample.
@@ -299,11 +313,11 @@ def _chances(study: Study, population: _Population, store: ScoreStore | None) ->
     return chances[: len(population.open)], learned
 
 
-def _census(cells: Cells) -> SamplingPlan:
+def _census_plan(cells: Cells) -> SamplingPlan:
     return SamplingPlan(cells, 0, True, 0, 0.0, False)
 
 
-def _drawn(
+def _draw_pairs(
     pairs: Sequence[Pair],
     weights: np.ndarray,
     seed: int,
@@ -327,13 +341,18 @@ def _drawn(
 
 
 def _stratum(pair: Pair) -> str:
-    if pair.mined and pair.rank is not None:
-        return RANK_GROUPS[rank_group(pair.rank)]
-    return NAMED if pair.source == "label" else DRAWN
+    return _stratum_of(pair.rank, pair.origin, pair.source)
+
+
+@cache
+def _stratum_of(rank: int | None, origin: Source | None, source: Source) -> str:
+    if rank is not None and is_mined(rank, origin):
+        return RANK_GROUPS[rank_group(rank)]
+    return NAMED if source == "label" else DRAWN
 
 
 def _queue(
-    study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], by: str | None
+    study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], actor: str | None
 ) -> str:
     """Queue some draws, and store the plan with the batch's name."""
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -349,7 +368,7 @@ def _queue(
             "judge": plan.judge,
             "size": len(draws),
         }
-        Queue(study.labels_path).add_batch(batch, items, settings, by=by)
+        Queue(study.labels_path).add_batch(batch, items, settings, actor=actor)
         plan.batches.append(batch)
     write_json(_folder(training_set) / PLAN, plan.as_json())
     return batch

@@ -222,43 +222,49 @@ DENOISING: Registry[DenoisingPolicy] = Registry(
 )
 
 
-def _unchecked(evidence: PassageEvidence) -> Decision:
-    return "negative", DRAWN if evidence.easy else MINED
+def _decide_unchecked(passage_evidence: PassageEvidence) -> Decision:
+    return "negative", DRAWN if passage_evidence.easy else MINED
 
 
-def _keep_all(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    return _unchecked(evidence)
+def _keep_all(passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+    return _decide_unchecked(passage_evidence)
 
 
-def _by_answer(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.answer is None:
-        return _unchecked(evidence)
-    return ("dropped", HOLDS_ANSWER) if evidence.answer else ("negative", NO_ANSWER)
+def _decide_by_answer(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
+    if passage_evidence.answer is None:
+        return _decide_unchecked(passage_evidence)
+    return ("dropped", HOLDS_ANSWER) if passage_evidence.answer else ("negative", NO_ANSWER)
 
 
-def _by_cross_encoder(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.probability is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
+def _decide_by_cross_encoder(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
+    if passage_evidence.probability is None:
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     keep_below, propose_above = thresholds.keep_below, thresholds.propose_above
-    if evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
+    if passage_evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
         return "negative", SURE_NEGATIVE
-    if evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
+    if passage_evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
         return "positive", SURE_POSITIVE
     return "dropped", BETWEEN
 
 
-def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
-    if evidence.probability is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
-    if thresholds.keep_below is not None and evidence.probability < thresholds.keep_below:
+def _decide_by_judge(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
+    if passage_evidence.probability is None:
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
+    if thresholds.keep_below is not None and passage_evidence.probability < thresholds.keep_below:
         # Unlabelled passages with an answer were left out when `keep_below` was chosen, so it says nothing about them.
         with_answer = thresholds.keep_below_with_answer
-        if evidence.answer and with_answer is not None and evidence.probability >= with_answer:
+        if passage_evidence.answer and with_answer is not None and passage_evidence.probability >= with_answer:
             return "dropped", HOLDS_ANSWER
         return "negative", JUDGE_SURELY_NOT
     # The judge needs less confidence where the passage contains an answer, because the two agree.
-    limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
-    if any(limit is not None and evidence.probability >= limit for limit in limits):
+    limits = [thresholds.propose_above, thresholds.propose_above_with_answer if passage_evidence.answer else None]
+    if any(limit is not None and passage_evidence.probability >= limit for limit in limits):
         return "positive", JUDGE_SURE_POSITIVE
     return "dropped", JUDGE_BETWEEN
 
@@ -273,11 +279,13 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
 
-def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+def _decide_by_positive(
+    passage_evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None
+) -> Decision:
     assert ceiling is not None
-    score = evidence.score if ceiling.from_run else evidence.probability
+    score = passage_evidence.score if ceiling.from_run else passage_evidence.probability
     if score is None:
-        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
+        return _decide_unchecked(passage_evidence) if passage_evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
         return "dropped", NO_POSITIVE_SCORE
     return ("negative", UNDER) if score < ceiling.value else ("dropped", TOO_HIGH)
@@ -291,7 +299,7 @@ DENOISING.register(
         "answer_match",
         "Answer match",
         "A mined passage that contains an answer is dropped (DPR, section 3.2).",
-        _by_answer,
+        _decide_by_answer,
     )
 )
 DENOISING.register(
@@ -301,7 +309,7 @@ DENOISING.register(
         "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between "
         "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds "
         "for its own model: check the calibration of yours.",
-        _by_cross_encoder,
+        _decide_by_cross_encoder,
         uses_model=True,
         proposes="cross_encoder",
     )
@@ -313,7 +321,7 @@ DENOISING.register(
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a "
         "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the highest-scoring one "
         "counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
-        _by_positive,
+        _decide_by_positive,
         uses_ceiling=True,
     )
 )
@@ -328,7 +336,7 @@ DENOISING.register(
         "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
         "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
         "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
-        _by_judge,
+        _decide_by_judge,
         uses_model=True,
         proposes="judge",
         own=OwnThresholds(),

@@ -77,23 +77,23 @@ class ChangeSummary:
         return {kind: kinds[kind] for kind in KINDS if kind in kinds}
 
 
-def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
+def diff(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change]:
     """Yield the changes by question and passage. It keeps one row group of each set in memory."""
-    return (change for change in _changes(before, after) if isinstance(change, Change))
+    return (change for change in _changes(older_set, newer_set) if isinstance(change, Change))
 
 
 def changes_of_kind(
-    before: TrainingSet, after: TrainingSet, kind: ChangeKind, why: str | None, start: int, limit: int
+    older_set: TrainingSet, newer_set: TrainingSet, kind: ChangeKind, reason: str | None, start: int, limit: int
 ) -> list[Change]:
-    """Return `limit` changes of a kind from the number `start` on; with `why`, only those for this reason."""
-    changes = (change for change in diff(before, after) if change.kind == kind and why in (None, change.why))
+    """Return `limit` changes of a kind from the number `start` on; with `reason`, only those for this reason."""
+    changes = (change for change in diff(older_set, newer_set) if change.kind == kind and reason in (None, change.why))
     return list(islice(changes, start, start + limit))
 
 
-def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
+def change_summary(older_set: TrainingSet, newer_set: TrainingSet) -> ChangeSummary:
     """Count the changes of each kind."""
     summary = ChangeSummary()
-    for change in _changes(before, after):
+    for change in _changes(older_set, newer_set):
         if isinstance(change, Change):
             summary.changes[*change.kind, change.why] += 1
         else:
@@ -102,22 +102,22 @@ def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
     return summary
 
 
-def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | bool]:
+def _changes(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change | bool]:
     """Yield a change for each pair of either set; for an unchanged role, whether its source differs."""
-    left_before, left_after = before.left_out(), after.left_out()
-    for question, old, new in _merged_groups(before, after):
+    left_before, left_after = older_set.left_out(), newer_set.left_out()
+    for question, old, new in _merged_groups(older_set, newer_set):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
         reason = None if new is not None else left_after.get(question, NOT_ASKED)
         come = None if old is not None else left_before.get(question, NOT_ASKED)
         for passage in sorted(olds.keys() | news.keys()):
-            yield _change(question, passage, olds.get(passage), news.get(passage), reason, come, after)
+            yield _change_of_pair(question, passage, olds.get(passage), news.get(passage), reason, come, newer_set)
 
 
 def _merged_groups(
-    before: TrainingSet, after: TrainingSet
+    older_set: TrainingSet, newer_set: TrainingSet
 ) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
     """Yield (question, pairs before, pairs after) by question id; None for a set that does not hold the question."""
-    olds, news = before.groups(), after.groups()
+    olds, news = older_set.groups(), newer_set.groups()
     old, new = next(olds, None), next(news, None)
     while old is not None and new is not None:
         if old[0] < new[0]:
@@ -137,32 +137,36 @@ def _merged_groups(
         new = next(news, None)
 
 
-def _change(
+def _change_of_pair(
     question: str,
     passage: str,
-    old: Pair | None,
-    new: Pair | None,
-    gone: str | None,
-    come: str | None,
-    after: TrainingSet,
+    older_pair: Pair | None,
+    newer_pair: Pair | None,
+    removed_reason: str | None,
+    added_reason: str | None,
+    newer_set: TrainingSet,
 ) -> Change | bool:
-    was, now = _role_and_source(old), _role_and_source(new)
+    was, now = _role_and_source(older_pair), _role_and_source(newer_pair)
     if was and now and was[0] == now[0]:
         return was != now
-    if new is None:
-        assert old is not None
-        why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
-    elif old is None:
-        said = _explanation(new, after)
-        why = f"{said}; the question was left out before: {come}" if come is not None else said
-    elif old.reason in PEOPLE_REASONS and new.reason not in PEOPLE_REASONS:
-        why = f"{_explanation(new, after)}; before, {old.reason}"
+    if newer_pair is None:
+        assert older_pair is not None
+        why = (
+            f"the question was left out: {removed_reason}"
+            if removed_reason is not None
+            else _absence_reason(older_pair, newer_set)
+        )
+    elif older_pair is None:
+        said = _reason_of_change(newer_pair, newer_set)
+        why = f"{said}; the question was left out before: {added_reason}" if added_reason is not None else said
+    elif older_pair.reason in PEOPLE_REASONS and newer_pair.reason not in PEOPLE_REASONS:
+        why = f"{_reason_of_change(newer_pair, newer_set)}; before, {older_pair.reason}"
     else:
-        why = _explanation(new, after)
+        why = _reason_of_change(newer_pair, newer_set)
     return Change(question, passage, was, now, why)
 
 
-def _explanation(pair: Pair, training_set: TrainingSet) -> str:
+def _reason_of_change(pair: Pair, training_set: TrainingSet) -> str:
     """Return the reason of a pair's role, with the name of the judge if a judge gave it."""
     judge = training_set.manifest["request"]["model"]
     return pair.reason if judge is None else _A_JUDGE.sub(lambda found: str(judge), pair.reason)
@@ -172,13 +176,17 @@ def _role_and_source(pair: Pair | None) -> tuple[Role, Source] | None:
     return None if pair is None else (pair.role, pair.source)
 
 
-def _absence_reason(old: Pair, after: TrainingSet) -> str:
-    request = after.manifest["request"]
-    if old.mined:
+def _absence_reason(older_pair: Pair, newer_set: TrainingSet) -> str:
+    request = newer_set.manifest["request"]
+    if older_pair.mined:
         return f"not at ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}"
-    if old.source == "label":
-        return "the set uses no labels" if not after.manifest["inputs"]["labels"]["used"] else "the label was withdrawn"
-    return "not drawn" if old.source in ("random", "other_gold") else f"no longer {old.reason}"
+    if older_pair.source == "label":
+        return (
+            "the set uses no labels"
+            if not newer_set.manifest["inputs"]["labels"]["used"]
+            else "the label was withdrawn"
+        )
+    return "not drawn" if older_pair.source in ("random", "other_gold") else f"no longer {older_pair.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,7 @@ class NewLabel:
     becomes: Role | None
 
     @property
-    def matters(self) -> bool:
+    def is_important(self) -> bool:
         """Whether the pair may change its role. A label that confirms the set's role changes nothing."""
         return self.becomes is None or self.becomes != self.role
 

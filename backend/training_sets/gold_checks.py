@@ -113,7 +113,7 @@ class GoldEstimate:
         return Estimate(value, self.asked, lowest, highest, self.share.method)
 
     @property
-    def left(self) -> int:
+    def unlabelled_draws(self) -> int:
         """Drawn claims that wait for a label."""
         return self.drawn - self.judged
 
@@ -126,7 +126,11 @@ class GoldEstimate:
             "training": f"{counted(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
         }[check.population]
         if self.share is None or self.share.value is None or self.share.low is None or self.share.high is None:
-            left = f"{self.left:,} more are drawn in {', '.join(self.batches)}" if self.left else "draw more"
+            left = (
+                f"{self.unlabelled_draws:,} more are drawn in {', '.join(self.batches)}"
+                if self.unlabelled_draws
+                else "draw more"
+            )
             return f"Of {what}, people judged {self.judged:,}; a share needs {FEW}: {left}."
         interval = f"{100 * self.share.low:.0f} to {100 * self.share.high:.0f}"
         shown = f"{100 * self.share.value:.0f}% ({'all were judged' if self.judged == self.claims else interval})"
@@ -162,7 +166,7 @@ def claims_of(study: Study, check: GoldCheck) -> tuple[list[Claim], int]:
     Raises: Missing for an unknown run, training set or judge; BadInput for a k that the run is not deep enough for.
     """
     pairs, asked = _pairs(study, check)
-    known = ScoreStore.open(study, check.judge).of({question for question, _ in pairs}) if check.judge else {}
+    known = ScoreStore.open(study, check.judge).scores_of({question for question, _ in pairs}) if check.judge else {}
     scores = [known.get(question, {}).get(passage) for question, passages in pairs for passage in passages]
     scored = [score for score in scores if score is not None]
     unknown = sum(scored) / len(scored) if scored else 0.5  # an unscored passage counts as the mean of the others
@@ -225,15 +229,15 @@ def best_judge(study: Study, check: GoldCheck) -> str:
 
 
 def queue_gold_check(
-    study: Study, name: str, check: GoldCheck, size: int = SIZE, by: str | None = None
+    study: Study, name: str, check: GoldCheck, size: int = SIZE, actor: str | None = None
 ) -> BatchSummary:
     """Draw claims, and queue them as the batch `name`. A second batch of an equal check continues its draws.
 
     Raises:
-        Missing: as `claims_of`, or no claim. Refused: the name is taken, every claim was drawn, or `by` may not.
+        Missing: as `claims_of`, or no claim. Refused: the name is taken, every claim was drawn, or `actor` may not.
         BadInput: a size below 1.
     """
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     if size < 1:
         raise BadInput(f"--size must be at least 1, not {size}")
     claims, asked = claims_of(study, check)
@@ -267,7 +271,7 @@ def queue_gold_check(
     pairs = [(draw.claim.question, passage) for draw in draws for passage in draw.claim.passages]
     items = pair_items(study, pairs)
     origin = f"{check.population} of {check.of or 'training questions'}: is the fact stated?"
-    Queue(study.labels_path).add_batch(name, items, {KEY: stored, "origin": origin, "size": len(draws)}, by=by)
+    Queue(study.labels_path).add_batch(name, items, {KEY: stored, "origin": origin, "size": len(draws)}, actor=actor)
     return BatchSummary(name, {"priority": len(items)}, len(pairs), len(claims))
 
 
@@ -294,25 +298,25 @@ def stored_checks(study: Study) -> list[StoredCheck]:
     for batch in Queue(study.labels_path).batches():
         if KEY not in batch.settings or batch.practice:
             continue
-        kept: Mapping[str, Any] = batch.settings[KEY]
-        check = GoldCheck(**{name: kept[name] for name in GoldCheck.__dataclass_fields__})
+        stored: Mapping[str, Any] = batch.settings[KEY]
+        check = GoldCheck(**{name: stored[name] for name in GoldCheck.__dataclass_fields__})
         draws = [
             DrawnClaim(Claim(q, tuple(passages), doubt), weight, key)
-            for q, passages, doubt, weight, key in kept["draws"]
+            for q, passages, doubt, weight, key in stored["draws"]
         ]
-        numbers = (kept["claims"], kept["units"], kept["asked"], kept["predicted"], kept["next_key"])
-        found.append(StoredCheck(batch.name, check, kept["content"], *numbers, draws))
+        numbers = (stored["claims"], stored["units"], stored["asked"], stored["predicted"], stored["next_key"])
+        found.append(StoredCheck(batch.name, check, stored["content"], *numbers, draws))
     return found
 
 
-def gold_estimates(study: Study, of: str | None = None) -> list[GoldEstimate]:
+def gold_estimates(study: Study, population_name: str | None = None) -> list[GoldEstimate]:
     """Return the estimate of each population that people check, newest last; those of one run or set, if named.
 
     Of several checks of a population (another judge, other scores), the one with the most judged claims counts.
     """
     merged: dict[tuple[GoldCheck, str], list[StoredCheck]] = {}
     for each in stored_checks(study):
-        if of is None or each.check.of == of:
+        if population_name is None or each.check.of == population_name:
             merged.setdefault((each.check, each.content), []).append(each)
     best: dict[tuple[object, ...], GoldEstimate] = {}
     for batches in merged.values():

@@ -92,7 +92,7 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     if not known.asked_with_answers:
         missing[ANSWERS] = f"No question of {run} has answers to match"
     judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)
-    return _gather(study, opened, known, store, scored, judges, missing)
+    return _gather_verdicts(study, opened, known, store, scored, judges, missing)
 
 
 class _PeopleLabels:
@@ -109,7 +109,7 @@ class _PeopleLabels:
         }
 
 
-def _gather(
+def _gather_verdicts(
     study: Study,
     run: Run,
     people: _PeopleLabels,
@@ -131,7 +131,7 @@ def _gather(
     parts: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
         block = rows[begin : begin + BLOCK]
-        scores = store.of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
+        scores = store.scores_of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
         named = {passage for row in block for passage in (*people.labels.get(ids[row], ()), *scores.get(ids[row], ()))}
         at = study.corpus.ordinals(named)
         for row in block:

@@ -42,9 +42,9 @@ def make_batch_by_judge(
     return make_batch(study, name, runs, scores=scores, trained=trained, scored_by=judge, progress=progress, **settings)
 
 
-def drawn_negatives(training_set: TrainingSet, drawn: int = NEGATIVES_DRAWN) -> dict[str, dict[str, float]]:
+def drawn_negatives(training_set: TrainingSet, sampled_negatives: int = NEGATIVES_DRAWN) -> dict[str, dict[str, float]]:
     """Return how likely a training step draws each hard negative of a question: question to passage to probability."""
     return {
-        question: dict.fromkeys(sorted(passages), min(1.0, drawn / len(passages)))
+        question: dict.fromkeys(sorted(passages), min(1.0, sampled_negatives / len(passages)))
         for question, passages in training_set.hard_negatives().items()
     }

@@ -42,9 +42,9 @@ class NegativeCandidate(NamedTuple):
 
 
 def mine_runs(
-    runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str
+    runs: Sequence[Run], questions: Sequence[Question], first_rank: int, last_rank: int, corpus, rule: str
 ) -> list[list[NegativeCandidate]]:
-    """Return each question's passages at ranks `first` to `last` (from 1).
+    """Return each question's passages at ranks `first_rank` to `last_rank` (from 1).
 
     Of several runs the better rank counts, then the earlier run.
     """
@@ -55,12 +55,14 @@ def mine_runs(
         if not known:
             continue
         run_rows = np.array([rows[place] for place in known])
-        ordinals = np.asarray(run.hits.ordinals[run_rows, first - 1 : last])
-        scores = np.asarray(run.hits.scores[run_rows, first - 1 : last])
-        holds = _answers(run, run_rows, ordinals, [questions[place] for place in known], first, last, corpus, rule)
+        ordinals = np.asarray(run.hits.ordinals[run_rows, first_rank - 1 : last_rank])
+        scores = np.asarray(run.hits.scores[run_rows, first_rank - 1 : last_rank])
+        holds = _answer_matches(
+            run, run_rows, ordinals, [questions[place] for place in known], first_rank, last_rank, corpus, rule
+        )
         for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
             matched = bool(questions[place].answers)
-            for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
+            for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first_rank):
                 before = mined[place].get(ordinal)
                 if ordinal >= 0 and (before is None or before.rank is None or rank < before.rank):
                     mined[place][ordinal] = NegativeCandidate(
@@ -69,18 +71,18 @@ def mine_runs(
     return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
 
 
-def _answers(
+def _answer_matches(
     run: Run,
     rows: np.ndarray,
     ordinals: np.ndarray,
     questions: Sequence[Question],
-    first: int,
-    last: int,
+    first_rank: int,
+    last_rank: int,
     corpus,
     rule: str,
 ) -> np.ndarray:
     try:
-        return np.asarray(run.answers(rule)[rows, first - 1 : last])
+        return np.asarray(run.answers(rule)[rows, first_rank - 1 : last_rank])
     except Missing:
         return match_run(corpus, questions, ordinals, rule)
 
@@ -127,7 +129,7 @@ class EasyNegativeSampler:
     facts: Sequence[bytes | None] = ()
 
     @classmethod
-    def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> EasyNegativeSampler:
+    def for_questions(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> EasyNegativeSampler:
         """A sampler over the study's passages. `with_gold` looks up the gold of the other questions, once."""
         if not with_gold:
             return cls(len(study.corpus), seed)
@@ -145,36 +147,36 @@ class EasyNegativeSampler:
     def random(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
         """Draw `count` different passages of the whole collection, none of `excluded_rows`; fewer if there are not enough."""
         count = min(count, self.passages - len(excluded_rows))
-        drawn: dict[int, None] = {}
+        rows: dict[int, None] = {}
         rng = self._rng(question, "random")
-        while len(drawn) < count:
-            drawn.update(
+        while len(rows) < count:
+            rows.update(
                 dict.fromkeys(
                     integer
                     for integer in rng.integers(self.passages, size=2 * count).tolist()
                     if integer not in excluded_rows
                 )
             )
-        return [NegativeCandidate(ordinal, "random") for ordinal in list(drawn)[:count]]
+        return [NegativeCandidate(ordinal, "random") for ordinal in list(rows)[:count]]
 
     def other_gold(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
         """Draw `count` gold passages of questions about other facts, none of `excluded_rows`; fewer if there are not enough."""
         fact = _fact_of(question)
-        drawn: dict[int, None] = {}
+        rows: dict[int, None] = {}
         tried = (
             self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100)
             if len(self.golds)
             else np.zeros(0, int)
         )
         for place in tried.tolist():
-            if len(drawn) == count:
+            if len(rows) == count:
                 break
             if int(self.golds[place]) not in excluded_rows and (fact is None or self.facts[place] != fact):
-                drawn[int(self.golds[place])] = None
-        return [NegativeCandidate(ordinal, "other_gold") for ordinal in drawn]
+                rows[int(self.golds[place])] = None
+        return [NegativeCandidate(ordinal, "other_gold") for ordinal in rows]
 
-    def _rng(self, question: Question, what: str) -> np.random.Generator:
-        key = hashlib.sha256(f"{self.seed}\0{what}\0{question.id}".encode()).digest()
+    def _rng(self, question: Question, noun: str) -> np.random.Generator:
+        key = hashlib.sha256(f"{self.seed}\0{noun}\0{question.id}".encode()).digest()
         return np.random.default_rng(int.from_bytes(key[:16], "little"))
 
 
@@ -190,8 +192,8 @@ def match_answers(
     """The same candidates, each with whether it contains an answer."""
     width = max((len(row) for row in candidates), default=0)
     ordinals = np.full((len(questions), width), -1, np.int32)
-    for row, drawn in zip(ordinals, candidates, strict=True):
-        row[: len(drawn)] = [each.ordinal for each in drawn]
+    for row, rows in zip(ordinals, candidates, strict=True):
+        row[: len(rows)] = [each.ordinal for each in rows]
     holds = match_run(corpus, questions, ordinals, rule).tolist()
     return [
         [each._replace(answer=answer if question.answers else None) for each, answer in zip(drawn, row, strict=False)]

@@ -40,7 +40,7 @@ class TrainingSetSources:
     fingerprint: str
 
     @classmethod
-    def read(
+    def read_sources(
         cls, study: Study, spec: TrainingSetSpec, scores: ScoreStore | None, progress: Progress | None
     ) -> TrainingSetSources:
         if progress:
@@ -48,7 +48,7 @@ class TrainingSetSources:
         runs = [study.run(name) for name in dict.fromkeys(spec.runs)]
         last, labels, bad = _labels(study, spec)
         chosen = eligible_questions(study, spec.questions, bad, spec.relations, spec.limit, spec.seed)
-        questions, left_out = _searched(runs, chosen)
+        questions, left_out = _searched_questions(runs, chosen)
         about = {
             "corpus": study.corpus.digest,
             "questions": chosen.digest,
@@ -82,7 +82,7 @@ def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[st
     return last, by_question, store.bad_questions_as_of(last)
 
 
-def _searched(runs: Sequence[Run], eligible: EligibleQuestions) -> tuple[list[str], dict[str, str]]:
+def _searched_questions(runs: Sequence[Run], eligible: EligibleQuestions) -> tuple[list[str], dict[str, str]]:
     questions = [id for id in eligible.ids if not runs or any(run.row(id) is not None for run in runs)]
     if eligible.ids and not questions:
         names = ", ".join(run.name for run in runs)

@@ -65,7 +65,7 @@ class TrainingSetSpec:
     limit: int | None = Field(default=None, ge=1)
 
     @classmethod
-    def of(
+    def from_values(
         cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
     ) -> TrainingSetSpec:
         """Build a specification from plain values, as in a job."""

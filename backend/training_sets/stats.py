@@ -71,12 +71,12 @@ class SetStats:
                 role: {source: sources[role, source] for source in SOURCES if sources[role, source]} for role in ROLES
             },
             "reasons": tally_order(reasons),
-            "by_rank": {str(rank): _fates(ranks[rank]) for rank in sorted(ranks)},
+            "by_rank": {str(rank): _fate_counts(ranks[rank]) for rank in sorted(ranks)},
         }
         for kind, by_name in groups.items():
             result[f"by_{kind}"] = {
                 name: {key: by_name[name][key] for key in ("questions", "positives", "negatives", "dropped")}
-                | _fates(by_name[name])
+                | _fate_counts(by_name[name])
                 for name in sorted(by_name, key=orders[kind])
             }
         return result
@@ -91,7 +91,7 @@ def fate_of(role: Role, reason: str) -> str:
     return "removed"
 
 
-def tally(reasons: Iterable[str]) -> dict[str, int]:
+def tally_pairs(reasons: Iterable[str]) -> dict[str, int]:
     """Count each reason, the most frequent first."""
     return tally_order(Counter(reasons))
 
@@ -101,5 +101,5 @@ def tally_order(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _fates(counts: Counter) -> dict[str, int]:
+def _fate_counts(counts: Counter) -> dict[str, int]:
     return {fate: counts[fate] for fate in FATES}

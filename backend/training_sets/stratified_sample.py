@@ -75,7 +75,7 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
 
 
 def queue_stratified_sample(
-    study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
+    study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, actor: str | None = None
 ) -> BatchSummary:
     """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
 
@@ -83,11 +83,11 @@ def queue_stratified_sample(
     """
     from blindspot.backend.judging.batches import batch_of_pairs
 
-    require(study, by, "make batches")
+    require(study, actor, "make batches")
     drawn = stratified_sample(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
     return batch_of_pairs(
-        study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], by=by
+        study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], actor=actor
     )
 
 

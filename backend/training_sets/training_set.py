@@ -225,15 +225,16 @@ def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[
             if wanted is not None and not _may_hold(file.metadata.row_group(number), wanted):
                 continue
             columns = file.read_row_group(number).to_pydict()
-            columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
+            if not RENAMED_REASONS.keys().isdisjoint(columns["reason"]):
+                columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
             rows = map(Pair._make, zip(*(columns[name] for name in Pair._fields), strict=True))
             for question, pairs in groupby(rows, attrgetter("question")):
                 if wanted is None or question in wanted:
                     yield question, list(pairs)
 
 
-def _may_hold(group, wanted: set[str]) -> bool:
+def _may_hold(group, question_ids: set[str]) -> bool:
     statistics = group.column(0).statistics
     if statistics is None or not statistics.has_min_max:
         return True
-    return any(statistics.min <= question <= statistics.max for question in wanted)
+    return any(statistics.min <= question <= statistics.max for question in question_ids)

@@ -58,13 +58,13 @@ class Dependent:
     kind: str
     name: str
     folder: str
-    how: How
+    relation: How
 
     @property
-    def words(self) -> str:
+    def sentence_part(self) -> str:
         """The dependent in words, as in "training set clean was made from it"."""
         ends = {"needs": "needs it", "belongs": "belongs to it", "names": "was made from it"}
-        return f"{self.kind} {self.name} {ends[self.how]}"
+        return f"{self.kind} {self.name} {ends[self.relation]}"
 
 
 def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
@@ -74,20 +74,20 @@ def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
         return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),
-        *(_belongings(study, name) if kind == "model" else ()),
+        *(_files_of_part(study, name) if kind == "model" else ()),
         *_records(study, kind, name),
     ]
     order = {"needs": 0, "belongs": 1, "names": 2}
-    return sorted(dict.fromkeys(found), key=lambda each: (order[each.how], each.kind, each.name))
+    return sorted(dict.fromkeys(found), key=lambda each: (order[each.relation], each.kind, each.name))
 
 
 def _unfinished_jobs(study: Study, name: str) -> Iterator[Dependent]:
     for job in jobs.recent(study, 100):
-        if job.unfinished and _names(job.arguments, name, None, under=True):
+        if job.unfinished and _mentions_part(job.arguments, name, None, below_key=True):
             yield Dependent("job", jobs.title(job.kind, job.arguments), "", "needs")
 
 
-def _belongings(study: Study, name: str) -> Iterator[Dependent]:
+def _files_of_part(study: Study, name: str) -> Iterator[Dependent]:
     """The encoder of a model in study.toml, its dense index, and its stored scores."""
     encoder = study.settings.encoders.get(name)
     if encoder is not None and name in _encoder_models(encoder):
@@ -113,15 +113,15 @@ def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
                 yield Dependent("encoder", other, "", "needs")
     for folder, words in _WORDS.items():
         for part, record in _read_records(study.folder / folder):
-            if (folder, part) not in own and _names(record, name, _KEYS[kind]):
+            if (folder, part) not in own and _mentions_part(record, name, _KEYS[kind]):
                 needs = kind == "model" and folder in ("models", "indexes") and _is_over(record, name)
                 yield Dependent(words, part, folder, "needs" if needs else "names")
     for batch in Queue(study.labels_path).batches():
-        if _names(batch.settings, name, _KEYS[kind]):
+        if _mentions_part(batch.settings, name, _KEYS[kind]):
             yield Dependent("batch", batch.name, "", "names")
     for file, words in (("selections.json", "saved selection"), ("slices.json", "saved slice")):
-        for each in _listed(study.folder / file):
-            if _names(each, name, _KEYS[kind]):
+        for each in _json_objects(study.folder / file):
+            if _mentions_part(each, name, _KEYS[kind]):
                 yield Dependent(words, str(each.get("name", "")), "", "names")
 
 
@@ -147,22 +147,23 @@ def _read_records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield part.name, content
 
 
-def _listed(path: Path) -> list[dict[str, Any]]:
+def _json_objects(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     content = read_json(path)
     return [each for rows in content.values() for each in rows] if isinstance(content, dict) else []
 
 
-def _names(value: Any, name: str, keys: set[str] | None, under: bool = False) -> bool:
+def _mentions_part(value: Any, name: str, keys: set[str] | None, below_key: bool = False) -> bool:
     """Whether a value contains the name of a part, at a place below one of the keys. Models are also named by paths."""
     if isinstance(value, str):
-        return under and (value == name or value.rpartition(":")[2] == name or value.endswith(f"models/{name}"))
+        return below_key and (value == name or value.rpartition(":")[2] == name or value.endswith(f"models/{name}"))
     if isinstance(value, dict):
         return any(
-            _names(item, name, keys, under or (keys is not None and key in keys)) or (under and key == name)
+            _mentions_part(item, name, keys, below_key or (keys is not None and key in keys))
+            or (below_key and key == name)
             for key, item in value.items()
         )
     if isinstance(value, list | tuple):
-        return any(_names(item, name, keys, under) for item in value)
+        return any(_mentions_part(item, name, keys, below_key) for item in value)
     return False

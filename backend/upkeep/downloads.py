@@ -47,7 +47,7 @@ def formats(kind: str) -> tuple[str, ...]:
 
 
 def download(
-    study: Study, kind: str, name: str, format: str, by: str | None = None, options: ExportOptions | None = None
+    study: Study, kind: str, name: str, format: str, actor: str | None = None, options: ExportOptions | None = None
 ) -> Download:
     """Return a part of a study as a file.
 
@@ -62,10 +62,10 @@ def download(
         Refused: The person may not export, still has to judge a question of the run, or the format is unknown.
         Missing: The part is absent.
     """
-    require(study, by, "export labels" if kind == "labels" else "export")
+    require(study, actor, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
-    hidden = frozenset() if by is None else Queue(study.labels_path).hidden(by)
+    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden(actor)
     if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
         raise Refused(f"you have still to judge {counted(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def download(
         if kind == "training-set":
             from blindspot.backend.training_sets.exports import export
 
-            return _zipped(export(study, name, format, Path(folder) / f"{name}-{format}", options).path)
+            return _zip_folder(export(study, name, format, Path(folder) / f"{name}-{format}", options).path)
         if kind == "labels":
             from blindspot.backend.judging.labels_io import export_labels
 
@@ -83,7 +83,7 @@ def download(
     if kind == "model":
         from blindspot.backend.upkeep.parts import find
 
-        return _zipped(study.path("models", find(study, "model", name)))
+        return _zip_folder(study.path("models", find(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
     return Download(f"{name}.html", "text/html", html_report(study, hidden=hidden).encode())
@@ -97,7 +97,7 @@ def _run(study: Study, name: str, format: str, folder: Path) -> Download:
     return Download(written.path.name, "text/plain", written.path.read_bytes())
 
 
-def _zipped(folder: Path) -> Download:
+def _zip_folder(folder: Path) -> Download:
     """Return a folder as one zip archive. Weights hardly get smaller, so nothing is compressed but text."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -26,7 +26,7 @@ KINDS = (*FOLDERS, "batch")
 ACTION = "manage parts"
 
 
-def names(study: Study, kind: str) -> list[str]:
+def part_names(study: Study, kind: str) -> list[str]:
     """Return the names of the finished parts of a kind, oldest first. Raises Refused for an unknown kind."""
     if kind == "batch":
         return [batch.name for batch in Queue(study.labels_path).batches()]
@@ -40,13 +40,15 @@ def names(study: Study, kind: str) -> list[str]:
 
 def find(study: Study, kind: str, name: str) -> str:
     """Return the name of a part that exists. Raises Missing."""
-    known = names(study, kind)
+    known = part_names(study, kind)
     if name not in known:
-        raise Missing(f"no {words(kind)} {name!r}; {words(kind, 2)} of this study: {', '.join(known) or 'none yet'}")
+        raise Missing(
+            f"no {kind_words(kind)} {name!r}; {kind_words(kind, 2)} of this study: {', '.join(known) or 'none yet'}"
+        )
     return name
 
 
-def words(kind: str, count: int = 1) -> str:
+def kind_words(kind: str, count: int = 1) -> str:
     """Return the kind in words: "training set", "batches"."""
     word = kind.replace("-", " ")
     return word if count == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
@@ -54,15 +56,17 @@ def words(kind: str, count: int = 1) -> str:
 
 def description(study: Study, kind: str, name: str) -> Description:
     """Return the description of a part. Raises Missing."""
-    return Descriptions(study.labels_path).get(kind, find(study, kind, name))
+    return Descriptions(study.labels_path).description_of(kind, find(study, kind, name))
 
 
-def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[str], by: str | None = None) -> None:
+def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[str], actor: str | None = None) -> None:
     """Replace the description and the keywords of a part. Raises Missing, BadInput, or Refused without the right."""
-    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, keywords, by)
+    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, keywords, actor)
 
 
-def rename(study: Study, kind: str, old: str, new: str, confirmed: bool = False, by: str | None = None) -> None:
+def rename(
+    study: Study, kind: str, old_name: str, new_name: str, confirmed: bool = False, actor: str | None = None
+) -> None:
     """Rename a part. What was made from it keeps the old name in its records.
 
     Args:
@@ -72,24 +76,26 @@ def rename(study: Study, kind: str, old: str, new: str, confirmed: bool = False,
         Refused: The new name is taken or not allowed, something needs the part under its name, or the renaming is not
             `confirmed` although other parts name the part.
     """
-    require(study, by, ACTION)
-    find(study, kind, old)
+    require(study, actor, ACTION)
+    find(study, kind, old_name)
     if kind == "batch":
-        check_display_name(new, "batch")
-        Queue(study.labels_path).rename(old, new, by)
+        check_display_name(new_name, "batch")
+        Queue(study.labels_path).rename(old_name, new_name, actor)
         return
-    check_name(new, words(kind))
-    _refuse(study, kind, old, "renamed", confirmed, kept=("needs", "belongs"))
-    source, target = _folder(study, kind, old), _folder(study, kind, new)
+    check_name(new_name, kind_words(kind))
+    _refuse(study, kind, old_name, "renamed", confirmed, exempt_kinds=("needs", "belongs"))
+    source, target = _folder(study, kind, old_name), _folder(study, kind, new_name)
     with ExitStack() as locks:
-        for name in (old, new):
-            locks.enter_context(study.building(f"{FOLDERS[kind]}/{name}", lambda: _refuse_taken(target, kind, new)))
-        _write_name(source, old, new)
+        for name in (old_name, new_name):
+            locks.enter_context(
+                study.building(f"{FOLDERS[kind]}/{name}", lambda: _refuse_taken(target, kind, new_name))
+            )
+        _write_name(source, old_name, new_name)
         os.replace(source, target)
-    Descriptions(study.labels_path).rename(kind, old, new, by)
+    Descriptions(study.labels_path).rename(kind, old_name, new_name, actor)
 
 
-def delete(study: Study, kind: str, name: str, confirmed: bool = False, by: str | None = None) -> list[Dependent]:
+def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: str | None = None) -> list[Dependent]:
     """Delete a part and what belongs to it alone. Return what else was deleted.
 
     Args:
@@ -98,60 +104,64 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, by: str 
     Raises:
         Refused: Something needs the part, or the deletion is not `confirmed`.
     """
-    require(study, by, ACTION)
+    require(study, actor, ACTION)
     find(study, kind, name)
     if not confirmed and not dependents(study, kind, name):
-        raise Refused(f"nothing brings {words(kind)} {name!r} back once it is deleted; confirm if it should be deleted")
+        raise Refused(
+            f"nothing brings {kind_words(kind)} {name!r} back once it is deleted; confirm if it should be deleted"
+        )
     if kind == "batch":
-        Queue(study.labels_path).delete(name, by)
+        Queue(study.labels_path).delete(name, actor)
         return []
-    _refuse(study, kind, name, "deleted", confirmed, kept=("needs",))
-    belongings = [each for each in dependents(study, kind, name) if each.how == "belongs"]
+    _refuse(study, kind, name, "deleted", confirmed, exempt_kinds=("needs",))
+    belongings = [each for each in dependents(study, kind, name) if each.relation == "belongs"]
     for each in belongings:
         if each.kind == "encoder":
             remove_encoder(study.settings_path, name)
         else:
             _remove(study, each.folder, name)
     _remove(study, FOLDERS[kind], name)
-    Descriptions(study.labels_path).remove(kind, name, by)
+    Descriptions(study.labels_path).remove(kind, name, actor)
     return belongings
 
 
-def _refuse(study: Study, kind: str, name: str, done: str, confirmed: bool, kept: tuple[str, ...]) -> None:
+def _refuse(study: Study, kind: str, name: str, action: str, confirmed: bool, exempt_kinds: tuple[str, ...]) -> None:
     found = dependents(study, kind, name)
-    if blocking := [each for each in found if each.how in kept]:
-        advice = "describe it instead" if done == "renamed" else "delete those first"
-        raise Refused(f"{words(kind)} {name!r} cannot be {done}: {_listed(blocking)}; {advice}")
+    if blocking := [each for each in found if each.relation in exempt_kinds]:
+        advice = "describe it instead" if action == "renamed" else "delete those first"
+        raise Refused(f"{kind_words(kind)} {name!r} cannot be {action}: {_list_dependents(blocking)}; {advice}")
     if found and not confirmed:
-        raise Refused(f"{words(kind)} {name!r} is named by others: {_listed(found)}; confirm if it should be {done}")
+        raise Refused(
+            f"{kind_words(kind)} {name!r} is named by others: {_list_dependents(found)}; confirm if it should be {action}"
+        )
 
 
-def _listed(dependents: Sequence[Dependent]) -> str:
-    shown = "; ".join(each.words for each in dependents[:6])
+def _list_dependents(dependents: Sequence[Dependent]) -> str:
+    shown = "; ".join(each.sentence_part for each in dependents[:6])
     return shown + (f"; and {len(dependents) - 6} more" if len(dependents) > 6 else "")
 
 
-def _refuse_taken(target: Path, kind: str, new: str) -> None:
+def _refuse_taken(target: Path, kind: str, new_name: str) -> None:
     if target.exists():
-        raise Refused(f"there is a {words(kind)} {new!r} already; choose another name")
+        raise Refused(f"there is a {kind_words(kind)} {new_name!r} already; choose another name")
 
 
 def _folder(study: Study, kind: str, name: str) -> Path:
     return study.path(FOLDERS[kind], name)
 
 
-def _write_name(folder: Path, old: str, new: str) -> None:
+def _write_name(folder: Path, old_name: str, new_name: str) -> None:
     """Write the new name into the part's own record."""
     for file in RECORDS:
         path = folder / file
         if not path.is_file():
             continue
         content = read_object(path)
-        if content.get("name") == old:
-            content["name"] = new
+        if content.get("name") == old_name:
+            content["name"] = new_name
         request = content.get("request")
-        if isinstance(request, dict) and request.get("name") == old:
-            request["name"] = new
+        if isinstance(request, dict) and request.get("name") == old_name:
+            request["name"] = new_name
         write_json(path, content)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.extras import install_command, lacking
+from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.summary import Step
 from blindspot.backend.evaluation.pairs import default_pair
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 class PathState:
     """What the steps ask about a study and a person.
 
-    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. judged: whether a passage is judged.
-    looked: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
+    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. has_labels: whether a passage is judged.
+    has_viewed_question: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
     """
 
     study: Study
     runs: dict[str, dict]
     pair: tuple[str, str]
-    judged: bool
-    looked: bool
+    has_labels: bool
+    has_viewed_question: bool
     sets: dict[str, Any]
     models: dict[str, dict]
     current_set: str | None = None
@@ -45,12 +45,12 @@ class PathState:
     has_training_questions: bool = True
 
     @property
-    def set(self) -> str | None:
+    def training_set(self) -> str | None:
         """The set to go on with: the shown one, else the newest."""
         return self.current_set if self.current_set in self.sets else next(reversed(self.sets), None)
 
     @cached_property
-    def change(self) -> tuple[str, str] | None:
+    def runs_of_change(self) -> tuple[str, str] | None:
         """The runs before and after the newest training that has both."""
         for name, about in reversed(self.models.items()):
             for after in reversed(self.runs):
@@ -66,7 +66,7 @@ class PathState:
 class Next:
     """A next step: in words, as a page of the app with its parameters, and as a command."""
 
-    words: str
+    label: str
     page: str
     command: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -78,33 +78,33 @@ class PathStep:
 
     title: str
     pages: tuple[str, ...]
-    done: Callable[[PathState], bool]
+    is_done: Callable[[PathState], bool]
     next: Callable[[PathState], Next | None]
 
 
-def _compare(state: PathState) -> Next:
+def _compare_step(state: PathState) -> Next:
     a, b = state.pair
     return Next("Compare the runs", "compare", f"blindspot compare {a} {b}", {"a": a, "b": b})
 
 
-def _look(state: PathState) -> Next:
+def _look_step(state: PathState) -> Next:
     a, b = state.pair
     words = f"Look at questions that {a} answers and {b} misses"
     return Next(words, "question", f"blindspot compare {a} {b}", {"a": a, "b": b, "cell": "only_a"})
 
 
-def _judge(state: PathState) -> Next:
+def _judge_step(state: PathState) -> Next:
     make = f"blindspot batch new first --run {_trained_on(state) or state.pair[0]}"
     return Next("Judge passages", "judge", "blindspot open" if state.has_batch else make)
 
 
-def _clean(state: PathState) -> Next | None:
+def _clean_step(state: PathState) -> Next | None:
     if not state.may("build training sets"):
         return None
-    if state.set is not None:
+    if state.training_set is not None:
         words = "See what the labels change in a training set"
-        parameters = {"tab": "set", "set": state.set}
-        return Next(words, "training", f"blindspot training-set show {state.set}", parameters)
+        parameters = {"tab": "set", "set": state.training_set}
+        return Next(words, "training", f"blindspot training-set show {state.training_set}", parameters)
     run = _trained_on(state)
     if run is not None:
         command = f"blindspot training-set build clean --run {run} --policy answer_match+labels"
@@ -115,28 +115,30 @@ def _clean(state: PathState) -> Next | None:
     return Next("Build a training set", "training", command, {"tab": "sets"})
 
 
-def _train(state: PathState) -> Next | None:
-    if state.set is None or not state.may("train"):
+def _train_step(state: PathState) -> Next | None:
+    if state.training_set is None or not state.may("train"):
         return None
-    command = f"blindspot train dual-encoder trained --on {state.set}"
-    return Next(f"Train a retriever on {state.set}", "training", command, {"tab": "models", "set": state.set})
+    command = f"blindspot train dual-encoder trained --on {state.training_set}"
+    return Next(
+        f"Train a retriever on {state.training_set}", "training", command, {"tab": "models", "set": state.training_set}
+    )
 
 
-def _change(state: PathState) -> Next | None:
-    if state.change is None:
+def _change_step(state: PathState) -> Next | None:
+    if state.runs_of_change is None:
         return None
-    before, after = state.change
+    before, after = state.runs_of_change
     command = f"blindspot compare {before} {after}"
     return Next(f"See what changed from {before} to {after}", "compare", command, {"a": before, "b": after})
 
 
 STEPS = (
-    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare),
-    PathStep("Look at questions", ("Question", "Find"), lambda s: s.looked, _look),
-    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.judged, _judge),
-    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean),
-    PathStep("Train", (), lambda s: bool(s.models), _train),
-    PathStep("See the change", (), lambda s: False, _change),
+    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare_step),
+    PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step),
+    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step),
+    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean_step),
+    PathStep("Train", (), lambda s: bool(s.models), _train_step),
+    PathStep("See the change", (), lambda s: False, _change_step),
 )  # fmt: skip
 JUDGE, TRAIN = STEPS[2], STEPS[4]
 
@@ -171,16 +173,16 @@ def next_command(study: Study) -> Step | None:
         has_batch=any(batch.state == "open" for batch in batches),
         has_training_questions=any(count["split"] == "train" for count in study.questions.counts()),
     )
-    step = next(step for step in STEPS if not step.done(state))
+    step = next(step for step in STEPS if not step.is_done(state))
     following = step.next(state)
     if following is None:
-        return _searched(study, next(reversed(state.models)))
-    if step is TRAIN and (extra := lacking(("train",))) is not None:
+        return _search_step(study, next(reversed(state.models)))
+    if step is TRAIN and (extra := first_missing(("train",))) is not None:
         return Step(f"Training needs the extra {extra}.", install_command(extra))
-    return Step(f"{following.words}.", following.command)
+    return Step(f"{following.label}.", following.command)
 
 
-def _searched(study: Study, model: str) -> Step:
+def _search_step(study: Study, model: str) -> Step:
     """Return the step between a training and its change: its run."""
     if model in study.parts("indexes"):
         return Step(f"Search with {model}.", f"blindspot retrieve --with dense --encoder {model} --split dev")

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def servers_named(study: Study) -> dict[str, list[str]]:
     """Return each server (see `server_of`) with the parts of the study that name it."""
-    found: dict[str, list[str]] = {}
+    users_by_server: dict[str, list[str]] = {}
     for part, address in _addresses(study):
         try:
-            found.setdefault(server_of(address), []).append(part)
+            users_by_server.setdefault(server_of(address), []).append(part)
         except BlindspotError:  # a file of this machine, or no address at all
             continue
-    return found
+    return users_by_server
 
 
 def _addresses(study: Study) -> Iterator[tuple[str, str]]:

@@ -80,11 +80,11 @@ def keep_before(bench: Bench, device: str | None) -> None:
     cell = bench.cell(BEFORE)
     if read_manifest(cell) is not None:
         return
-    from blindspot.backend.training.initial_model import start_model
+    from blindspot.backend.training.initial_model import load_initial_model
 
     begin, model = start_encoder(bench.study, bench.start), bench.folder / "models" / BEFORE
     settings = DualEncoderSettings(**bench.dual)
-    start_model(begin, settings.shape, device).save_pretrained(str(model), create_model_card=False)
+    load_initial_model(begin, settings.shape, device).save_pretrained(str(model), create_model_card=False)
     _ask(bench, begin, model, settings, cell, {})
     shutil.rmtree(model)
 

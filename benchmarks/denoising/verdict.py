@@ -53,7 +53,7 @@ def claims(order: Sequence[tuple[str, str]], found: Mapping[str, np.ndarray]) ->
             raise ValueError(
                 f"{worse} {before.shape} and {better} {after.shape} must have the same seeds and questions"
             )
-        difference = crossed_mean(after - before, level=1 - ALPHA / len(order))
+        difference = crossed_mean(after - before, confidence=1 - ALPHA / len(order))
         made.append(Claim(worse, better, difference, verdict(difference, len(after))))
     return made
 

@@ -106,7 +106,7 @@ def padding(encoder: PassageEncoder, given: list[Passage]) -> float:
 
 
 def _encode(encoder: PassageEncoder, given: list[Passage]) -> None:
-    encoder.over(_blocks(given), lambda block: block, lambda block, vectors: None)
+    encoder.encode_blocks(_blocks(given), lambda block: block, lambda block, vectors: None)
 
 
 def _blocks(given: list[Passage]) -> Iterable[list[Passage]]:

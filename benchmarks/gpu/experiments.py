@@ -30,7 +30,14 @@ from blindspot.backend.experiments.plan import (
     dense_row,
     success_cells,
 )
-from blindspot.backend.experiments.running import all_parts, frozen, make_parts, measure_plan, named, without
+from blindspot.backend.experiments.running import (
+    all_parts,
+    experiment_named,
+    hashable_options,
+    make_parts,
+    measure_plan,
+    plan_without,
+)
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
@@ -78,11 +85,13 @@ def unseen_relations(setting: Setting, bench: Workbench) -> ExperimentPlan:
     """BM25, MiniLM as it comes, and MiniLM trained on 12 relations, on the questions of the other 12."""
     from blindspot.backend.experiments.hits import DenseHits, Index
 
-    asked, deepest = setting.asked(relations=UNSEEN), max(setting.ks)
+    asked, deepest = setting.question_selection(relations=UNSEEN), max(setting.ks)
     data = setting.data(mined=setting.mined(), policy="answer_match", relations=SEEN)
     cells = [
         *success_cells("BM25", [Bm25Hits(asked, deepest)], setting.ks, macro=True),
-        *success_cells("MiniLM as it comes", [DenseHits(asked, deepest, Index(setting.first))], setting.ks, macro=True),
+        *success_cells(
+            "MiniLM as it comes", [DenseHits(asked, deepest, Index(setting.first_encoder))], setting.ks, macro=True
+        ),
         *(_macro(cell) for cell in dense_row(setting, "trained on other relations", data, selection=asked)),
     ]
     at = f"Success@{setting.ks[-2] if len(setting.ks) > 1 else setting.ks[0]}"
@@ -91,7 +100,9 @@ def unseen_relations(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim("training on other relations helps", trained, ("MiniLM as it comes", at)),
-            PaperClaim("the trained encoder is at most 2 points behind BM25", trained, ("BM25", at), by=-0.02),
+            PaperClaim(
+                "the trained encoder is at most 2 points behind BM25", trained, ("BM25", at), minimum_gain=-0.02
+            ),
         ],
         convention="Macro average over the 12 relations that no training question asks for. Success@k: the text of a "
         "passage in the top k contains an answer by DPR's rule.",
@@ -104,7 +115,7 @@ def _macro(cell: Cell) -> Cell:
 
 def experiment(name: str) -> Experiment:
     if name != "unseen-relations":
-        return named(name)
+        return experiment_named(name)
     about = About("EntityQuestions", "section 4", "Does an encoder of MiniLM's size generalise to unseen relations?")
     return Experiment(name, about, unseen_relations)
 
@@ -120,7 +131,7 @@ def values_of_seed(bench: Workbench, name: str, given: Mapping[str, Any], hits: 
     for part in parts:
         if not part.finished(bench):
             _serve(bench, part, hits)
-    plan = without(plan, make_parts(parts, bench, progress))
+    plan = plan_without(plan, make_parts(parts, bench, progress))
     return {_key(cell): _packed(np.asarray(cell.measures[0].values(bench), np.float64)) for cell in plan.cells}
 
 
@@ -141,7 +152,9 @@ def verdict(bench: Workbench, name: str, given: Mapping[str, Any], seeds: Sequen
     ]
     places = {(cell.row, cell.column) for cell in cells}
     claims = [
-        claim for claim in plan.claims if claim.ahead in places and (claim.behind is None or claim.behind in places)
+        claim
+        for claim in plan.claims
+        if claim.expected_better in places and (claim.expected_worse is None or claim.expected_worse in places)
     ]
     return measure_plan(chosen, setting, replace(plan, cells=cells, claims=claims), bench)
 
@@ -188,7 +201,7 @@ def rows_of(result: Mapping[str, Any]) -> list[Row]:
 
 def _chosen(name: str, given: Mapping[str, Any]) -> tuple[Experiment, Setting]:
     chosen = experiment(name)
-    return chosen, chosen.setting(frozen(given))
+    return chosen, chosen.setting(hashable_options(given))
 
 
 def _key(cell: Cell) -> str:
@@ -217,7 +230,7 @@ def _serve(bench: Workbench, part: Part, hits: PackedHits) -> None:
         return
     if isinstance(part, Bm25Hits) and (part.k1, part.b) != (None, None):
         raise Missing("the packed hits of BM25 are those of the study's own k1 and b")
-    ids, name = [question.id for question in part.asked.of(bench)], bench.name(part)
+    ids, name = [question.id for question in part.asked.questions_of(bench)], bench.name(part)
     found = hits.of(way, ids, min(part.k, len(bench.corpus)))
     write_run(bench, name, ids, found, {**hits.settings[way], "split": part.asked.split})
     bench.home.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ class Float8Search:
         shards, width = exact.proposer, exact.vectors.shape[1]
         if not isinstance(shards, Shards) or len(shards._shards) != 1 or exact.similarity != "dot":
             raise Refused("candidates from 8-bit floats need inner products, and all rows on one GPU")
-        shards._loaded(None)  # checks that every row is finite
+        shards._loaded_blocks(None)  # checks that every row is finite
         self.exact, self._shard, self.count = exact, shards._shards[0], len(exact.vectors)
         self.device, self.sums = self._shard.device, sum_bound(width, self._shard.device)
         error = sum_error(width, self.device)
@@ -110,7 +110,7 @@ class Float8Search:
                 threshold = best[0].min(1).values.double().cpu().numpy()
                 slack = CERTAIN * (UNIT["bfloat16"] * np.abs(threshold) + LEAST["bfloat16"])
                 at_most = (threshold + slack + error) / shift
-            return CandidateHits(self._shard._ordered(questions, best[1], k), at_most)
+            return CandidateHits(self._shard._order_scores(questions, best[1], k), at_most)
 
     def rounded(self, questions: np.ndarray) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
         """Return the questions as e4m3 (a multiple of 16, d), and of each question c and E, (q,) float64."""

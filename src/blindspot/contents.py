@@ -107,13 +107,13 @@ class StudyContents(OpenedStudy):
         side = measure(self.study, run, relevance, rule)
         if not 1 <= k <= side.k:
             raise BadInput(f"k is {k}; {run} has {side.k} hits per question")
-        missed = np.flatnonzero((side.first == 0) | (side.first > k))
+        missed = np.flatnonzero((side.first_ranks == 0) | (side.first_ranks > k))
         tops = np.asarray(side.run.hits.ordinals)[side.rows[missed], 0]
         top_ids = dict(zip(tops[tops >= 0].tolist(), self._ids_of(tops[tops >= 0]), strict=True))
         records = []
         for row, top in zip(missed.tolist(), tops.tolist(), strict=True):
             question = side.questions[row]
-            rank = int(side.first[row]) or None
+            rank = int(side.first_ranks[row]) or None
             facts = (question.id, question.text, question.relation, question.frequency)
             records.append((*facts, rank, question.gold, top_ids.get(top)))
         frame = pd.DataFrame(records, columns=MISS_COLUMNS)
@@ -130,9 +130,9 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from blindspot.backend.evaluation.why import summary_sentence, why
+        from blindspot.backend.evaluation.why import explain_question, summary_sentence
 
-        found = why(self.study, self.study.questions.get(question), as_list(runs), rule, neighbours=0)
+        found = explain_question(self.study, self.study.questions.get(question), as_list(runs), rule, neighbours=0)
         records: list[tuple[object, ...]] = []
         for each in found.standings:
             gold = None if each.gold is None else found.passages[each.gold].id

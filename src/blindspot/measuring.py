@@ -88,10 +88,10 @@ class StudyMeasures(OpenedStudy):
         The columns are slice, k, n, units, a, b, difference, low, high, outside, explained, p and p_adjusted;
         `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
-        from blindspot.backend.evaluation.slice_report import find_in_runs, method
+        from blindspot.backend.evaluation.slice_report import find_in_runs, method_note
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
-        return _frame(made, method=method(made.found))
+        return _frame(made, method=method_note(made.found_slices))
 
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -122,10 +122,10 @@ class StudyMeasures(OpenedStudy):
 
         options = MissOptions(k=k, relevance=relevance, slice=slice)
         found, ids = causes_of_misses(self.study, run, other or run, options)
-        columns = {str(cause): pd.array(found.has(cause), dtype="boolean") for cause in ORDER}
+        columns = {str(cause): pd.array(found.has_cause(cause), dtype="boolean") for cause in ORDER}
         frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
         for cause in ORDER:
-            frame.loc[~found.known(cause), str(cause)] = pd.NA
+            frame.loc[~found.is_measured(cause), str(cause)] = pd.NA
         return frame
 
     def saved_slices(self) -> pd.DataFrame:
@@ -161,7 +161,9 @@ class StudyMeasures(OpenedStudy):
         if k > side.k or k < 1:
             raise BadInput(f"k is {k}; {run} has {side.k} hits per question")
         ids = [question.id for question in side.questions]
-        return pd.Series(side.values(chosen, k).astype(float), index=pd.Index(ids, name="question"), name=chosen.at(k))
+        return pd.Series(
+            side.values(chosen, k).astype(float), index=pd.Index(ids, name="question"), name=chosen.title_at(k)
+        )
 
     def plot_relations(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
@@ -171,7 +173,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import dumbbell
 
         names = as_list(runs)
-        table = relation_table(Panel.of(measure_all(self.study, names, relevance)), k)
+        table = relation_table(Panel.of_runs(measure_all(self.study, names, relevance)), k)
         return dumbbell(table, names, sorted((row.group for row in table.rows), key=relation_order))
 
     def plot_frequency(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
@@ -181,7 +183,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import curve_plot
 
         names = as_list(runs)
-        return curve_plot(frequency_curves(Panel.of(measure_all(self.study, names, relevance)), k), names)
+        return curve_plot(frequency_curves(Panel.of_runs(measure_all(self.study, names, relevance)), k), names)
 
     def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
         """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
@@ -212,7 +214,7 @@ class StudyMeasures(OpenedStudy):
 
 
 def _frame(results: Results, **attributes: object) -> pd.DataFrame:
-    made = results.figures().as_frame()
+    made = results.figures_table().as_frame()
     made.attrs.clear()
     made.attrs.update(attributes)
     return made

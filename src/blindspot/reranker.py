@@ -22,8 +22,8 @@ FILES = "files"  # where a repository on the Hub holds the judge
 class Reranker:
     """A judge that `blindspot judge learn` made, for questions and passages of any origin."""
 
-    def __init__(self, model: FeatureModel, weights: WordWeights, about: Mapping[str, Any]):
-        self.about = dict(about)
+    def __init__(self, model: FeatureModel, weights: WordWeights, description: Mapping[str, Any]):
+        self.about = dict(description)
         self._model, self._weights = model, weights
 
     @classmethod

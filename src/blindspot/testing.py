@@ -50,8 +50,8 @@ class _Rules:
     def __init__(self, what: str, name: object):
         self.plugin = f"{what} {name!r}"
 
-    def require(self, holds: object, rule: str) -> None:
-        if not holds:
+    def require(self, condition: object, rule: str) -> None:
+        if not condition:
             raise PluginFault(f"{self.plugin}: {rule}")
 
     def call(self, rule: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -61,7 +61,7 @@ class _Rules:
         except Exception as error:
             raise PluginFault(f"{self.plugin}: {rule}; it raised {type(error).__name__}: {error}") from error
 
-    def names(self, entry: object, words: Sequence[str] = ("name", "title", "help")) -> None:
+    def check_name(self, entry: object, words: Sequence[str] = ("name", "title", "help")) -> None:
         for word in words:
             value = getattr(entry, word, None)
             self.require(isinstance(value, str) and value.strip(), f"the attribute {word} must be a text")
@@ -126,7 +126,7 @@ def check_retriever(kind: RetrieverKind, study: Study | None = None) -> None:
 
     rules = _Rules("retriever", getattr(kind, "name", kind))
     rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of RetrieverKind")
-    rules.names(kind)
+    rules.check_name(kind)
     options = rules.call("options must be a class under @settings_class", declared, kind.options)
     taken = [option for option in options if option in RESERVED]
     rules.require(not taken, f"the option {taken[:1]} is already an option of 'blindspot retrieve'")
@@ -226,7 +226,7 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
 
     rules = _Rules("judge", getattr(kind, "name", kind))
     rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of JudgeKind, such as PairJudge")
-    rules.names(kind)
+    rules.check_name(kind)
     with _small_study(study) as opened:
         cards = rules.call("cards(study) must not raise", kind.cards, opened)
         rules.require(cards and all(isinstance(card, JudgeCard) for card in cards), "cards(study) must list its judges")
@@ -277,14 +277,14 @@ def check_format(format: Format, sample: bytes, rows: int, name: str = "sample.d
     }
     rules = _Rules("format", getattr(format, "name", format))
     rules.require(isinstance(format, base.Format), "it must be a Format")
-    rules.names(format, ("name", "what"))
+    rules.check_name(format, ("name", "what"))
     rules.require(format.kind in records, f"kind must be one of {', '.join(records)}")
     if format.read is None:
         return
     with tempfile.TemporaryDirectory(prefix="blindspot-check-") as folder:
         path = Path(folder) / name
 
-        def read(content: bytes) -> list[Any]:
+        def read_bytes(content: bytes) -> list[Any]:
             path.write_bytes(content)
             with format.opened(path) as opened:
                 return list(opened)
@@ -295,7 +295,7 @@ def check_format(format: Format, sample: bytes, rows: int, name: str = "sample.d
             (Path(folder) / "other").write_bytes(other)
             recognised = _recognises(rules, format, Path(folder) / "other")
             rules.require(not recognised or format.name == "plain", f"recognise(head) must be false of {other!r}")
-        found = rules.call("reading the sample must not raise", read, sample)
+        found = rules.call("reading the sample must not raise", read_bytes, sample)
         wrong = [row for row in found if isinstance(row, BadInput)]
         rules.require(not wrong, f"the sample has no wrong row, and yet: {wrong[:1]}")
         kind = records[format.kind]
@@ -307,18 +307,18 @@ def check_format(format: Format, sample: bytes, rows: int, name: str = "sample.d
             rules.require(not faults, f"a question is not valid: {faults[:1]}")
         half = len(sample) // 2
         for torn in (sample[:half], sample[: half + 1] + b"\xff" + sample[half + 1 :], sample + b"\x00torn"):
-            rules.call("a torn file must give BadInput, raised or yielded, or fewer rows", _tried, read, torn)
+            rules.call("a torn file must give BadInput, raised or yielded, or fewer rows", _try_read, read_bytes, torn)
 
 
 def _recognises(rules: _Rules, format: Format, path: Path) -> bool:
-    from blindspot.backend.data.formats import _head
+    from blindspot.backend.data.formats import _file_head
 
-    return bool(rules.call("recognise(head) must not raise", format.recognise, _head(path)))
+    return bool(rules.call("recognise(head) must not raise", format.recognise, _file_head(path)))
 
 
-def _tried(read: Callable[[bytes], list[Any]], content: bytes) -> None:
+def _try_read(read_bytes: Callable[[bytes], list[Any]], content: bytes) -> None:
     try:
-        read(content)
+        read_bytes(content)
     except BlindspotError:
         return
 
@@ -335,7 +335,7 @@ def check_policy(policy: DenoisingPolicy) -> None:
 
     rules = _Rules("denoising policy", getattr(policy, "name", policy))
     rules.require(isinstance(policy, Policy), "it must be a DenoisingPolicy")
-    rules.names(policy)
+    rules.check_name(policy)
     rules.require("+" not in policy.name, "the name must hold no '+', which adds people's labels")
     ceilings = (
         [ScoreCeiling(value, from_run) for value, from_run in product((None, 0.5), (True, False))]
@@ -382,7 +382,7 @@ def check_export(export: ExportFormat) -> None:
 
     rules = _Rules("export", getattr(export, "name", export))
     rules.require(isinstance(export, Export), "it must be an ExportFormat")
-    rules.names(export)
+    rules.check_name(export)
     with _small_study(None) as study:
         built = build(study, "check", [_RUN], policy="answer_match")
         options = ExportOptions(negatives=export.negatives, rows=export.rows)

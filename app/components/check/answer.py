@@ -22,13 +22,13 @@ VAGUE = 0.25
 """Half width of an interval up to which a rate is not stated."""
 
 
-def answer(facts: FileFacts, labelled: Labelled, sees: bool) -> Html:
+def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
     """Return the sentence on top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
     if labelled.rate is None or not labelled.judged:
         return tag("h1", f"How many of {counted(facts.negatives, 'negative')} are false? No pair is judged yet.")
-    if not sees:
+    if not sees_labels:
         return tag("h1", f"{counted(labelled.judged, 'pair')} of {counted(facts.negatives, 'negative')} are judged.")
     return tag("h1", rate_sentence(labelled.rate))
 
@@ -46,26 +46,26 @@ def rate_sentence(rate: RateEstimate) -> str:
     )
 
 
-def primary(opened: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
+def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
     """Show the one next step: draw, judge, see the rule, or write the file."""
     if not facts.negatives:
         return
     if labelled.rate is None:
-        jobs.start_button(opened, request(draw_pairs), key="draw", words="Draw pairs to judge", primary=True)
+        jobs.start_button(open_study, request(draw_pairs), key="draw", label="Draw pairs to judge", primary=True)
         return
-    if not checks.sees_rate(opened, labelled):
-        show(_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
+    if not checks.sees_rate(open_study, labelled):
+        show(_answer_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
         return
     if url.value("step") and written is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
-            write_button(opened, checks.rules(opened), "Write the cleaned file", primary=True)
+            write_button(open_study, checks.rules(open_study), "Write the cleaned file", primary=True)
             if not labelled.all_judged:
                 show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
     else:
-        show(_line(*_next(labelled)))
+        show(_answer_line(*_next(labelled)))
     if labelled.all_judged and url.value("step") and labelled.rate.drawn < min(MOST_DRAWS, labelled.rate.pairs):
         more = min(labelled.rate.drawn + MORE, MOST_DRAWS)
-        jobs.start_button(opened, request(draw_pairs, more), key="more", words=f"Draw {MORE} more pairs")
+        jobs.start_button(open_study, request(draw_pairs, more), key="more", label=f"Draw {MORE} more pairs")
 
 
 def _next(labelled: Labelled) -> tuple[object, ...]:
@@ -85,12 +85,12 @@ def _next(labelled: Labelled) -> tuple[object, ...]:
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
 
 
-def _button(words: str, address: str, key: str | None = None) -> Html:
-    return link(words, address, cls="button main", data_key=key, title=None if key is None else f"Key: {key}")
+def _button(label: str, address: str, key: str | None = None) -> Html:
+    return link(label, address, cls="button main", data_key=key, title=None if key is None else f"Key: {key}")
 
 
-def _line(button: object, second: object) -> Html:
-    return div(button, tag("span", second, cls="soft") if second else "", cls="action")
+def _answer_line(button: object, second_button: object) -> Html:
+    return div(button, tag("span", second_button, cls="soft") if second_button else "", cls="action")
 
 
 def trace_panel(labelled: Labelled) -> None:

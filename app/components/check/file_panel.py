@@ -11,7 +11,7 @@ from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import best_name, chosen_row, rule_names
-from blindspot.app.markup import Html, div, plain, show, tag
+from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.core.jobs import request
@@ -23,9 +23,9 @@ NAMES = ("Download the file", "The list of changes", "The card")
 RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
-def file_panel(opened: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
+def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
     """Show the choices, the button that writes the file, and links to what was written."""
-    if not who.may(opened.labels_path, "export") or not checks.sees_rate(opened, labelled):
+    if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, labelled):
         return
     with st.container(key="file"):
         show(tag("h2", "The file back", id="file"))
@@ -38,23 +38,23 @@ def file_panel(opened: Study, labelled: Labelled, curve: RuleCurve, written: Cle
         with right:
             url.select("Rule that drops more", "rule", names, best_name(curve), disabled=len(names) == 1)
         if written is not None:
-            write_button(opened, curve, "Write it again")
+            write_button(open_study, curve, "Write it again")
         elif not url.value("step"):
-            write_button(opened, curve, "Write the cleaned file")
-        show(tag("p", _what(how, None if row is None else row.rule.as_text()), cls="convention"))
+            write_button(open_study, curve, "Write the cleaned file")
+        show(tag("p", _file_sentence(how, None if row is None else row.rule.as_text()), cls="convention"))
         if written is not None:
-            _written(opened, labelled, written)
+            _written_file(open_study, labelled, written)
 
 
-def write_button(opened: Study, curve: RuleCurve, words: str, primary: bool = False) -> None:
+def write_button(open_study: Study, curve: RuleCurve, label: str, primary: bool = False) -> None:
     """Show the button that writes the file as the address says."""
     row, how = chosen_row(curve), url.one_of("false", list(RELABEL), "relabel")
     asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
-    jobs.start_button(opened, asked, key="write", words=words, primary=primary)
+    jobs.start_button(open_study, asked, key="write", label=label, primary=primary)
 
 
-def _what(how: str, rule: str | None) -> str:
-    judged = "become positives of their questions" if how == "relabel" else "go"
+def _file_sentence(false_negatives_fate: str, rule: str | None) -> str:
+    judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     more = "" if rule is None else f" What {rule} drops goes too, although nobody judged it."
     return (
         f"Same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
@@ -62,7 +62,7 @@ def _what(how: str, rule: str | None) -> str:
     )
 
 
-def _written(opened: Study, labelled: Labelled, written: CleanedFile) -> None:
+def _written_file(open_study: Study, labelled: Labelled, written: CleanedFile) -> None:
     rule = "" if written.rule is None else f", with {written.rule}"
     since = labelled.judged - written.judged
     later = f" {counted(since, 'pair')} judged since: write it again." if since > 0 else ""
@@ -73,19 +73,23 @@ def _written(opened: Study, labelled: Labelled, written: CleanedFile) -> None:
             f", {counted(written.relabelled, 'negative')} relabelled, {written.dropped:,} dropped{rule}.{later}",
         )
     )
-    paths = list(cleaned_paths(opened, written))
+    paths = list(cleaned_paths(open_study, written))
     with st.container(key="downloads", horizontal=True):
         for words, path in zip(NAMES, paths, strict=True):
             if path.is_file() and path.stat().st_size <= MOST_DOWNLOADED:
                 st.download_button(
-                    plain(words), partial(_content, path), path.name, key=f"get-{words}", on_click="ignore"
+                    escape_markdown(words),
+                    partial(_file_content, path),
+                    path.name,
+                    key=f"get-{words}",
+                    on_click="ignore",
                 )
-    show(_places(paths[0]))
+    show(_file_locations(paths[0]))
 
 
-def _content(path: Path) -> bytes:
+def _file_content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _places(path: Path) -> Html:
+def _file_locations(path: Path) -> Html:
     return div(tag("span", str(path), cls="soft"), cls="place-of-file")

@@ -12,7 +12,7 @@ import streamlit as st
 from blindspot.app import url, who
 from blindspot.app.components import jobs
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, link, plain, show, tag
+from blindspot.app.markup import Html, div, escape_markdown, link, show, tag
 from blindspot.backend.checking.jobs import draw_log_questions
 from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.checking.logs import (
@@ -30,28 +30,30 @@ from blindspot.backend.text.counting import counted
 WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
 
 
-def log_page(opened: Study, name: str) -> None:
+def log_page(open_study: Study, name: str) -> None:
     """Show the page for the run that a log was."""
-    found = precision_of(opened)
-    sees = who.may(opened.labels_path, "see others' labels")
+    found = precision_of(open_study)
+    sees = who.may(open_study.labels_path, "see others' labels")
     with st.container(key="answer"):
-        show(log_answer(opened, found, sees))
-        _next_step(opened, found)
-    facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in fact_lines(log_facts(opened))]
+        show(log_answer(open_study, found, sees))
+        _next_step(open_study, found)
+    facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in fact_lines(log_facts(open_study))]
     fact_panel = div(
         tag("h2", "Seen at once"), tag("ul", *facts), tag("p", f"Log: {name}.", cls="convention"), cls="panel"
     )
     with st.container(key="facts", horizontal=True, gap="small"):
         show(fact_panel)
         if found is not None and found.examples and sees:
-            show(_unanswered(opened, name, found))
-    if found is not None and found.judged and who.may(opened.labels_path, "export"):
-        _golden_set(opened)
+            show(_unanswered_questions(open_study, name, found))
+    if found is not None and found.judged and who.may(open_study.labels_path, "export"):
+        _golden_set(open_study)
 
 
-def precision_of(opened: Study) -> LogPrecision | None:
+def precision_of(open_study: Study) -> LogPrecision | None:
     """Return what the judged sample says, computed once after each label."""
-    return _precision(opened, str(opened.folder), desk(opened).labels.last_event, len(desk(opened).queue.batches()))
+    return _precision(
+        open_study, str(open_study.folder), desk(open_study).labels.last_event, len(desk(open_study).queue.batches())
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -59,11 +61,11 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
     return log_precision(_study)
 
 
-def log_answer(opened: Study, precision: LogPrecision | None, sees: bool) -> Html:
+def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
     """Return the sentence on top."""
     if precision is None or not precision.judged:
         return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
-    if not sees:
+    if not sees_labels:
         return tag(
             "h1",
             f"{counted(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
@@ -71,10 +73,10 @@ def log_answer(opened: Study, precision: LogPrecision | None, sees: bool) -> Htm
     return tag("h1", precision_words(precision))
 
 
-def _next_step(opened: Study, precision: LogPrecision | None) -> None:
+def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
     if precision is None:
         jobs.start_button(
-            opened, request(draw_log_questions), key="draw-log", words="Draw questions to judge", primary=True
+            open_study, request(draw_log_questions), key="draw-log", label="Draw questions to judge", primary=True
         )
         return
     if precision.judged < precision.drawn:
@@ -83,19 +85,21 @@ def _next_step(opened: Study, precision: LogPrecision | None) -> None:
         button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
         show(div(button, tag("span", second, cls="soft"), cls="action"))
         return
-    facts = log_facts(opened)
+    facts = log_facts(open_study)
     show(tag("p", "The whole sample is judged.", cls="soft"))
     if precision.drawn < facts.events - facts.without_chunks:
-        jobs.start_button(opened, request(draw_log_questions), key="draw-log", words=f"Draw {QUESTIONS} more questions")
+        jobs.start_button(
+            open_study, request(draw_log_questions), key="draw-log", label=f"Draw {QUESTIONS} more questions"
+        )
 
 
-def _unanswered(opened: Study, name: str, precision: LogPrecision) -> Html:
-    asked = opened.questions.some(precision.examples)
+def _unanswered_questions(open_study: Study, name: str, precision: LogPrecision) -> Html:
+    asked = open_study.questions.some(precision.examples)
     lines = [tag("li", link(each.text, url.href(url.QUESTION, {"a": name, "b": name, "q": each.id}))) for each in asked]
     return div(tag("h2", "Questions that nothing answers"), tag("ul", *lines), cls="panel")
 
 
-def _golden_set(opened: Study) -> None:
+def _golden_set(open_study: Study) -> None:
     with st.container(key="file"):
         show(
             tag("h2", "The golden set"),
@@ -107,17 +111,17 @@ def _golden_set(opened: Study) -> None:
             for form, (name, _) in GOLDEN.items():
                 ending = ".zip" if form == "beir" else ""
                 st.download_button(
-                    plain(WORDS[form]),
-                    partial(_content, opened, form),
+                    escape_markdown(WORDS[form]),
+                    partial(_golden_file, open_study, form),
                     name + ending,
                     key=f"get-{form}",
                     on_click="ignore",
                 )
 
 
-def _content(opened: Study, form: str) -> bytes:
+def _golden_file(open_study: Study, form: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        path, _, _ = export_golden_set(opened, form, Path(folder) / GOLDEN[form][0])
+        path, _, _ = export_golden_set(open_study, form, Path(folder) / GOLDEN[form][0])
         if path.is_dir():
             path = Path(shutil.make_archive(str(path), "zip", path))
         return path.read_bytes()

@@ -9,7 +9,7 @@ import streamlit as st
 from blindspot.app.components import jobs
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
-from blindspot.app.markup import heads, show, table, tag
+from blindspot.app.markup import show, table, table_head, tag
 from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_retrieval_log
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -19,14 +19,14 @@ from blindspot.db.errors import BadInput
 COLUMNS = {"question": "Question", "chunks": "Chunks, or one", "chunk_id": "Id of the chunk", "score": "Score"}
 
 
-def start_log(opened: Study, path: Path) -> bool:
+def start_log(open_study: Study, path: Path) -> bool:
     """Start the import if the file holds the spans of a retriever. Return whether it does."""
     try:
         if open_log(path).shape is None:
             return False
     except BadInput:
         return False
-    jobs.start(opened, request(import_retrieval_log, path.name))
+    jobs.start(open_study, request(import_retrieval_log, path.name))
     return True
 
 
@@ -38,7 +38,7 @@ def may_be_log(path: Path) -> bool:
         return False
 
 
-def log_form(opened: Study, path: Path) -> None:
+def log_form(open_study: Study, path: Path) -> None:
     """Show the first values of each column, and the choice of those of a log."""
     columns = preview(path)
     rows = [
@@ -46,7 +46,7 @@ def log_form(opened: Study, path: Path) -> None:
         for name, values in columns.items()
     ]
     with st.expander("Is it a retriever's log? Choose its columns"):
-        show(scrolling(table(heads("column", "first values"), rows)))
+        show(scrolling(table(table_head("column", "first values"), rows)))
         usual, chosen = usual_columns(list(columns)), {}
         parts = st.columns(len(COLUMNS), vertical_alignment="bottom")
         names = ["", *columns]
@@ -63,4 +63,4 @@ def log_form(opened: Study, path: Path) -> None:
                 show(notice(str(error), kind="warning"))
                 return
         asked = request(import_retrieval_log, path.name, chosen)
-        jobs.start_button(opened, asked, key="read-log", words="Read the log", lacking=lacking)
+        jobs.start_button(open_study, asked, key="read-log", label="Read the log", missing_part=lacking)

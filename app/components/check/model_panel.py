@@ -25,10 +25,10 @@ from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 
 
-def model_panel(opened: Study, found: Check) -> None:
+def model_panel(open_study: Study, found: Check) -> None:
     """Show the panel to who may ask language models, if the study has one and pairs are drawn."""
-    judges, drawn = list(llm_judges(opened)), read_sample(found.checked)
-    if not judges or drawn is None or not who.may(opened.labels_path, "train"):
+    judges, drawn = list(llm_judges(open_study)), read_sample(found.checked)
+    if not judges or drawn is None or not who.may(open_study.labels_path, "train"):
         return
     with st.container(key="model"):
         show(tag("h2", "A language model's opinion"))
@@ -36,7 +36,7 @@ def model_panel(opened: Study, found: Check) -> None:
         try:
             left = pairs_left(found.checked, drawn, name)
             if left:
-                _ask(opened, name, left)
+                _ask(open_study, name, left)
             rate = replace(found, judge=name).rate()
         except BlindspotError as error:
             show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
@@ -47,12 +47,12 @@ def model_panel(opened: Study, found: Check) -> None:
             show(tag("p", words, cls="convention"))
 
 
-def _ask(opened: Study, name: str, left: list[tuple[str, str]]) -> None:
+def _ask(open_study: Study, name: str, left: list[tuple[str, str]]) -> None:
     """Show what asking takes, the consent if it is lacking, and the button."""
-    needed = plan_pairs(opened, name, left)
+    needed = plan_pairs(open_study, name, left)
     show(plan_words(needed))
     lacking = "allow it first" if needed.how_to_allow else ""
     if lacking:
-        consent_form(opened, LLMJudge.load(opened, name).about["endpoint"])
+        consent_form(open_study, LLMJudge.load(open_study, name).about["endpoint"])
     words = f"Let {name} judge {counted(len(left), 'pair')}"
-    jobs.start_button(opened, request(judge_drawn, name), key="judge-model", words=words, lacking=lacking)
+    jobs.start_button(open_study, request(judge_drawn, name), key="judge-model", label=words, missing_part=lacking)

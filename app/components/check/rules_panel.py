@@ -40,7 +40,7 @@ def best_name(curve: RuleCurve) -> str:
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
-def rules_panel(opened: Study, curve: RuleCurve, source: Path) -> None:
+def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
     """Show the best row of each rule, all others on demand, why one is chosen, and the argument."""
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
@@ -65,17 +65,17 @@ def rules_panel(opened: Study, curve: RuleCurve, source: Path) -> None:
                 every,
             )
         )
-        _pastes(opened, curve, row, source)
+        _pastes(open_study, curve, row, source)
 
 
-def _pastes(opened: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
+def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
     """Show what applies the chosen row, and for the judge's the best argument that mining takes."""
     if row is None:
         return
     if row.rule.argument is None:
         show(tag("p", "To apply it in a terminal:"))
         out = shlex.quote(f"clean-{source.name}")
-        places = f"{shlex.quote(str(source))} --study {shlex.quote(str(opened.folder))} --out {out}"
+        places = f"{shlex.quote(str(source))} --study {shlex.quote(str(open_study.folder))} --out {out}"
         st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
         row = None if curve.to_paste is None else curve.rows[curve.to_paste]
     if row is not None and row.rule.argument is not None:
@@ -85,14 +85,14 @@ def _pastes(opened: Study, curve: RuleCurve, row: RuleRow | None, source: Path) 
 
 def best_of_each(curve: RuleCurve) -> list[RuleRow]:
     """Return the row of each rule that separates best, and the chosen one for its rule."""
-    found: dict[str, RuleRow] = {}
+    best_rows: dict[str, RuleRow] = {}
     for place, row in enumerate(curve.rows):
-        old = found.get(row.rule.name)
+        old = best_rows.get(row.rule.name)
         if old is None or place == curve.chosen or row.gain > old.gain:
-            found[row.rule.name] = row
+            best_rows[row.rule.name] = row
     if curve.chosen is not None:
-        found[curve.rows[curve.chosen].rule.name] = curve.rows[curve.chosen]
-    return list(found.values())
+        best_rows[curve.rows[curve.chosen].rule.name] = curve.rows[curve.chosen]
+    return list(best_rows.values())
 
 
 def _table(rows: list[RuleRow], best: RuleRow | None, chosen_rule: RuleRow | None) -> Html:

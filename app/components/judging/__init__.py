@@ -40,7 +40,7 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
         key=key,
         data={**data, **heard},
         default={"outbox": None},
-        on_outbox_change=lambda: receive(key, study, annotator),
+        on_outbox_change=lambda: store_events(key, study, annotator),
         height="content",
     )
 
@@ -54,7 +54,7 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 
     def decorate(draw: Draw) -> Draw:
         @wraps(draw)
-        def guarded(study: Study, stores: Desk, person: Person) -> None:
+        def with_errors_shown(study: Study, stores: Desk, person: Person) -> None:
             line = st.container()
             try:
                 draw(study, stores, person)
@@ -65,12 +65,12 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
                 with line:
                     report(error)
 
-        return guarded
+        return with_errors_shown
 
     return decorate
 
 
-def receive(key: str, study: Study, annotator: str) -> None:
+def store_events(key: str, study: Study, annotator: str) -> None:
     """Store the events that the browser sent, and keep their receipts.
 
     The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is
@@ -79,7 +79,7 @@ def receive(key: str, study: Study, annotator: str) -> None:
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
     try:
-        person = who.who(study.labels_path)
+        person = who.signed_in_person(study.labels_path)
         if person is None or person.name != annotator:
             raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
@@ -106,7 +106,7 @@ def at_work(study: Study, person: Person) -> None:
 
     A fragment keeps the arguments from its page's last run. Since then a link may have been revoked or a role changed.
     """
-    if who.who(study.labels_path) != person:
+    if who.signed_in_person(study.labels_path) != person:
         st.rerun()
 
 
@@ -125,7 +125,7 @@ def session(labels_path: Path, person: Person, mode: str = "") -> str:
     return ":".join([*parts, mode] if mode else parts)
 
 
-def asked(key: str, name: str, default: Any) -> Any:
+def browser_value(key: str, name: str, default: Any) -> Any:
     """Return a value that the browser sent along with its outbox."""
     state = st.session_state.get(component_key(key)) or {}
     return (state.get("outbox") or {}).get(name, default)

@@ -24,10 +24,10 @@ def on_question(study: Study, question: Question, person: Person | None) -> None
     if person is None:
         show(div(link("Sign in", url.JUDGE), " to label passages here.", cls="soft foot"))
         return
-    st.fragment(_keys)(study, question, person)
+    st.fragment(_cache_keys)(study, question, person)
 
 
-def _keys(study: Study, question: Question, person: Person) -> None:
+def _cache_keys(study: Study, question: Question, person: Person) -> None:
     judging.at_work(study, person)
     stores = desk(study)
     history = [

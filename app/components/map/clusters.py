@@ -10,9 +10,9 @@ from blindspot.app import who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
-from blindspot.app.components.map.selection import acting, attempt, panel
-from blindspot.app.components.marks import INTERVAL, figure
-from blindspot.app.markup import Html, div, heads, link, row, show, span, tag, term
+from blindspot.app.components.map.selection import acting_person, panel, try_action
+from blindspot.app.components.marks import INTERVAL, percentage
+from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
@@ -25,7 +25,7 @@ QUESTIONS = "Questions of this map with a positive passage in the cluster"
 RUNS_SHOWN = 4
 
 
-def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | None) -> None:
+def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: int | None) -> None:
     """Show every cluster with its figures, and the buttons that undo and redo edits."""
     if not state.ids:
         show(div(tag("h2", "Clusters"), tag("p", "This map has no clusters."), cls="panel"))
@@ -34,9 +34,9 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
     rows = cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in shown}, k)
     loose = int((state.labels == changes.NOISE).sum())
     with st.container(key="map-clusters"):
-        show(tag("h2", "Clusters"), _undone(map, state))
+        show(tag("h2", "Clusters"), _undo_edit(map, state))
         _undo_buttons(map, state)
-        show(scrolling(_table(map, rows, shown, k, opened)))
+        show(scrolling(_table(map, rows, shown, k, open_cluster)))
         show(
             tag(
                 "p",
@@ -49,7 +49,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
         )
 
 
-def _undone(map: Map, state: Clusters) -> Html:
+def _undo_edit(map: Map, state: Clusters) -> Html:
     return tag(
         "p",
         f"{counted(state.edits, 'manual change')}." if state.edits else "",
@@ -65,22 +65,26 @@ def _undo_buttons(map: Map, state: Clusters) -> None:
         undo_column.button(
             f"Undo: {state.undoable}",
             key="map-undo",
-            on_click=lambda: attempt(lambda: _message_after(changes.undo(map, state.edits, acting(map)), "Undone.")),
+            on_click=lambda: try_action(
+                lambda: _message_after(changes.undo(map, state.edits, acting_person(map)), "Undone.")
+            ),
         )
     if state.redoable:
         right.button(
             f"Redo: {state.redoable}",
             key="map-redo",
-            on_click=lambda: attempt(lambda: _message_after(changes.redo(map, state.edits, acting(map)), "Redone.")),
+            on_click=lambda: try_action(
+                lambda: _message_after(changes.redo(map, state.edits, acting_person(map)), "Redone.")
+            ),
         )
 
 
-def _message_after(_: Clusters, words: str) -> str:
-    return words
+def _message_after(_: Clusters, label: str) -> str:
+    return label
 
 
-def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, opened: int | None) -> Html:
-    head = heads(
+def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, open_cluster: int | None) -> Html:
+    head = table_head(
         "cluster",
         "passages",
         term("unlabelled", UNLABELLED),
@@ -93,7 +97,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
             "–" if each.unlabelled.value is None else f"{100 * each.unlabelled.value:.0f}%",
             f"{each.questions:,}",
             *(
-                tag("td", figure(each.hits[run], inline=True), cls="few" if each.hits[run].n < 30 else None)
+                tag("td", percentage(each.hits[run], inline=True), cls="few" if each.hits[run].n < 30 else None)
                 for run in runs
             ),
             head=link(
@@ -101,7 +105,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
                 address(map, cluster=each.id + 1, point=None, selection=None, list=None),
                 data_focus=f"cluster-{each.id}",
             ),
-            cls="chosen" if each.id == opened else None,
+            cls="chosen" if each.id == open_cluster else None,
         )
         for each in rows
     )
@@ -123,22 +127,22 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
     panel(
         map,
         points,
-        [points.ids[map.drawn + place] for place in members.tolist()],
+        [points.ids[map.shown_questions + place] for place in members.tolist()],
         state.name(id),
         run,
         k,
         can_clear=False,
     )
-    _change(map, state, id)
+    _edit_forms(map, state, id)
 
 
-def _change(map: Map, state: Clusters, id: int) -> None:
+def _edit_forms(map: Map, state: Clusters, id: int) -> None:
     """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had
     older text.
     """
     if not who.may(map.study.labels_path, "edit maps"):
         return
-    others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
+    other_clusters: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
     seen, at = state.edits, f"{id}-{state.edits}"
     typed = st.session_state
     with st.expander("Name and note"):
@@ -148,14 +152,14 @@ def _change(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Rename",
             "map-rename",
-            lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting(map)),
+            lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting_person(map)),
             "Renamed.",
         )
         st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
         _button(
             "Save note",
             "map-note",
-            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting(map)),
+            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting_person(map)),
             "Saved the note.",
         )
     with st.expander("Splitting and merging"):
@@ -163,17 +167,19 @@ def _change(map: Map, state: Clusters, id: int) -> None:
         _button(
             "Split",
             "map-split",
-            lambda: changes.split(map, id, typed["map-parts"], seen_version=seen, by=acting(map)),
+            lambda: changes.split(map, id, typed["map-parts"], seen_version=seen, actor=acting_person(map)),
             "Split.",
         )
-        st.multiselect("Merge with", list(others), format_func=others.__getitem__, key=f"map-merge-{at}")
+        st.multiselect(
+            "Merge with", list(other_clusters), format_func=other_clusters.__getitem__, key=f"map-merge-{at}"
+        )
         _button(
             "Merge",
             "map-merge",
-            lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, acting(map)),
+            lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, acting_person(map)),
             "Merged.",
         )
 
 
-def _button(words: str, key: str, work: Callable[[], Clusters], done: str) -> None:
-    st.button(words, key=key, on_click=lambda: attempt(lambda: _message_after(work(), done)))
+def _button(label: str, key: str, work: Callable[[], Clusters], message: str) -> None:
+    st.button(label, key=key, on_click=lambda: try_action(lambda: _message_after(work(), message)))

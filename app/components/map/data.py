@@ -12,7 +12,7 @@ from blindspot.app import study as opened_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.maps.values import Known, known
+from blindspot.backend.maps.values import KnownKinds, known
 from blindspot.db.question_table import ids_of
 
 START = 140  # characters of a passage to show on hover
@@ -38,7 +38,7 @@ def open_map(study: Study, name: str) -> Map:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _map(_study: Study, folder: str, name: str, mark: int | None) -> Map:
+def _map(_study: Study, folder: str, name: str, cache_version: int | None) -> Map:
     return Map.open(_study, name)
 
 
@@ -48,7 +48,7 @@ def points(map: Map) -> MapPoints:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _points(_map: Map, *key: object) -> MapPoints:
-    questions = _map.study.questions.some(_map.question_ids[: _map.drawn])
+    questions = _map.study.questions.some(_map.question_ids[: _map.shown_questions])
     passages = _map.study.corpus.passages(_map.ordinals.tolist())
     return MapPoints(
         [QUESTION + question.id for question in questions] + [PASSAGE + passage.id for passage in passages],
@@ -57,15 +57,15 @@ def _points(_map: Map, *key: object) -> MapPoints:
     )
 
 
-def known_of(map: Map) -> Known:
+def known_of(map: Map) -> KnownKinds:
     """Return the study's facts about the points; recomputed after new labels or imported questions."""
     labels = map.study.labels_path
     marks = tuple(path.stat().st_mtime_ns for path in (labels, labels.with_name(labels.name + "-wal")) if path.exists())
-    return _known(map, str(map.study.folder), map.name, map.manifest["made"], marks)
+    return _known_kinds(map, str(map.study.folder), map.name, map.manifest["made"], marks)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _known(_map: Map, *key: object) -> Known:
+def _known_kinds(_map: Map, *key: object) -> KnownKinds:
     return known(_map)
 
 
@@ -73,31 +73,35 @@ def first_hits(study: Study, run: str) -> dict[str, int]:
     """Return the rank of the first relevant passage by question id, 0 for none, for the measurable questions of the
     run.
     """
-    found = opened_study.measured(study, run, "answers", opened_study.rule(study, run, run))
-    return dict(zip(ids_of(found.questions), found.first.tolist(), strict=True))
+    found = opened_study.measured(study, run, "answers", opened_study.rule_of_runs(study, run, run))
+    return dict(zip(ids_of(found.questions), found.first_ranks.tolist(), strict=True))
 
 
 def runs_over(map: Map) -> list[str]:
     """Return the runs that searched a question of the map, the map's own run first."""
     asked, own = set(map.question_ids), map.manifest["request"]["run"]
     found = [
-        name for name in opened_study.shown_runs(map.study) if asked & _searched(map.study, str(map.study.folder), name)
+        name
+        for name in opened_study.shown_runs(map.study)
+        if asked & _searched_texts(map.study, str(map.study.folder), name)
     ]
     return sorted(found, key=lambda name: name != own)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _searched(_study: Study, folder: str, name: str) -> frozenset[str]:
+def _searched_texts(_study: Study, folder: str, name: str) -> frozenset[str]:
     return frozenset(_study.run(name).question_ids)
 
 
-def neighbours_of(map: Map, point: int, count: int, view: int) -> Neighbours:
+def neighbours_of(map: Map, point: int, count: int, encoder_view: int) -> Neighbours:
     """Return `Map.neighbours`, cached. Raises Missing, Refused."""
-    return _neighbours(map, str(map.folder), map.manifest["made"], point, count, view, tuple(map.outdated()))
+    return _neighbours(
+        map, str(map.folder), map.manifest["made"], point, count, encoder_view, tuple(map.outdated_indexes())
+    )
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
 def _neighbours(
-    _map: Map, folder: str, made: str, point: int, count: int, view: int, outdated: tuple[str, ...]
+    _map: Map, folder: str, fingerprint: str, point: int, count: int, encoder_view: int, outdated: tuple[str, ...]
 ) -> Neighbours:
-    return _map.neighbours(point, count, view)
+    return _map.neighbours(point, count, encoder_view)

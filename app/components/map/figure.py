@@ -53,38 +53,47 @@ FIXED = {
 _LINE = 62
 
 
-def held_figure(map: Map, found: Sequence[str], views: Sequence[int], highlighted: frozenset[str], *parts: Any) -> Any:
-    """Return `figure`, cached as long as its contents stay the same.
+def held_figure(
+    map: Map, hits_and_misses: Sequence[str], views: Sequence[int], highlighted: frozenset[str], *parts: Any
+) -> Any:
+    """Return `map_figure`, cached as long as its contents stay the same.
 
     Args:
-        parts: titles, starts, ids and `labelled` of `figure`.
+        parts: titles, starts, ids and `labelled` of `map_figure`.
     """
     return _cached_figure(
-        map, found, parts, map.folder, map.manifest["made"], tuple(views), highlighted, hash(tuple(found))
+        map,
+        hits_and_misses,
+        parts,
+        map.folder,
+        map.manifest["made"],
+        tuple(views),
+        highlighted,
+        hash(tuple(hits_and_misses)),
     )
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
 def _cached_figure(
     _map: Map,
-    _found: Sequence[str],
+    _categories: Sequence[str],
     _parts: tuple,
     folder: Path,
-    made: str,
+    fingerprint: str,
     views: tuple[int, ...],
     highlighted: frozenset[str],
-    mark: int,
+    cache_version: int,
 ) -> Any:
     titles, starts, ids, labelled = _parts
-    return figure(_map, titles, starts, ids, _found, views, highlighted, labelled)
+    return map_figure(_map, titles, starts, ids, _categories, views, highlighted, labelled)
 
 
-def figure(
+def map_figure(
     map: Map,
     titles: Sequence[str],
     starts: Sequence[str],
     ids: Sequence[str],
-    found: Sequence[str],
+    hits_and_misses: Sequence[str],
     views: Sequence[int],
     highlighted: Collection[str] = (),
     labelled: Any = str,
@@ -101,14 +110,14 @@ def figure(
         [f"{'after' if number else 'before'}: {map.encoders[number]}" for number in views] if len(views) > 1 else None
     )
     result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
-    every = categories(found, maximum=len(COLOURS))
+    every = categories(hits_and_misses, maximum=len(COLOURS))
     selected = set(every)
-    drawn = np.array([name if name in selected else OTHERS for name in found], dtype=object)[shown]
+    drawn = np.array([name if name in selected else OTHERS for name in hits_and_misses], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in quiet, -int((drawn == name).sum())))
-    texts = [_hover(titles[i], starts[i], labelled(found[i])) for i in shown.tolist()]
+    texts = [_hover(titles[i], starts[i], labelled(hits_and_misses[i])) for i in shown.tolist()]
     colours = _colours([name for name in every if name not in quiet])
-    is_question = shown < map.drawn
+    is_question = shown < map.shown_questions
     for column, view in enumerate(views, 1):
         places = np.asarray(map.coordinates(view))
         if len(shown) < len(map):
@@ -128,7 +137,9 @@ def figure(
                         places[shown[rows]],
                         [ids[i] for i in shown[rows]],
                         [texts[i] for i in rows],
-                        PointStyle(labelled(name), question, colour, _shape(shape, name, question), name in quiet),
+                        PointStyle(
+                            labelled(name), question, colour, _marker_shape(shape, name, question), name in quiet
+                        ),
                         name not in in_legend,
                     ),
                     1,
@@ -139,11 +150,11 @@ def figure(
     return result
 
 
-def stacked(made: Any) -> Any:
+def stacked(plot: Any) -> Any:
     """Return a copy of a figure with its two maps below each other, for narrow windows."""
     from plotly.graph_objects import Figure
 
-    copy = Figure(made)
+    copy = Figure(plot)
     for axis, low, high in (("", 0.53, 1.0), ("2", 0.0, 0.47)):
         copy.update_layout({f"xaxis{axis}": {"domain": [0, 1]}, f"yaxis{axis}": {"domain": [low, high]}})
     for head, top in zip(copy.layout.annotations, (1.0, 0.47), strict=True):
@@ -164,9 +175,9 @@ def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {name: FIXED[name] if name in FIXED else next(free) for name in names}
 
 
-def _shape(shape: str, name: str, question: bool) -> str:
+def _marker_shape(marker: str, name: str, question: bool) -> str:
     if not question:
-        return shape
+        return marker
     return "diamond-open" if name == MISSED else "diamond"
 
 
@@ -181,7 +192,7 @@ class PointStyle(NamedTuple):
 
 
 def _trace(
-    places: np.ndarray,
+    coordinates: np.ndarray,
     ids: list[str],
     texts: list[str],
     style: PointStyle,
@@ -190,8 +201,8 @@ def _trace(
     return {
         "type": "scattergl",
         "mode": "markers",
-        "x": places[:, 0],
-        "y": places[:, 1],
+        "x": coordinates[:, 0],
+        "y": coordinates[:, 1],
         "customdata": ids,
         "text": texts,
         "hovertemplate": "%{text}<extra></extra>",
@@ -210,12 +221,12 @@ def _trace(
     }
 
 
-def _rings(places: np.ndarray) -> dict[str, Any]:
+def _rings(coordinates: np.ndarray) -> dict[str, Any]:
     return {
         "type": "scattergl",
         "mode": "markers",
-        "x": places[:, 0],
-        "y": places[:, 1],
+        "x": coordinates[:, 0],
+        "y": coordinates[:, 1],
         "hoverinfo": "skip",
         "showlegend": False,
         "name": "marked",
@@ -224,8 +235,8 @@ def _rings(places: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _density(places: np.ndarray, cells: int = 160) -> dict[str, Any]:
-    counts, x, y = np.histogram2d(places[:, 0], places[:, 1], bins=cells)
+def _density(coordinates: np.ndarray, cells: int = 160) -> dict[str, Any]:
+    counts, x, y = np.histogram2d(coordinates[:, 0], coordinates[:, 1], bins=cells)
     counts = np.where(counts > 0, np.log1p(counts), np.nan)
     return {
         "type": "heatmap",
@@ -246,7 +257,7 @@ def _hover(title: str, start: str, category: str) -> str:
     return f"<b>{head}</b><br>{body}<br><i>{escape(category, quote=False)}</i>"
 
 
-def _lay_out(made: Any, map: Map, views: int) -> None:
+def _lay_out(plot: Any, map: Map, views: int) -> None:
     """Hide the axes, whose numbers have no meaning. Two aligned maps pan and zoom together."""
     hidden = {
         "showgrid": False,
@@ -258,18 +269,18 @@ def _lay_out(made: Any, map: Map, views: int) -> None:
         "linewidth": 1,
         "linecolor": "rgba(128,140,150,0.35)",
     }
-    made.update_xaxes(**hidden)
-    made.update_yaxes(**hidden)
+    plot.update_xaxes(**hidden)
+    plot.update_yaxes(**hidden)
     for column in range(1, views + 1):
         axis = "" if column == 1 else str(column)
-        made.update_layout({f"yaxis{axis}": {"scaleanchor": f"x{axis}"}})
+        plot.update_layout({f"yaxis{axis}": {"scaleanchor": f"x{axis}"}})
     if views > 1 and map.manifest["together"] == "aligned":
-        made.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
-    for number, head in enumerate(made.layout.annotations):
+        plot.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
+    for number, head in enumerate(plot.layout.annotations):
         head.update(
-            x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4
+            x=plot.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4
         )
-    made.update_layout(
+    plot.update_layout(
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",
         hovermode="closest",

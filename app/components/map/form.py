@@ -39,7 +39,7 @@ def form(study: Study, taken_names: set[str]) -> None:
         show(notice("A map needs a dense index.", lacking))
         for step in steps:
             assert step.job is not None
-            jobs.start_button(study, step.job, key="map-index", words="Build the dense index", primary=True)
+            jobs.start_button(study, step.job, key="map-index", label="Build the dense index", primary=True)
             show(tag("p", step.why, cls="soft"))
         jobs.panel(study)
         return
@@ -58,7 +58,7 @@ def form(study: Study, taken_names: set[str]) -> None:
         wrong = _problem(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
-        jobs.start_button(study, request(make, **arguments), key="map-start", words="Create map", lacking=wrong)
+        jobs.start_button(study, request(make, **arguments), key="map-start", label="Create map", missing_part=wrong)
         st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 
@@ -140,26 +140,26 @@ def _which_points(
 
 def _how_drawn(study: Study) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
-    given: dict[str, Any] = {
+    map_options: dict[str, Any] = {
         "method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
     }
-    if given["method"] == "umap":
-        given["neighbours"] = _field(second, "neighbours", maximum=200)
-        given["min_dist"] = _field(third, "min_dist", maximum=1.0)
+    if map_options["method"] == "umap":
+        map_options["neighbours"] = _field(second, "neighbours", maximum=200)
+        map_options["min_dist"] = _field(third, "min_dist", maximum=1.0)
     else:
-        given["perplexity"] = _field(second, "perplexity", maximum=500.0)
+        map_options["perplexity"] = _field(second, "perplexity", maximum=500.0)
     about = "Random seed. A pattern that differs between two seeds is not a finding."
-    given["seed"] = _field(fourth, "seed", study.settings.seed, maximum=10**6, help=about)
+    map_options["seed"] = _field(fourth, "seed", study.settings.seed, maximum=10**6, help=about)
     first, second, third, _ = st.columns(4)
-    given["clusters"] = first.selectbox(
+    map_options["clusters"] = first.selectbox(
         "Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__
     )
-    if given["clusters"] == "kmeans":
-        given["cluster_count"] = _field(second, "cluster_count", maximum=200)
-    elif given["clusters"] == "hdbscan":
-        given["cluster_size"] = _field(second, "cluster_size", maximum=1000)
-    given["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
-    return given
+    if map_options["clusters"] == "kmeans":
+        map_options["cluster_count"] = _field(second, "cluster_count", maximum=200)
+    elif map_options["clusters"] == "hdbscan":
+        map_options["cluster_size"] = _field(second, "cluster_size", maximum=1000)
+    map_options["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
+    return map_options
 
 
 def _field(place: DeltaGenerator, name: str, value: Any = None, **more: Any) -> Any:
@@ -174,8 +174,8 @@ def _problem(arguments: dict[str, Any]) -> str:
     return ""
 
 
-def _free_name(encoder: str, after: str | None, taken_names: set[str]) -> str:
-    base = f"{encoder}-and-{after}" if after else encoder
+def _free_name(encoder: str, second_encoder: str | None, taken_names: set[str]) -> str:
+    base = f"{encoder}-and-{second_encoder}" if second_encoder else encoder
     return next(
         name
         for number in range(1, len(taken_names) + 2)

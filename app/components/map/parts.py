@@ -58,12 +58,12 @@ def quality_line(map: Map) -> Html:
         of = f" of {encoder['name']}" if len(manifest["encoders"]) > 1 else ""
         parts.append(
             div(
-                span(term(f"trustworthiness{of}", TRUST), " ", _plain(quality["trustworthiness"], 3)),
+                span(term(f"trustworthiness{of}", TRUST), " ", _plain_estimate(quality["trustworthiness"], 3)),
                 " · ",
                 span(
                     term("neighbour overlap", OVERLAP),
                     " ",
-                    _plain(quality["overlap"], 3),
+                    _plain_estimate(quality["overlap"], 3),
                     f" ({quality['by_chance']:.4f} by chance)",
                 ),
                 span(
@@ -74,14 +74,18 @@ def quality_line(map: Map) -> Html:
         )
     explained = " and ".join(f"{100 * share:.0f}%" for share in manifest["explained"])
     sources = ", ".join(f"{number:,} {name}" for name, number in manifest["sources"].items())
-    together = [] if len(manifest["encoders"]) == 1 else [tag("p", map.together, _residual(manifest), cls="convention")]
+    together = (
+        []
+        if len(manifest["encoders"]) == 1
+        else [tag("p", map.alignment_sentence, _residual(manifest), cls="convention")]
+    )
     return div(
         *parts,
         *together,
         tag(
             "p",
             f"{method} on {settings['components']} principal components ({explained} of the variance), seed "
-            f"{settings['seed']}; {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} "
+            f"{settings['seed']}; {counted(map.shown_questions, 'question')} and {counted(len(map.ordinals), 'passage')} "
             f"({sources}); created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. "
             f"{manifest['determinism']}",
             cls="convention",
@@ -108,17 +112,17 @@ def _residual(manifest: dict) -> str:
     )
 
 
-def warnings(map: Map, drawn: int) -> Html:
+def warnings(map: Map, shown_points: int) -> Html:
     """Warnings about points that are not drawn and indexes that have changed."""
     notices = []
-    if drawn < len(map):
+    if shown_points < len(map):
         notices.append(
             notice(
-                f"The map has {len(map):,} points. A random sample of {drawn:,} is selectable; the grey density "
+                f"The map has {len(map):,} points. A random sample of {shown_points:,} is selectable; the grey density "
                 "shows all."
             )
         )
-    old = map.outdated()
+    old = map.outdated_indexes()
     if old:
         notices.append(
             notice(
@@ -158,7 +162,7 @@ def spread_table(map: Map) -> Html:
         for key, _, _ in columns:
             shown = (first[key], row["after"][key], row[key]) if two else (first[key],)
             cells += [
-                tag("td", _figure(each, signed=number == 2), cls="change" if number == 2 else None)
+                tag("td", _estimate_text(each, signed=number == 2), cls="change" if number == 2 else None)
                 for number, each in enumerate(shown)
             ]
         few = first["positives"] < FEW
@@ -185,7 +189,7 @@ def spread_table(map: Map) -> Html:
     return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", message, cls="convention"), cls="panel")
 
 
-def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
+def opened_point(map: Map, points: MapPoints, number: int, encoder_view: int) -> Html:
     """A question or passage with its nearest neighbours in the original space."""
     id, where = points.ids[number], {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     if id.startswith(QUESTION):
@@ -202,7 +206,7 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
         )
         kind = relation_label(question.relation)
     else:
-        passage = map.study.corpus.passage(int(map.ordinals[number - map.drawn]))
+        passage = map.study.corpus.passage(int(map.ordinals[number - map.shown_questions]))
         body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
     head = div(
         tag("h2", points.titles[number] or "(no title)"),
@@ -210,13 +214,17 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
         cls="list-head",
     )
     return div(
-        head, tag("p", kind, cls="convention"), body, _neighbours(map, number, view, where), cls="panel map-point"
+        head,
+        tag("p", kind, cls="convention"),
+        body,
+        _neighbours(map, number, encoder_view, where),
+        cls="panel map-point",
     )
 
 
-def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html:
+def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[int, int]) -> Html:
     try:
-        neighbours = neighbours_of(map, number, NEIGHBOURS, view)
+        neighbours = neighbours_of(map, number, NEIGHBOURS, encoder_view)
     except BlindspotError as error:
         return notice(str(error), kind="warning")
     lines = []
@@ -228,7 +236,7 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
         title = passage.title or "(no title)"
         shown = (
             link(title, address(map, point=PASSAGE + passage.id))
-            if ordinal in where
+            if ordinal in points_by_row
             else span(title, title="not on this map")
         )
         lines.append(
@@ -237,10 +245,10 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
                 span(f"{abs(value):.3f}", cls="soft number"),
                 shown,
                 span(f" {passage.text[:70]}…", cls="soft"),
-                "" if ordinal in where else span(" · not on this map", cls="soft"),
+                "" if ordinal in points_by_row else span(" · not on this map", cls="soft"),
             )
         )
-    encoder = map.manifest["encoders"][view]
+    encoder = map.manifest["encoders"][encoder_view]
     measure = "cosine" if encoder["distance"] == "cosine" else "Euclidean distance"
     return div(
         tag("h3", "Nearest neighbours"),
@@ -254,13 +262,16 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
     )
 
 
-def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, each: int = 15) -> Html:
-    """The selected points, up to and including page `pages` of `each` points."""
-    shown = [points.number[id] for id in chosen[: pages * each] if id in points.number]
+def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, page_size: int = 15) -> Html:
+    """The selected points, up to and including page `pages` of `page_size` points."""
+    shown = [points.number[id] for id in chosen[: pages * page_size] if id in points.number]
     lines = [
         tag(
             "li",
-            span("question" if number < map.drawn else "passage", cls=f"kind {'q' if number < map.drawn else 'p'}"),
+            span(
+                "question" if number < map.shown_questions else "passage",
+                cls=f"kind {'q' if number < map.shown_questions else 'p'}",
+            ),
             link(points.titles[number] or "(no title)", address(map, point=points.ids[number])),
             span(f" {points.starts[number][:80]}", cls="soft"),
         )
@@ -269,7 +280,7 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, e
     remaining = len(chosen) - len(shown)
     more = (
         link(
-            f"Show {min(remaining, each):,} more of {remaining:,}",
+            f"Show {min(remaining, page_size):,} more of {remaining:,}",
             address(map, list=pages + 1),
             data_focus="more-points",
         )
@@ -279,7 +290,7 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, e
     return div(tag("ul", *lines, cls="map-list"), more)
 
 
-def _figure(estimate: dict | None, signed: bool = False) -> Html:
+def _estimate_text(estimate: dict | None, signed: bool = False) -> Html:
     if estimate is None or estimate["value"] is None:
         return Html("–")
     low, high = estimate["low"], estimate["high"]
@@ -293,6 +304,6 @@ def _figure(estimate: dict | None, signed: bool = False) -> Html:
     )
 
 
-def _plain(estimate: dict, digits: int) -> str:
+def _plain_estimate(estimate: dict, digits: int) -> str:
     interval = Estimate(**estimate)
     return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"

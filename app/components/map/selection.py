@@ -26,7 +26,7 @@ def plot_key(map: Map) -> str:
     return f"{PLOT}-{map.name}-{st.session_state.get(_EPOCH, 0)}"
 
 
-def take(map: Map) -> None:
+def store_selection(map: Map) -> None:
     """Store the ids of the points in a box or lasso selection. (The browser handles clicks.)"""
     event = st.session_state.get(plot_key(map)) or {}
     lasso = event.get("selection", {})
@@ -37,11 +37,11 @@ def take(map: Map) -> None:
             url.write(key, None)
 
 
-def _id(given: Any) -> str:
-    return str(given[0] if isinstance(given, (list, tuple)) and given else given or "")
+def _id(plotly_point: Any) -> str:
+    return str(plotly_point[0] if isinstance(plotly_point, (list, tuple)) and plotly_point else plotly_point or "")
 
 
-def chosen(map: Map) -> list[str]:
+def selected_ids(map: Map) -> list[str]:
     """Return the ids selected with a box or lasso in this session."""
     name, ids = st.session_state.get(_CHOSEN, ("", []))
     return ids if name == map.name else []
@@ -54,7 +54,7 @@ def clear() -> None:
     url.write("list", None)
 
 
-def attempt(work: Callable[[], str]) -> None:
+def try_action(work: Callable[[], str]) -> None:
     """Run the action of a button; the next run of the page shows its message or error."""
     try:
         st.session_state[_MESSAGE] = ("", work())
@@ -62,7 +62,7 @@ def attempt(work: Callable[[], str]) -> None:
         st.session_state[_MESSAGE] = ("error", str(error))
 
 
-def said() -> None:
+def show_last_message() -> None:
     """Show the message of the last action. The container exists even without one; otherwise open expanders below would
     close.
     """
@@ -72,11 +72,11 @@ def said() -> None:
             show(notice(words, kind=kind))
 
 
-def acting(map: Map) -> str | None:
+def acting_person(map: Map) -> str | None:
     """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and
     missing.
     """
-    return who.acting(map.study.labels_path)
+    return who.acting_name(map.study.labels_path)
 
 
 def panel(
@@ -102,7 +102,7 @@ def panel(
             st.button("Clear selection", key="map-clear", on_click=clear)
 
 
-def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, name: str) -> None:
+def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: int, name: str) -> None:
     if run is None:
         show(
             tag(
@@ -113,18 +113,18 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
         )
         return
     opened = map.study.run(run)
-    pairs = pairs_to_judge(map, known, opened, ids, k)
+    pairs = pairs_to_judge(map, known_kinds, opened, ids, k)
     summary = (
         f"{counted(len(pairs.pairs), 'unlabelled pair')} of {counted(pairs.questions, 'question')}: selected "
         f"passages among the first {k} of {run}."
     )
-    if pairs.without:
+    if pairs.without_pairs:
         summary += (
-            f" Not included: {counted(pairs.without, 'passage')} outside the first {k} of every question of this "
+            f" Not included: {counted(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
             "map, or already labelled."
         )
-    if pairs.more:
-        summary += f" Not included: {counted(pairs.more, 'pair')} beyond the maximum of eight per question."
+    if pairs.further_pairs:
+        summary += f" Not included: {counted(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
     with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
         if not pairs.pairs:
@@ -137,20 +137,20 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
                 "Create batch",
                 key="map-batch",
                 type="primary",
-                on_click=lambda: attempt(lambda: _send(map, known, opened, ids, k, typed[key])),
+                on_click=lambda: try_action(lambda: _send(map, known_kinds, opened, ids, k, typed[key])),
             )
 
 
-def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
-    result = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
+def _send(map: Map, known_kinds: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
+    result = send_to_judging(map, known_kinds, run, ids, k, name.strip(), actor=acting_person(map))
     return (
         f"Created batch “{result.name}”: {counted(result.frame, 'question')}, "
         f"{counted(result.passages, 'passage')} to judge."
     )
 
 
-def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
-    questions = questions_of_selection(known, map, ids)
+def _save(map: Map, known_kinds: Any, ids: Sequence[str]) -> None:
+    questions = questions_of_selection(known_kinds, map, ids)
     with st.expander("Save as a slice"):
         show(
             tag(
@@ -167,12 +167,12 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
                 "Save",
                 key="map-slice",
                 disabled=not questions,
-                on_click=lambda: attempt(lambda: _kept(map, questions, ids, typed["map-slice-name"])),
+                on_click=lambda: try_action(lambda: _save_ids(map, questions, ids, typed["map-slice-name"])),
             )
 
 
-def _kept(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
-    result = save_selection(map.study, name, questions, ids, map.name, acting(map))
+def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
+    result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
     return (
         f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
-from blindspot.app.markup import Html, div, heads, row, span, tag, term
+from blindspot.app.markup import Html, div, row, span, table_head, tag, term
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
 from blindspot.backend.text.counting import counted
 
@@ -41,7 +41,7 @@ def agreement_panel(quality: Quality) -> Html:
     ]
     table = tag(
         "table",
-        heads("all annotators", term("alpha", ALPHA), "all agree", "passages", "questions"),
+        table_head("all annotators", term("alpha", ALPHA), "all agree", "passages", "questions"),
         tag("tbody", *lines),
         cls="figures agreement",
     )
@@ -71,7 +71,7 @@ def _pairs(pairs: tuple[Agreements, ...]) -> Html:
     ]
     table = tag(
         "table",
-        heads(
+        table_head(
             "annotators",
             term("kappa, four", f"{KAPPA}. {FOUR}."),
             term("kappa, pos.", f"{KAPPA}. {POSITIVE}."),
@@ -88,7 +88,7 @@ def _pairs(pairs: tuple[Agreements, ...]) -> Html:
 def people_panel(quality: Quality) -> Html:
     if not quality.work:
         return Html("")
-    head = heads(
+    head = table_head(
         "annotator",
         "labels",
         "questions",

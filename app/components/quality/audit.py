@@ -12,8 +12,8 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.training import tabs
-from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
-from blindspot.backend.judges.powered_audit import PoweredAudit
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
+from blindspot.backend.judges.powered_audit import JudgeAssistedAudit
 from blindspot.backend.judging.audits import Audit, Rates
 from blindspot.backend.text.counting import counted
 
@@ -38,18 +38,18 @@ def audit_panel(
     audit: Audit,
     batches: tuple[str, ...],
     chosen: str | None,
-    by: str,
-    here: Callable[..., str],
-    powered: Sequence[PoweredAudit] = (),
+    grouping: str,
+    page_address: Callable[..., str],
+    powered_audits: Sequence[JudgeAssistedAudit] = (),
 ) -> Html:
     """The panel on false negatives.
 
     Args:
         batches: batches with an audit.
         chosen: the batch that the figures cover; None for all.
-        by: the grouping, one of BYS.
-        here: returns the page's address with changed parameters.
-        powered: the rates with each judge's scores.
+        grouping: the grouping, one of BYS.
+        page_address: returns the page's address with changed parameters.
+        powered_audits: the rates with each judge's scores.
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not audit.drawn:
@@ -61,7 +61,7 @@ def audit_panel(
         f", {audit.bad:,} bad (left out)" if audit.bad else "",
         ".",
     ]
-    picker = _batch_picker(batches, chosen, here)
+    picker = _batch_picker(batches, chosen, page_address)
     if audit.overall is None:
         return div(
             title,
@@ -75,8 +75,10 @@ def audit_panel(
         picker,
         _headline(audit.overall),
         tag("p", _convention(audit.overall), cls="convention"),
-        _powered_lines(powered),
-        _group_rates(audit, by, here, next((each for each in powered if each.overall is not None), None)),
+        _powered_lines(powered_audits),
+        _group_rates(
+            audit, grouping, page_address, next((each for each in powered_audits if each.overall is not None), None)
+        ),
         tag(
             "p",
             link(
@@ -137,44 +139,46 @@ def _convention(rates: Rates) -> Html:
     )
 
 
-def _powered_lines(powered: Sequence[PoweredAudit]) -> Html:
+def _powered_lines(powered_audits: Sequence[JudgeAssistedAudit]) -> Html:
     """The first rate again with each judge's scores, or why a judge cannot help."""
     lines = [
         tag("p", term("With a judge's scores", POWERED), ": ", powered_words(each), cls="convention powered")
-        for each in powered
+        for each in powered_audits
     ]
     return join(*lines)
 
 
-def _group_rates(audit: Audit, by: str, here: Callable[..., str], powered: PoweredAudit | None) -> Html:
+def _group_rates(
+    audit: Audit, group_kind: str, page_address: Callable[..., str], powered_audits: JudgeAssistedAudit | None
+) -> Html:
     held = [name for name in BYS if audit.by.get(name, {}).keys() - {UNKNOWN}]
     if not held:
         return Html("")
-    by = by if by in held else held[0]
+    group_kind = group_kind if group_kind in held else held[0]
     choices = span(
         *(
             link(
                 f"by {grouping(name)}",
-                here(by=name),
-                cls="here" if name == by else None,
-                aria_current="true" if name == by else None,
+                page_address(by=name),
+                cls="here" if name == group_kind else None,
+                aria_current="true" if name == group_kind else None,
                 data_focus=f"by-{name}",
             )
             for name in held
         ),
         cls="choices",
     )
-    groups = audit.by[by]
+    groups = audit.by[group_kind]
     scale = gauge_head("False negatives in percent: the dot is the rate, the line its 95% interval")
-    head = heads(
-        by,
+    head = table_head(
+        group_kind,
         "questions",
         "passages",
         term("false negatives, %", FALSE_NEGATIVES),
         scale,
         term("stopping rule", "Whether enough audit questions are judged"),
         term("with related, %", "Positive or related"),
-        *([term(f"with {powered.judge}, %", POWERED)] if powered is not None else []),
+        *([term(f"with {powered_audits.judge}, %", POWERED)] if powered_audits is not None else []),
     )
     lines = [
         row(
@@ -184,8 +188,12 @@ def _group_rates(audit: Audit, by: str, here: Callable[..., str], powered: Power
             tag("td", gauge(rates.positive), cls="gauge-cell"),
             stopping(rates.positive),
             rate_figure(rates.with_related),
-            *([_powered_figure(powered.by.get(by, {}).get(group))] if powered is not None else []),
-            head=_group(by, group),
+            *(
+                [_powered_figure(powered_audits.by.get(group_kind, {}).get(group))]
+                if powered_audits is not None
+                else []
+            ),
+            head=_group(group_kind, group),
         )
         for group, rates in groups.items()
     ]
@@ -205,8 +213,8 @@ def _powered_figure(rate: PoweredRate | None) -> Html:
     )
 
 
-def _group(by: str, group: str) -> Html | str:
-    if by != "relation":
+def _group(grouping: str, group: str) -> Html | str:
+    if grouping != "relation":
         return group
     return link(
         relation_label(group),
@@ -215,14 +223,14 @@ def _group(by: str, group: str) -> Html | str:
     )
 
 
-def _batch_picker(batches: tuple[str, ...], chosen: str | None, here: Callable[..., str]) -> Html:
+def _batch_picker(batches: tuple[str, ...], chosen: str | None, page_address: Callable[..., str]) -> Html:
     if len(batches) < 2:
         return Html("")
     names = (None, *batches)
     links = [
         link(
             name or "all audits",
-            here(batch=name),
+            page_address(batch=name),
             cls="here" if name == chosen else None,
             aria_current="true" if name == chosen else None,
             data_focus=f"batch-{name}",

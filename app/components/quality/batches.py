@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.quality.marks import rate_figure
-from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
@@ -21,7 +21,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
             tag("p", "No batches yet. A lead creates one on ", link("Team", url.TEAM), ".", cls="convention"),
             cls="panel",
         )
-    head = heads(
+    head = table_head(
         "batch",
         tag("th", "questions", scope="col", cls="left"),
         "done",
@@ -80,7 +80,7 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
     ]
     if not lines:
         return Html("")
-    head = heads("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
+    head = table_head("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
     note = (
         "Share of positives among the judged passages of each stratum, unweighted. The share is an estimate for the "
         "whole stratum if its pairs were drawn at random. RocketQA's authors checked their pseudo-labels in this "

@@ -15,13 +15,17 @@ PER_PAGE = 8
 
 
 def disputes_panel(
-    disputes: Sequence[Dispute], bad: Sequence[tuple[str, str, int]], names: bool, page: int, here: Callable[..., str]
+    disputes: Sequence[Dispute],
+    bad: Sequence[tuple[str, str, int]],
+    names: bool,
+    page: int,
+    page_address: Callable[..., str],
 ) -> Html:
     """One page of the disputes.
 
     Args:
         names: whether to show the annotators' names.
-        here: returns the page's address with changed parameters.
+        page_address: returns the page's address with changed parameters.
     """
     if not disputes:
         note = tag(
@@ -30,13 +34,16 @@ def disputes_panel(
             "the second labels of a batch are for that.",
             cls="convention",
         )
-        return div(tag("h2", "Disagreements"), note, _bad(bad), cls="panel")
+        return div(tag("h2", "Disagreements"), note, _bad_question_row(bad), cls="panel")
     pages = -(-len(disputes) // PER_PAGE)
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
     passages = sum(len(dispute.passages) for dispute in disputes)
     toggle = link(
-        "Hide names" if names else "Show names", here(names=None if names else 1), cls="quiet", data_focus="names"
+        "Hide names" if names else "Show names",
+        page_address(names=None if names else 1),
+        cls="quiet",
+        data_focus="names",
     )
     head = div(
         tag(
@@ -59,11 +66,13 @@ def disputes_panel(
         cls="convention",
     )
     more = (
-        pager(len(disputes), page, PER_PAGE, "question", lambda number: here(page=number if number > 1 else None))
+        pager(
+            len(disputes), page, PER_PAGE, "question", lambda number: page_address(page=number if number > 1 else None)
+        )
         if pages > 1
         else ""
     )
-    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
+    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), cls="panel")
 
 
 def adjudicate(question: str) -> str:
@@ -93,7 +102,7 @@ def _passage(passage: DisputedPassage, names: bool) -> Html:
     return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
 
 
-def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:
+def _bad_question_row(bad: Sequence[tuple[str, str, int]]) -> Html:
     if not bad:
         return Html("")
     items = [

@@ -21,7 +21,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, relation_label
 from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, rate_figure
 from blindspot.app.components.training import tabs
-from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
+from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
 from blindspot.backend.text.counting import counted
 
@@ -40,15 +40,17 @@ MARKS: dict[Trust, str] = {"yes": "✓ yes", "no": "✕ no", "inconclusive": "in
 Here = Callable[..., str]
 
 
-def judges_panel(judge_table: JudgeTable | str, chosen: str, by: str, injections: str, here: Here) -> Html:
+def judges_panel(
+    judge_table: JudgeTable | str, chosen: str, grouping: str, injections: str, page_address: Here
+) -> Html:
     """The panel on judges.
 
     Args:
         judge_table: the measured judges, or why there are none.
         chosen: the judge whose details show; "" for none.
-        by: the grouping of the trust table, one of BYS.
+        grouping: the grouping of the trust table, one of BYS.
         injections: what is known of injections against the chosen judge; "" for nothing.
-        here: returns the page's address with changed parameters.
+        page_address: returns the page's address with changed parameters.
     """
     title = tag("h2", "How good are the judges?")
     if isinstance(judge_table, str):
@@ -56,7 +58,7 @@ def judges_panel(judge_table: JudgeTable | str, chosen: str, by: str, injections
     if not judge_table.judges:
         learn = link("Learn a judge", tabs.address("judges"), cls="button")
         return div(title, tag("p", "No judge has scores yet.", cls="convention"), learn, cls="panel", id="judges")
-    head = heads(
+    head = table_head(
         "judge",
         "pairs",
         term("AUC", AUC),
@@ -71,37 +73,43 @@ def judges_panel(judge_table: JudgeTable | str, chosen: str, by: str, injections
             "By the prices given for the endpoint and the stored answers; 0 for judges of this machine",
         ),
     )
-    lines = [_line(judge, judge.name == chosen, here) for judge in judge_table.judges]
+    lines = [_judge_row(judge, judge.name == chosen, page_address) for judge in judge_table.judges]
     detail = next((judge for judge in judge_table.judges if judge.name == chosen and judge.figures is not None), None)
     return div(
         title,
         tag(
             "p",
-            f"{counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.about}.",
+            f"{counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.sample_words}.",
             cls="convention",
         ),
-        _samples(judge_table.sample, here),
+        _samples(judge_table.sample, page_address),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
-        _detail(detail.name, detail.figures, by, injections, here) if detail and detail.figures else "",
+        _detail(detail.name, detail.figures, grouping, injections, page_address) if detail and detail.figures else "",
         cls="panel",
         id="judges",
     )
 
 
-def _samples(sample: str, here: Here) -> Html:
+def _samples(sample: str, page_address: Here) -> Html:
     links = [
-        link(name, here(sample=name), cls="here" if name == sample else None, title=words, data_focus=f"sample-{name}")
+        link(
+            name,
+            page_address(sample=name),
+            cls="here" if name == sample else None,
+            title=words,
+            data_focus=f"sample-{name}",
+        )
         for name, words in SAMPLES.items()
     ]
     return div(span("Measured on", cls="label"), span(*links, cls="choices"), cls="choice-line")
 
 
-def _line(judge: MeasuredJudge, is_chosen: bool, here: Here) -> Html:
+def _judge_row(judge: MeasuredJudge, is_chosen: bool, page_address: Here) -> Html:
     figures = judge.figures
     name = join(
         link(
             judge.name,
-            here(judge=None if is_chosen else judge.name),
+            page_address(judge=None if is_chosen else judge.name),
             title="Show or hide details",
             data_focus=f"judge-{judge.name}",
         ),
@@ -133,20 +141,23 @@ def _cost(cost: float | None) -> str:
     return "unknown" if cost is None else "0" if cost == 0 else f"{cost:.5f}"
 
 
-def _trust(said: Trust) -> Html:
-    return span(MARKS[said], cls=f"state{' finished' if said == 'yes' else ''}")
+def _trust(trust: Trust) -> Html:
+    return span(MARKS[trust], cls=f"state{' finished' if trust == 'yes' else ''}")
 
 
-def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: Here) -> Html:
+def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: str, page_address: Here) -> Html:
     confusion = tag(
         "table",
-        heads("people say", *(term(grade, "Score of the judge") for grade in figures.grades)),
-        tag("tbody", *(row(*(f"{n:,}" for n in counts), head=label) for label, counts in figures.confusion.items())),
+        table_head("people say", *(term(grade, "Score of the judge") for grade in judge_figures.grades)),
+        tag(
+            "tbody",
+            *(row(*(f"{n:,}" for n in counts), head=label) for label, counts in judge_figures.confusion.items()),
+        ),
         cls="figures",
     )
     thresholds = tag(
         "table",
-        heads(
+        table_head(
             "score from",
             term("precision, %", "Positives among these"),
             "recall, %",
@@ -161,7 +172,7 @@ def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: He
                     rate_figure(each.missed),
                     head=f"{each.threshold:g}",
                 )
-                for each in figures.thresholds
+                for each in judge_figures.thresholds
             ),
         ),
         cls="figures rates",
@@ -172,8 +183,8 @@ def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: He
         div(
             div(tag("h4", "Confusion by score"), scrolling(confusion), cls="part"),
             div(tag("h4", "Thresholds"), scrolling(thresholds), cls="part"),
-            div(tag("h4", "Calibration"), scrolling(_calibration(figures.calibration)), cls="part"),
-            div(tag("h4", "Where to trust it"), _where(figures, by, here), cls="part"),
+            div(tag("h4", "Calibration"), scrolling(_calibration(judge_figures.calibration)), cls="part"),
+            div(tag("h4", "Where to trust it"), _group_trust(judge_figures, grouping, page_address), cls="part"),
             cls="judge-parts",
         ),
         tag("p", f"{INTERVAL_NOTE}.", cls="convention"),
@@ -200,42 +211,42 @@ def _calibration(bins: list[Bin]) -> Html:
     ]
     return tag(
         "table",
-        heads("score", "pairs", "mean score, %", "positive, %", scale),
+        table_head("score", "pairs", "mean score, %", "positive, %", scale),
         tag("tbody", *lines),
         cls="figures rates",
     )
 
 
-def _where(figures: JudgeFigures, by: str, here: Here) -> Html:
+def _group_trust(judge_figures: JudgeFigures, group_kind: str, page_address: Here) -> Html:
     choices = span(
         *(
             link(
                 f"by {grouping(name)}",
-                here(trust=name if name != BYS[0] else None),
-                cls="here" if name == by else None,
+                page_address(trust=name if name != BYS[0] else None),
+                cls="here" if name == group_kind else None,
                 data_focus=f"trust-{name}",
             )
             for name in BYS
         ),
         cls="choices",
     )
-    groups: list[GroupTrust] = figures.trust.get(by, [])
-    if by == "relation":
+    groups: list[GroupTrust] = judge_figures.trust.get(group_kind, [])
+    if group_kind == "relation":
         groups = sorted(groups, key=lambda each: relation_order(each.group))
     if not groups:
-        return div(choices, span(f"No pair has a {by}.", cls="soft"), cls="choice-line")
+        return div(choices, span(f"No pair has a {group_kind}.", cls="soft"), cls="choice-line")
     lines = [
         row(
             rate_figure(each.precision),
             _trust(each.positives),
             rate_figure(each.missed),
             _trust(each.negatives),
-            head=relation_label(each.group) if by == "relation" else each.group,
+            head=relation_label(each.group) if group_kind == "relation" else each.group,
         )
         for each in groups
     ]
-    head = heads(
-        by,
+    head = table_head(
+        group_kind,
         term("precision, %", PRECISION),
         term("positives", POSITIVES),
         term("missed, %", MISSED),

@@ -58,13 +58,13 @@ def stopping(rate: Rate) -> Html:
     if rate.more is None:
         return span("too few questions", cls="state", title=f"Finished when the interval is at most {points} wide")
     return span(
-        f"~{_about(rate.more):,} more",
+        f"~{_round_estimate(rate.more):,} more",
         cls="state",
         title=f"Estimated number of further audit questions until the interval is at most {points} wide",
     )
 
 
-def _about(number: int) -> int:
+def _round_estimate(number: int) -> int:
     """Round up to two significant digits, so that an estimate does not look exact."""
     step = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step

@@ -20,7 +20,7 @@ from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.judges.measuring import BYS as BYS_OF_TRUST
 from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
-from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
+from blindspot.backend.judges.powered_audit import JudgeAssistedAudit, powered_audits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from blindspot.backend.judging.quality import Quality, quality
@@ -33,23 +33,23 @@ from blindspot.db.queue import Queue
 HERE = "quality"
 
 
-def render(opened: Study, person: Person | None) -> None:
+def render(open_study: Study, person: Person | None) -> None:
     """Show the page as far as the person has the right to see it."""
-    if not Labels(opened.labels_path).last_event and not Queue(opened.labels_path).batches():
-        show(_nothing(opened))
+    if not Labels(open_study.labels_path).last_event and not Queue(open_study.labels_path).batches():
+        show(_empty_page(open_study))
         return
     if person is None or not person.may("see others' labels"):
         show(_refusal(person))
         return
     show(style_sheet("quality/quality.css"))
-    mark = _mark(opened)
-    found, batches = _quality(opened, mark), _progress(opened, mark)
+    mark = _labels_version(open_study)
+    found, batches = _quality(open_study, mark), _progress(open_study, mark)
     if not found.events and not batches:
-        show(_nothing(opened))
+        show(_empty_page(open_study))
         return
-    everything = _audit(opened, mark, None)
+    everything = _audit(open_study, mark, None)
     chosen = url.one_of("batch", everything.batches, "") or None
-    audited = _audit(opened, mark, chosen) if chosen else everything
+    audited = _audit(open_study, mark, chosen) if chosen else everything
     by, names, page = url.one_of("by", BYS, BYS[0]), url.value("names") == "1", url.number("page", 1)
     judge, trust = url.value("judge"), url.one_of("trust", BYS_OF_TRUST, BYS_OF_TRUST[0])
     sample = url.value("sample")
@@ -63,57 +63,70 @@ def render(opened: Study, person: Person | None) -> None:
         "by": by if by != BYS[0] else None,
     }
 
-    def here(**changes: object) -> str:
+    def page_address(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    hidden = hidden_questions.hidden(opened)  # questions that this person still has to judge stay blind here too
+    hidden = hidden_questions.hidden_ids(
+        open_study
+    )  # questions that this person still has to judge stay blind here too
     visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
-    disputes = disputes_panel(visible, bad, names, page, here)
+    disputes = disputes_panel(visible, bad, names, page, page_address)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
-    show(_head(found), div(disputes, people, cls="side-by-side overview"))
-    show(audit_panel(audited, everything.batches, chosen, by, here, _powered(opened, mark, chosen)))
-    show(judges_panel(_judges(opened, mark, sample), judge, trust, _injections(opened, judge), here))
-    show(certificates_panel(opened))
+    show(_page_head(found), div(disputes, people, cls="side-by-side overview"))
+    show(
+        audit_panel(
+            audited, everything.batches, chosen, by, page_address, _judge_assisted_audits(open_study, mark, chosen)
+        )
+    )
+    show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
+    show(certificates_panel(open_study))
     show(batches_panel(batches))
 
 
-def _judges(opened: Study, mark: tuple, sample: str) -> JudgeTable | str:
+def _judges(open_study: Study, cache_version: tuple, sample: str) -> JudgeTable | str:
     """The measured judges, or one sentence about why there are none."""
     try:
-        return _measured(opened, mark, _scored(opened), next((each for each in SAMPLES if each == sample), None))
+        return _measured_judges(
+            open_study,
+            cache_version,
+            _scores_version(open_study),
+            next((each for each in SAMPLES if each == sample), None),
+        )
     except BlindspotError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
 
 
-def _scored(opened: Study) -> tuple:
+def _scores_version(open_study: Study) -> tuple:
     """Return a cache key that changes with every score of a judge."""
-    return tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
+    return tuple((name, ScoreStore.open(open_study, name).digest) for name in open_study.parts("scores"))
 
 
-def _powered(opened: Study, mark: tuple, batch: str | None) -> list[PoweredAudit]:
+def _judge_assisted_audits(open_study: Study, cache_version: tuple, batch: str | None) -> list[JudgeAssistedAudit]:
     """The audit's rates with each judge's scores; empty if a judge's scores cannot be read."""
     try:
-        return _powered_rates(opened, mark, _scored(opened), batch)
+        return _judge_assisted_rates(open_study, cache_version, _scores_version(open_study), batch)
     except BlindspotError:
         return []
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the judges' scores …")
-def _powered_rates(_opened: Study, mark: tuple, scored: tuple, batch: str | None) -> list[PoweredAudit]:
-    return powered_audits(_opened, batch)
+def _judge_assisted_rates(
+    _study: Study, cache_version: tuple, scores_version: tuple, batch: str | None
+) -> list[JudgeAssistedAudit]:
+    return powered_audits(_study, batch)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")
-def _measured(_opened: Study, mark: tuple, scored: tuple, sample: Sample | None) -> JudgeTable:
-    return measure_judges(_opened, None, sample)
+def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple, sample: Sample | None) -> JudgeTable:
+    return measure_judges(_study, None, sample)
 
 
-def _injections(opened: Study, judge: str) -> str:
+def _injections(open_study: Study, judge: str) -> str:
     """What is known of injections against a language model; "" for other judges."""
-    if judge not in llm_judges(opened):
+    if judge not in llm_judges(open_study):
         return ""
-    found = injection_report(opened, judge)
+    found = injection_report(open_study, judge)
     if found is None or not found["tried"]:
         return f"Injections are not measured: blindspot judge injections {judge}"
     return (
@@ -134,18 +147,18 @@ def _refusal(person: Person | None) -> Html:
     )
 
 
-def _nothing(opened: Study) -> Html:
+def _empty_page(open_study: Study) -> Html:
     return empty(
         "No labels yet",
         "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
         "answer their question.",
         join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")
-        if opened.runs()
-        else next_step(opened),
+        if open_study.runs()
+        else next_step(open_study),
     )
 
 
-def _head(quality: Quality) -> Html:
+def _page_head(quality: Quality) -> Html:
     labels, people = sum(each.labels for each in quality.work), len(quality.work)
     counts = tag(
         "span",
@@ -158,24 +171,29 @@ def _head(quality: Quality) -> Html:
     return div(tag("h1", "Label quality"), counts, cls="quality-head")
 
 
-def _mark(opened: Study) -> tuple:
+def _labels_version(open_study: Study) -> tuple:
     """Return a cache key that changes with every label and with every change of a batch."""
     batches = tuple(
-        (batch.name, batch.state, batch.done, batch.questions) for batch in Queue(opened.labels_path).batches()
+        (batch.name, batch.state, batch.done, batch.questions) for batch in Queue(open_study.labels_path).batches()
     )
-    return str(opened.folder), opened.labels_path.stat().st_ino, Labels(opened.labels_path).last_event, batches
+    return (
+        str(open_study.folder),
+        open_study.labels_path.stat().st_ino,
+        Labels(open_study.labels_path).last_event,
+        batches,
+    )
 
 
 @st.cache_resource(max_entries=4, show_spinner="Counting labels …")
-def _quality(_opened: Study, mark: tuple) -> Quality:
-    return quality(_opened)
+def _quality(_study: Study, cache_version: tuple) -> Quality:
+    return quality(_study)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _audit(_opened: Study, mark: tuple, batch: str | None) -> Audit:
-    return audit(_opened, batch)
+def _audit(_study: Study, cache_version: tuple, batch: str | None) -> Audit:
+    return audit(_study, batch)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _progress(_opened: Study, mark: tuple) -> list[BatchProgress]:
-    return batch_progress(_opened)
+def _progress(_study: Study, cache_version: tuple) -> list[BatchProgress]:
+    return batch_progress(_study)

@@ -51,42 +51,42 @@ _ABOUT_SPLITS = (
 )
 
 
-def batch_panel(opened: Study) -> None:
+def batch_panel(open_study: Study) -> None:
     """Show the batches, the form for a new one, and the jobs that make them; leads only."""
-    queue, people = desk(opened).queue, who.people(opened.labels_path)
+    queue, people = desk(open_study).queue, who.people(open_study.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.container(key="team-batches"):
         show(tag("h2", "Batches"))
-        about = descriptions(opened, "batch")
+        about = descriptions(open_study, "batch")
         everybody = people.all()
         for batch in reversed(batches):
-            _batch(opened, batch, everybody, about.get(batch.name))
-        _make(opened, {batch.name for batch in batches})
-        parts_panel(opened, "batch", [batch.name for batch in batches], can_download=False)
-        if who.may(opened.labels_path, "export labels") and desk(opened).labels.last_event:
+            _batch(open_study, batch, everybody, about.get(batch.name))
+        _new_batch_form(open_study, {batch.name for batch in batches})
+        parts_panel(open_study, "batch", [batch.name for batch in batches], can_download=False)
+        if who.may(open_study.labels_path, "export labels") and desk(open_study).labels.last_event:
             with st.expander("Download the labels"):
-                download_row(opened, "labels", "labels")
-        jobs.panel(opened)
+                download_row(open_study, "labels", "labels")
+        jobs.panel(open_study)
 
 
-def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
+def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
     """Show a button that makes a batch of all these questions; leads only."""
-    if not who.may(opened.labels_path, "make batches"):
+    if not who.may(open_study.labels_path, "make batches"):
         return
     words = f"Send {counted(len(question_ids), 'question')} to judging"
-    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs)))
+    st.button(words, key=key, on_click=_send, args=(open_study, list(question_ids), list(runs)))
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     if sent := st.session_state.pop(_SENT, None):
         show(notice(f"Creating batch {sent}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
 
 
-def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
-    taken = {batch.name for batch in desk(opened).queue.batches()}
+def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> None:
+    taken = {batch.name for batch in desk(open_study).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    if _start(opened, name, runs, size=len(question_ids), slice=question_ids):
+    if _start(open_study, name, runs, size=len(question_ids), slice=question_ids):
         st.session_state[_SENT] = name
 
 
@@ -112,20 +112,20 @@ def _is_offer(batch: Batch, runs: Sequence[str], settings: Mapping[str, Any]) ->
     return all(kept.get(name) == value for name, value in settings.items()) and {*kept.get("runs", ())} <= {*runs}
 
 
-def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
+def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bool:
     """Start the job that makes a batch, in the name of the signed-in person. Return False if the job was refused."""
     try:
-        by = who.acting(opened.labels_path)
+        by = who.acting_name(open_study.labels_path)
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
     if "judge" in settings:
-        return jobs.start(opened, request(make_batch_by_judge, name, runs, **settings, by=by))
-    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
+        return jobs.start(open_study, request(make_batch_by_judge, name, runs, **settings, by=by))
+    return jobs.start(open_study, request(make_batch, name, runs, **settings, by=by))
 
 
-def _batch(opened: Study, batch: Batch, people: list[Person], about: Description | None) -> None:
-    queue, acting = desk(opened).queue, partial(who.acting, opened.labels_path)
+def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
+    queue, acting = desk(open_study).queue, partial(who.acting_name, open_study.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
     note = former_order(batch)
@@ -133,14 +133,14 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
         show(
             tag(
                 "p",
-                tag("b", described(batch.name, about)),
+                tag("b", described(batch.name, description)),
                 f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done",
                 f"; {note}" if note else "",
             )
         )
     if batch.practice:
         return
-    _waits(opened, batch, people)
+    _waiting_sentences(open_study, batch, people)
     items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
@@ -150,8 +150,8 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             20,
             _most_common(items),
             key=needed,
-            on_change=_do,
-            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=acting()),),
+            on_change=_apply_change,
+            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], actor=acting()),),
         )
     with columns[2]:
         holder = _holder(items)
@@ -162,40 +162,40 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             names,
             index=names.index(holder) if holder in names else 0,
             key=f"for-{batch.name}",
-            on_change=_do,
-            args=(lambda: queue.assign(batch.name, _chosen(batch), by=acting()),),
+            on_change=_apply_change,
+            args=(lambda: queue.assign(batch.name, _selection_text(batch), actor=acting()),),
         )
     with columns[3]:
-        other: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
+        other_state: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
         st.button(
             "Close" if batch.state == "open" else "Reopen",
             key=f"state-{batch.name}",
-            on_click=_do,
-            args=(lambda: queue.set_state(batch.name, other, by=acting()),),
+            on_click=_apply_change,
+            args=(lambda: queue.set_state(batch.name, other_state, actor=acting()),),
         )
 
 
-def _waits(opened: Study, batch: Batch, people: list[Person]) -> None:
+def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) -> None:
     """Say whom an open batch waits for, with a button that moves on what nobody active can judge."""
     if batch.state != "open":
         return
-    queue = desk(opened).queue
+    queue = desk(open_study).queue
     waiting = queue.unfinished(batch.name)
     show(div(*(tag("p", line) for line in waiting_lines(waiting, people)), cls="soft"))
     if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
         show(notice(moved))
-    if blocked := sum(each.blocked for each in waiting):
+    if blocked := sum(each.blocked_questions for each in waiting):
         st.button(
             f"Reassign {counted(blocked, 'question')}",
             key=f"reassign-{batch.name}",
             help="Active people get these questions. A question that fewer of them can judge than it needs, needs only those.",
-            on_click=_do,
-            args=(lambda: _reassign(opened, batch.name),),
+            on_click=_apply_change,
+            args=(lambda: _reassign(open_study, batch.name),),
         )
 
 
-def _reassign(opened: Study, name: str) -> None:
-    result = desk(opened).queue.reassign(name, by=who.acting(opened.labels_path))
+def _reassign(open_study: Study, name: str) -> None:
+    result = desk(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
     st.session_state[f"{_MOVED}-{name}"] = reassigned_words(result)
 
 
@@ -209,15 +209,15 @@ def _holder(items: list[Item]) -> str:
     return next(iter(held)) or ANYBODY if len(held) == 1 else ANYBODY
 
 
-def _chosen(batch: Batch) -> str | None:
+def _selection_text(batch: Batch) -> str | None:
     name = st.session_state[f"for-{batch.name}"]
     return None if name == ANYBODY else name
 
 
-def _make(opened: Study, taken_names: set[str]) -> None:
-    runs = study.shown_runs(opened)
+def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
+    runs = study.shown_runs(open_study)
     show(tag("h3", "New batch"))
-    forecast_line(opened, "batch")
+    forecast_line(open_study, "batch")
     if not runs:
         show(
             notice(
@@ -227,7 +227,7 @@ def _make(opened: Study, taken_names: set[str]) -> None:
             )
         )
         return
-    training = over_training_questions(opened, runs)
+    training = over_training_questions(open_study, runs)
     if not training:
         show(
             notice(
@@ -237,10 +237,10 @@ def _make(opened: Study, taken_names: set[str]) -> None:
             )
         )
         asked = request(retrieve, "bm25", split="train")
-        jobs.start_button(opened, asked, key="search-train", words="Search the training questions with BM25")
+        jobs.start_button(open_study, asked, key="search-train", label="Search the training questions with BM25")
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken_names)
     with st.form("make-batch", border=False, enter_to_submit=False):
-        tags = [each.tag for each in desk(opened).tags.counts()]
+        tags = [each.tag for each in desk(open_study).tags.counts()]
         top = st.columns([2, 5, 2])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
@@ -251,7 +251,7 @@ def _make(opened: Study, taken_names: set[str]) -> None:
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
             about = "Only questions that people gave one of these tags; empty for all."
             tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
-            judge, training_set = _judge_fields(opened, middle[2])
+            judge, training_set = _judge_fields(open_study, middle[2])
             low = st.columns(4, vertical_alignment="bottom")
             fields = ("depth", "candidates", "people_needed", "seed")
             chosen_settings = {
@@ -260,14 +260,14 @@ def _make(opened: Study, taken_names: set[str]) -> None:
             order, pairs = _order_fields()
         submitted = st.form_submit_button("Create batch", type="primary")
     if submitted:
-        more: dict[str, Any] = dict(_by(order, pairs, judge, training_set))
+        priority_arguments: dict[str, Any] = dict(_priority_arguments(order, pairs, judge, training_set))
         if tagged:
-            more["slice"] = questions_of(opened, tags=tagged)
+            priority_arguments["slice"] = questions_of(open_study, tags=tagged)
         _start(
-            opened,
+            open_study,
             name.strip(),
             chosen,
-            **more,
+            **priority_arguments,
             **chosen_settings,
             size=size,
             splits=splits or None,
@@ -283,7 +283,9 @@ def _order_fields() -> tuple[Order, int | None]:
     return order, setting_field(columns[1], BatchSettings, "pairs")
 
 
-def _by(order: Order, pairs: int | None, judge: str | None, training_set: str | None) -> dict[str, str | int | None]:
+def _priority_arguments(
+    order: Order, pairs: int | None, judge: str | None, training_set: str | None
+) -> dict[str, str | int | None]:
     """Return the arguments that say how the priority arm chooses."""
     chosen: dict[str, str | int | None] = {"judge": judge, "training_set": training_set} if judge else {}
     if order != "priority":
@@ -291,13 +293,13 @@ def _by(order: Order, pairs: int | None, judge: str | None, training_set: str | 
     return chosen
 
 
-def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
+def _judge_fields(open_study: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
-    cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
+    cards = sorted((card for card in judges_of(open_study) if card.scored), key=lambda card: card.calibrated)
     scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
         return None, None
-    sets = list(training_sets(opened))
+    sets = list(training_sets(open_study))
     gain = f" times what training would gain ({sets[-1]})" if sets else ""
     chosen = place.selectbox(
         "Priority by",
@@ -310,7 +312,7 @@ def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 
 
-def _do(change) -> None:
+def _apply_change(change) -> None:
     try:
         change()
     except BlindspotError as error:

@@ -20,7 +20,7 @@ from blindspot.db.rights import ROLES, Role
 _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
 
 
-def people_panel(opened: Study, person: Person) -> None:
+def people_panel(open_study: Study, person: Person) -> None:
     """Show a line for each person with a menu, simulated annotators and machines apart, and the form for a new person."""
     with st.container(key="team-people"):
         show(tag("h2", "People"))
@@ -28,19 +28,19 @@ def people_panel(opened: Study, person: Person) -> None:
             if refused := st.session_state.pop(_REFUSED, None):
                 show(notice(refused, kind="error"))
             _show_link()
-        everybody = who.people(opened.labels_path).all()
+        everybody = who.people(open_study.labels_path).all()
         for each in (one for one in everybody if one.kind == "person" and not one.simulated):
-            _person(opened, each, each.name == person.name)
+            _person(open_study, each, each.name == person.name)
         if programs := [
             f"{each.name} ({_state(each, False)})" for each in everybody if each.kind != "person" or each.simulated
         ]:
             show(
                 tag("details", tag("summary", f"{counted(len(programs), 'program')} with labels"), ", ".join(programs))
             )
-        _add(opened)
+        _add(open_study)
 
 
-def _person(opened: Study, person: Person, is_oneself: bool) -> None:
+def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
     columns = st.columns([3, 2, 3, 1.2], vertical_alignment="center")
     state = _state(person, is_oneself)
     title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
@@ -48,12 +48,12 @@ def _person(opened: Study, person: Person, is_oneself: bool) -> None:
     for column, content in zip(columns, (title, tag("p", person.role), tag("p", link_state, cls="soft")), strict=False):
         column.html(str(content))
     with columns[3].popover("Change", key=f"menu-{person.name}"):
-        _menu(opened, person, is_oneself)
+        _menu(open_study, person, is_oneself)
 
 
-def _menu(opened: Study, person: Person, is_oneself: bool) -> None:
+def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
     """Show what a lead may do with a person."""
-    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
+    people, acting = who.people(open_study.labels_path), partial(who.acting_name, open_study.labels_path)
     key = f"role-{person.name}"
     st.selectbox(
         f"Role of {person.name}",
@@ -62,32 +62,32 @@ def _menu(opened: Study, person: Person, is_oneself: bool) -> None:
         key=key,
         disabled=is_oneself,
         help="A lead cannot give up their own role; another lead can." if is_oneself else None,
-        on_change=_do,
-        args=(lambda: people.set_role(person.name, st.session_state[key], by=acting()),),
+        on_change=_apply_change,
+        args=(lambda: people.set_role(person.name, st.session_state[key], actor=acting()),),
     )
     if who.mode() != "oidc":
         st.button(
             "New link" if person.invited else "Create link",
             key=f"invite-{person.name}",
             help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
-            on_click=_do,
-            args=(lambda: _invite(opened, person.name, person.role),),
+            on_click=_apply_change,
+            args=(lambda: _invite(open_study, person.name, person.role),),
         )
         if person.invited:
             st.button(
                 "Revoke",
                 key=f"revoke-{person.name}",
                 help=f"{person.name} is signed out, and the link does not work any more. Labels stay.",
-                on_click=_do,
-                args=(lambda: people.revoke(person.name, by=acting()),),
+                on_click=_apply_change,
+                args=(lambda: people.revoke(person.name, actor=acting()),),
             )
     if not is_oneself:
         st.button(
             "Resume" if person.paused else "Pause",
             key=f"pause-{person.name}",
             help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
-            on_click=_do,
-            args=(lambda: people.pause(person.name, not person.paused, by=acting()),),
+            on_click=_apply_change,
+            args=(lambda: people.pause(person.name, not person.paused, actor=acting()),),
         )
 
 
@@ -99,7 +99,7 @@ def _state(person: Person, is_oneself: bool) -> str:
     return "paused" if person.paused else "you" if is_oneself else ""
 
 
-def _add(opened: Study) -> None:
+def _add(open_study: Study) -> None:
     by_address = who.mode() == "oidc"
     with st.form("add-person", border=False, enter_to_submit=False, clear_on_submit=True):
         columns = st.columns([3, 2.4, *([3] if by_address else []), 7.6], vertical_alignment="bottom")
@@ -109,21 +109,21 @@ def _add(opened: Study) -> None:
         with columns[-1]:
             pressed = st.form_submit_button("Add person" if by_address else "Add and create link")
     if pressed:
-        _do(lambda: _take_in(opened, name.strip(), role, (address or "").strip() or None, by_address))
+        _apply_change(lambda: _take_in(open_study, name.strip(), role, (address or "").strip() or None, by_address))
         st.rerun()
 
 
-def _take_in(opened: Study, name: str, role: Role, address: str | None, by_address: bool) -> None:
+def _take_in(open_study: Study, name: str, role: Role, address: str | None, by_address: bool) -> None:
     if by_address:
-        who.people(opened.labels_path).add(name, role, address, by=who.acting(opened.labels_path))
+        who.people(open_study.labels_path).add(name, role, address, actor=who.acting_name(open_study.labels_path))
         return
-    if name in [person.name for person in who.people(opened.labels_path).all()]:
+    if name in [person.name for person in who.people(open_study.labels_path).all()]:
         raise BlindspotError(f"{name} is listed already; use the button beside the name")
-    _invite(opened, name, role)
+    _invite(open_study, name, role)
 
 
-def _invite(opened: Study, name: str, role: Role) -> None:
-    secret = who.people(opened.labels_path).invite(name, role, by=who.acting(opened.labels_path))
+def _invite(open_study: Study, name: str, role: Role) -> None:
+    secret = who.people(open_study.labels_path).invite(name, role, actor=who.acting_name(open_study.labels_path))
     st.session_state[_LINK] = name, f"{_address()}/?invite={secret}"
 
 
@@ -158,7 +158,7 @@ def _show_link() -> None:
             )
 
 
-def _do(change: Callable[[], object]) -> None:
+def _apply_change(change: Callable[[], object]) -> None:
     try:
         change()
     except BlindspotError as error:

@@ -9,7 +9,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.quality.marks import share
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, heads, join, link, row, show, span, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality
@@ -23,17 +23,17 @@ FAST = (
 )
 
 
-def progress_panel(opened: Study) -> None:
+def progress_panel(open_study: Study) -> None:
     """Show the progress of everybody who has labelled or can get questions."""
-    batches = tuple((batch.name, batch.state, batch.done) for batch in desk(opened).queue.batches())
-    mark = str(opened.folder), desk(opened).labels.last_event, batches
-    people, agreement = _progress(opened, *mark)
+    batches = tuple((batch.name, batch.state, batch.done) for batch in desk(open_study).queue.batches())
+    mark = str(open_study.folder), desk(open_study).labels.last_event, batches
+    people, agreement = _progress(open_study, *mark)
     if not people:
         return
     flagged = [person for person in people if person.is_too_fast]
     table = tag(
         "table",
-        heads(
+        table_head(
             "annotator",
             "questions",
             "to do",
@@ -42,7 +42,7 @@ def progress_panel(opened: Study) -> None:
             term("too fast", FAST),
             tag("th", f"labels by day, last {DAYS_SHOWN}", scope="col", cls="left"),
         ),
-        tag("tbody", *(_line(person) for person in people)),
+        tag("tbody", *(_person_row(person) for person in people)),
         cls="figures team-progress",
     )
     show(
@@ -57,24 +57,24 @@ def progress_panel(opened: Study) -> None:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _progress(_opened: Study, *mark: object) -> tuple[list[PersonProgress], AgreementWords | None]:
-    return team_progress(_opened), agreement_in_words(quality(_opened))
+def _progress(_study: Study, *cache_version: object) -> tuple[list[PersonProgress], AgreementWords | None]:
+    return team_progress(_study), agreement_in_words(quality(_study))
 
 
-def _line(person: PersonProgress) -> Html:
+def _person_row(person: PersonProgress) -> Html:
     finished = ", ".join(f"{name}: {count:,}" for name, count in person.finished.items())
     return row(
         span(f"{sum(person.finished.values()):,}", title=finished or None),
         f"{sum(person.remaining.values()):,}",
         f"{person.labels:,}",
-        _pace(person.days),
+        _labels_per_day(person.days),
         span(share(person.fast / person.timed) if person.timed else "–", cls="bad" if person.is_too_fast else None),
-        tag("td", _bars(person.days), cls="left"),
+        tag("td", _label_bars(person.days), cls="left"),
         head=person.name,
     )
 
 
-def _pace(days: tuple[Day, ...]) -> str:
+def _labels_per_day(days: tuple[Day, ...]) -> str:
     timed = [day for day in days if day.per_hour]
     if not timed:
         return "–"
@@ -83,20 +83,20 @@ def _pace(days: tuple[Day, ...]) -> str:
     return f"{overall:,.0f}" if len(timed) == 1 else f"{overall:,.0f}, last {last:,.0f}"
 
 
-def _bars(days: tuple[Day, ...]) -> Html:
+def _label_bars(days: tuple[Day, ...]) -> Html:
     shown = days[-DAYS_SHOWN:]
     if not shown:
         return span("no labels yet", cls="soft")
     highest = max(day.labels for day in shown)
-    bars = (span(style=f"height:{max(8.0, 100 * day.labels / highest):.0f}%", title=_about(day)) for day in shown)
+    bars = (span(style=f"height:{max(8.0, 100 * day.labels / highest):.0f}%", title=_day_text(day)) for day in shown)
     latest = shown[-1]
     return join(
-        span(*bars, cls="day-bars", role="img", aria_label=f"labels by day: {', '.join(map(_about, shown))}"),
+        span(*bars, cls="day-bars", role="img", aria_label=f"labels by day: {', '.join(map(_day_text, shown))}"),
         span(f"{latest.labels:,} on {latest.date[5:]}", cls="soft after"),
     )
 
 
-def _about(day: Day) -> str:
+def _day_text(day: Day) -> str:
     pace = f", {day.per_hour:,.0f} per hour" if day.per_hour else ""
     return f"{day.date}: {counted(day.labels, 'label')}{pace}"
 
@@ -109,10 +109,16 @@ def _too_fast(person: PersonProgress) -> Html:
     )
 
 
-def _agreement(words: AgreementWords | None) -> Html:
-    if words is None:
+def _agreement(agreement_words: AgreementWords | None) -> Html:
+    if agreement_words is None:
         return tag("p", "Agreement: no passage has been judged blind by two people yet.", cls="convention")
-    about = join("; most disputes are about ", tag("em", words.label), ".") if words.label else "."
+    about = join("; most disputes are about ", tag("em", agreement_words.label), ".") if agreement_words.label else "."
     return tag(
-        "p", tag("b", "Agreement: "), words.sentence, about, " ", span(words.detail, cls="soft"), cls="agreement-words"
+        "p",
+        tag("b", "Agreement: "),
+        agreement_words.sentence,
+        about,
+        " ",
+        span(agreement_words.detail, cls="soft"),
+        cls="agreement-words",
     )

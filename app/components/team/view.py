@@ -13,7 +13,7 @@ from blindspot.backend.core.study import Study
 from blindspot.db.people import Person
 
 
-def render(opened: Study, person: Person | None) -> None:
+def render(open_study: Study, person: Person | None) -> None:
     """Show the page to a lead; say to others why it is not for them."""
     if person is None:
         why = "Leads look after people and batches here. Sign in on "
@@ -23,6 +23,6 @@ def render(opened: Study, person: Person | None) -> None:
         show(empty("For leads only", "On this page leads look after people, batches and their progress."))
         return
     show(style_sheet("team/team.css"), tag("h1", "Team"))
-    people_panel(opened, person)
-    progress_panel(opened)
-    batch_panel(opened)
+    people_panel(open_study, person)
+    progress_panel(open_study)
+    batch_panel(open_study)

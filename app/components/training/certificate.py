@@ -13,7 +13,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
 from blindspot.app.components.training import tabs
 from blindspot.app.entry import one_line
-from blindspot.app.markup import Html, div, heads, link, row, show, span, table, tag, term
+from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted, duration
@@ -33,12 +33,12 @@ SECONDS_A_PAIR = 10
 _SAID, _PLAN = "certificate-said", "certificate-plan"
 
 
-def certificate_section(opened: Study, chosen: TrainingSet, sees_labels: bool) -> None:
+def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: bool) -> None:
     """Show a set's certificate, or what has been withdrawn and why, and the buttons that draw pairs and state what the
     labels prove. Withdrawals name labels.
     """
     try:
-        found, made = stated_certificate(opened, chosen), read_plan(chosen)
+        found, made = stated_certificate(open_study, chosen), read_plan(chosen)
     except BlindspotError as error:
         show(_panel(notice(str(error), kind="error")))
         return
@@ -58,24 +58,24 @@ def certificate_section(opened: Study, chosen: TrainingSet, sees_labels: bool) -
                 _strata(found),
             )
         )
-    if not who.may(opened.labels_path, "make batches"):
+    if not who.may(open_study.labels_path, "make batches"):
         return
     if said := st.session_state.pop(_SAID, None):
         show(notice(*(tag("p", line) for line in said)))
     if made is None:
         with st.expander("Certify this set"), one_line():
-            _plan_form(opened, chosen)
+            _plan_form(open_study, chosen)
     else:
-        _state_buttons(opened, chosen, found)
+        _state_buttons(open_study, chosen, found)
 
 
 def _panel(*parts: object) -> Html:
     return div(tag("h2", term("Certificate", WHAT)), *parts, cls="panel certificate")
 
 
-def _plan_form(opened: Study, chosen: TrainingSet) -> None:
+def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     """Show the form that plans the draws, and once they are planned, what people have to judge and the button for it."""
-    scored = [NO_JUDGE, *reversed(opened.parts("scores"))]
+    scored = [NO_JUDGE, *reversed(open_study.parts("scores"))]
     with st.form("plan-certificate", border=False, enter_to_submit=False):
         columns = st.columns([1.6, 1.6, 2.4, 1.8, 1.4, 1.2], vertical_alignment="bottom")
         at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
@@ -93,7 +93,7 @@ def _plan_form(opened: Study, chosen: TrainingSet) -> None:
         st.session_state.pop(key, None)
         with st.spinner("Planning the draws …"):
             st.session_state[key] = make_plan(
-                opened,
+                open_study,
                 chosen.name,
                 at_most / 100,
                 confidence=confidence / 100,
@@ -107,43 +107,51 @@ def _plan_form(opened: Study, chosen: TrainingSet) -> None:
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
     words = f"Queue {counted(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
-    st.button(words, key="queue-certificate", type="primary", on_click=_queue, args=(opened, chosen.name, key))
+    st.button(words, key="queue-certificate", type="primary", on_click=_queue, args=(open_study, chosen.name, key))
 
 
-def _state_buttons(opened: Study, chosen: TrainingSet, found: Certificate | None) -> None:
+def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
     with st.container(horizontal=True):
         st.button(
-            "State what the labels prove (a few seconds)", key="certify", on_click=_certify, args=(opened, chosen.name)
+            "State what the labels prove (a few seconds)",
+            key="certify",
+            on_click=_certify,
+            args=(open_study, chosen.name),
         )
-        if found is not None and not found.withdrawn and found.more and not found.left:
-            cost = duration(found.more * SECONDS_A_PAIR)
+        if (
+            certificate is not None
+            and not certificate.withdrawn
+            and certificate.more
+            and not certificate.unlabelled_draws
+        ):
+            cost = duration(certificate.more * SECONDS_A_PAIR)
             st.button(
-                f"Draw {counted(found.more, 'more negative')} (about {cost} of judging)",
+                f"Draw {counted(certificate.more, 'more negative')} (about {cost} of judging)",
                 key="draw-more",
                 on_click=_draw,
-                args=(opened, chosen.name, found.more),
+                args=(open_study, chosen.name, certificate.more),
             )
 
 
-def _queue(opened: Study, name: str, key: str) -> None:
+def _queue(open_study: Study, name: str, key: str) -> None:
     planned = st.session_state.pop(key)
-    with _saying():
-        batch = queue_plan(opened, name, planned, by=who.acting(opened.labels_path))
+    with _certificate_sentence():
+        batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [
             f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
         ]
 
 
-def _draw(opened: Study, name: str, count: int) -> None:
-    with _saying():
-        batch = draw_more(opened, name, count, by=who.acting(opened.labels_path))
+def _draw(open_study: Study, name: str, count: int) -> None:
+    with _certificate_sentence():
+        batch = draw_more(open_study, name, count, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [f"Queued {counted(count, 'negative')} more as batch {batch}."]
 
 
-def _certify(opened: Study, name: str) -> None:
-    with _saying():
-        require(opened, who.acting(opened.labels_path), "make batches")
-        found = certify(opened, name)
+def _certify(open_study: Study, name: str) -> None:
+    with _certificate_sentence():
+        require(open_study, who.acting_name(open_study.labels_path), "make batches")
+        found = certify(open_study, name)
         if not found.judged + found.known:
             st.session_state[_SAID] = [
                 f"Nothing is judged yet: {counted(found.drawn, 'drawn negative')} wait on Judge."
@@ -151,7 +159,7 @@ def _certify(opened: Study, name: str) -> None:
 
 
 @contextmanager
-def _saying() -> Iterator[None]:
+def _certificate_sentence() -> Iterator[None]:
     """Keep a refusal for the next run of the page, which shows it."""
     try:
         yield
@@ -159,20 +167,20 @@ def _saying() -> Iterator[None]:
         st.session_state[_SAID] = [str(error)]
 
 
-def certificates_panel(opened: Study) -> Html:
+def certificates_panel(open_study: Study) -> Html:
     """The certificates of all sets, one row each; empty if no pairs were drawn for one."""
     rows = []
-    for name in training_sets(opened):
+    for name in training_sets(open_study):
         try:
-            made = TrainingSet.open(opened, name)
-            found = stated_certificate(opened, made)
+            made = TrainingSet.open(open_study, name)
+            found = stated_certificate(open_study, made)
         except BlindspotError:
             continue
         if found is not None:
             rows.append(_row(found))
     if not rows:
         return Html("")
-    head = heads(
+    head = table_head(
         "set", "false negatives, at most %", "after, at most %", "right positives, at least %", "judged", "target"
     )
     note = tag(
@@ -185,29 +193,29 @@ def certificates_panel(opened: Study) -> Html:
     )
 
 
-def _row(found: Certificate) -> Html:
-    target = f"{100 * found.at_most:g}% at {100 * found.confidence:g}%"
-    if found.withdrawn:
+def _row(certificate: Certificate) -> Html:
+    target = f"{100 * certificate.at_most:g}% at {100 * certificate.confidence:g}%"
+    if certificate.withdrawn:
         state = "withdrawn"
-    elif found.holds:
+    elif certificate.meets_target:
         state = "holds"
     else:
-        state = "holds after" if found.holds_after else "not shown"
+        state = "holds after" if certificate.holds_after else "not shown"
     return row(
-        f"{100 * found.upper:.2f}",
-        f"{100 * found.upper_after:.2f}",
-        f"{100 * found.right_at_least:.1f}",
-        f"{found.judged:,} + {found.positives_judged:,}",
-        span(f"{target}: {state}", title="; ".join(found.withdrawn) or None),
-        head=link(found.training_set, tabs.address("set", set=found.training_set)),
+        f"{100 * certificate.upper:.2f}",
+        f"{100 * certificate.upper_after:.2f}",
+        f"{100 * certificate.right_at_least:.1f}",
+        f"{certificate.judged:,} + {certificate.positives_judged:,}",
+        span(f"{target}: {state}", title="; ".join(certificate.withdrawn) or None),
+        head=link(certificate.training_set, tabs.address("set", set=certificate.training_set)),
     )
 
 
-def _strata(found: Certificate) -> Html:
-    if len(found.strata) < 2:
+def _strata(certificate: Certificate) -> Html:
+    if len(certificate.strata) < 2:
         return Html("")
     rows = (
         row(f"{each.pairs:,}", f"{each.judged:,}", f"{each.false:,}", f"{100 * each.upper:.1f}", head=each.stratum)
-        for each in found.strata
+        for each in certificate.strata
     )
-    return scrolling(table(heads("stratum", "negatives", "judged", "false", "at most %"), rows, "figures small"))
+    return scrolling(table(table_head("stratum", "negatives", "judged", "false", "at most %"), rows, "figures small"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from blindspot.app import hidden_questions, url
-from blindspot.app.components.hit_lists import marked
+from blindspot.app.components.hit_lists import highlighted_text
 from blindspot.app.components.marks import notice
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
@@ -34,31 +34,33 @@ KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address
 PARAMETERS = (KIND, REASON, PAGE)
 
 
-def changes_panel(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
+def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: TrainingSet) -> None:
     """Show what changed, the kinds that matter most first, and the pairs of the chosen kind, page by page."""
-    found = _summary(before, after, before.manifest["fingerprint"], after.manifest["fingerprint"])
+    found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
     if not found.changed:
-        show(notice(f"{before.name} and {after.name} have the same pairs in the same roles."))
+        show(notice(f"{older_set.name} and {newer_set.name} have the same pairs in the same roles."))
         return
     kinds = {_key(kind): (kind, reasons) for kind, reasons in found.by_kind().items()}
     key = url.one_of(KIND, list(kinds), next(iter(kinds)))
     kind, reasons = kinds[key]
     reason = url.one_of(REASON, list(reasons), "")
-    here = {"tab": "set", "set": after.name, "before": before.name}
+    here = {"tab": "set", "set": newer_set.name, "before": older_set.name}
     rows = [row for name, (each, why) in kinds.items() for row in _kind_rows(each, why, here, name == key, reason)]
     total = reasons[reason] if reason else sum(reasons.values())
     pages = -(-total // PER_PAGE)
     page = url.number(PAGE, 1, 1, pages)
-    changes = _page(before, after, kind, reason, page, before.manifest["fingerprint"], after.manifest["fingerprint"])
+    changes = _page(
+        older_set, newer_set, kind, reason, page, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"]
+    )
     here |= {KIND: key, REASON: reason}
     show(
         style_sheet("training/changes.css"),
         div(
-            tag("h2", f"From {before.name} to {after.name}: {counted(found.changed, 'changed pair')}"),
+            tag("h2", f"From {older_set.name} to {newer_set.name}: {counted(found.changed, 'changed pair')}"),
             tag("p", _unchanged(found), cls="convention"),
             tag("table", tag("tbody", *rows), cls="small kinds"),
             tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {counted(total, 'pair')}"),
-            tag("ul", *_pairs(opened, changes), cls="changed-pairs"),
+            tag("ul", *_pairs(open_study, changes), cls="changed-pairs"),
             pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number})),
             cls="panel",
             id="changes",
@@ -66,9 +68,9 @@ def changes_panel(opened: Study, before: TrainingSet, after: TrainingSet) -> Non
     )
 
 
-def _unchanged(found: ChangeSummary) -> str:
-    words = f"{counted(found.same, 'pair')} {'has' if found.same == 1 else 'have'} the same role in both sets"
-    return f"{words}, {found.other_source:,} of them from another source." if found.other_source else f"{words}."
+def _unchanged(summary: ChangeSummary) -> str:
+    words = f"{counted(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
+    return f"{words}, {summary.other_source:,} of them from another source." if summary.other_source else f"{words}."
 
 
 def _key(kind: ChangeKind) -> str:
@@ -80,9 +82,9 @@ def _kind_rows(
 ) -> list[Html]:
     """Return a row for the kind, and one for each of its reasons if there are several."""
 
-    def row(count: int, words: str, parameters: dict[str, str], chosen: bool, cls: str) -> Html:
+    def row(count: int, label: str, parameters: dict[str, str], chosen: bool, cls: str) -> Html:
         address = url.href(url.TRAINING, here | {KIND: _key(kind)} | parameters)
-        name = link(words, address, cls="chosen" if chosen else None, aria_current="true" if chosen else None)
+        name = link(label, address, cls="chosen" if chosen else None, aria_current="true" if chosen else None)
         return tag("tr", tag("td", f"{count:,}"), tag("td", name, cls="left"), cls=cls)
 
     total = sum(reasons.values())
@@ -92,13 +94,13 @@ def _kind_rows(
     ]
 
 
-def _pairs(opened: Study, changes: Sequence[Change]) -> list[Html]:
+def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
     """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
-    hidden = hidden_questions.hidden(opened)
+    hidden = hidden_questions.hidden_ids(open_study)
     changes = [change for change in changes if change.question not in hidden]
-    questions = {each.id: each for each in opened.questions.some(sorted({change.question for change in changes}))}
-    rows = opened.corpus.ordinals({change.passage for change in changes})
-    passages = {passage.id: passage for passage in opened.corpus.passages(list(rows.values()))}
+    questions = {each.id: each for each in open_study.questions.some(sorted({change.question for change in changes}))}
+    rows = open_study.corpus.ordinals({change.passage for change in changes})
+    passages = {passage.id: passage for passage in open_study.corpus.passages(list(rows.values()))}
     return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]
 
 
@@ -129,20 +131,28 @@ def _text(passage: Passage, question: Question) -> Html:
     return tag(
         "p",
         "… " if low else "",
-        marked(passage.text, low, high, answers, words),
+        highlighted_text(passage.text, low, high, answers, words),
         " …" if high < len(passage.text) else "",
         cls="text",
     )
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the sets …")
-def _summary(_before: TrainingSet, _after: TrainingSet, before: str, after: str) -> ChangeSummary:
+def _summary(
+    _before: TrainingSet, _after: TrainingSet, older_fingerprint: str, newer_fingerprint: str
+) -> ChangeSummary:
     """Sets do not change: their fingerprints make the key."""
     return change_summary(_before, _after)
 
 
 @st.cache_data(max_entries=32, show_spinner="Reading the pairs …")
 def _page(
-    _before: TrainingSet, _after: TrainingSet, kind: ChangeKind, reason: str, page: int, before: str, after: str
+    _before: TrainingSet,
+    _after: TrainingSet,
+    kind: ChangeKind,
+    reason: str,
+    page: int,
+    older_fingerprint: str,
+    newer_fingerprint: str,
 ) -> list[Change]:
     return changes_of_kind(_before, _after, kind, reason or None, (page - 1) * PER_PAGE, PER_PAGE)

@@ -17,9 +17,9 @@ from blindspot.backend.upkeep.downloads import download
 USUAL = "sentence-transformers"
 
 
-def export_form(opened: Study, chosen: TrainingSet) -> None:
+def export_form(open_study: Study, chosen: TrainingSet) -> None:
     """Show the choice of a format with its options, and the button that downloads the set; to people who may export."""
-    if not who.may(opened.labels_path, "export"):
+    if not who.may(open_study.labels_path, "export"):
         return
     show(tag("h2", "Export"))
     columns = st.columns([3, 2], vertical_alignment="bottom")
@@ -33,13 +33,13 @@ def export_form(opened: Study, chosen: TrainingSet) -> None:
             name: setting_field(place, ExportOptions, name)
             for name, place in zip(("negatives", "draw", "seed", "rows", "template"), fields, strict=True)
         }
-    by = who.acting(opened.labels_path)  # now: Streamlit makes the file outside of the page's session
+    by = who.acting_name(open_study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
-    def content() -> bytes:
-        return download(opened, "training-set", chosen.name, format, by, ExportOptions(**about)).content
+    def archive_content() -> bytes:
+        return download(open_study, "training-set", chosen.name, format, by, ExportOptions(**about)).content
 
     pairs = counted(chosen.manifest["counts"]["pairs"], "pair")
     with columns[1]:
         st.download_button(
-            f"Export {pairs}", content, f"{chosen.name}-{format}.zip", key="export-set", on_click="ignore"
+            f"Export {pairs}", archive_content, f"{chosen.name}-{format}.zip", key="export-set", on_click="ignore"
         )

@@ -40,44 +40,44 @@ Sized = tuple[int, str]
 """The steps of a training, and what to say of the time it takes."""
 
 
-def retriever_form(opened: Study, training_set: str, taken: set[str], primary: bool = True) -> None:
+def retriever_form(open_study: Study, training_set: str, taken_names: set[str], primary: bool = True) -> None:
     """Show the form that trains a retriever on the current set.
 
     Args:
-        taken: the names of models that exist.
+        taken_names: the names of models that exist.
         primary: whether training is the one thing to do next on the page.
     """
     gpu = has_gpu()
-    show(tag("p", _promise(gpu), cls="convention"))
+    show(tag("p", _time_promise(gpu), cls="convention"))
     with st.form("train", border=False, enter_to_submit=False):
-        name, start, minutes = _first_fields(opened, "model", taken, gpu)
+        name, start, minutes = _first_fields(open_study, "model", taken_names, gpu)
         with st.expander("More settings"):
             columns = st.columns(3, vertical_alignment="bottom")
             steps = setting_field(columns[0], DualEncoderSettings, "steps", placeholder="as many as fit")
             batch = setting_field(columns[1], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
             tokens = setting_field(columns[2], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
-            settings = _further_settings(opened)
+            settings = _further_settings(open_study)
         with st.container(horizontal=True):
             pressed = st.form_submit_button(f"Train on {training_set}", type="primary" if primary else "secondary")
             estimating = st.form_submit_button("Estimate time")
     settings |= {"batch": batch, "passage_tokens": tokens} | ({} if gpu else CPU_COMPARISONS)
     if steps:
         settings["steps"] = steps
-    _act(
-        opened,
+    _run_pressed(
+        open_study,
         name,
         settings,
-        lambda: _time_of_retriever(opened, training_set, start, settings, None if steps else 60 * minutes),
+        lambda: _time_of_retriever(open_study, training_set, start, settings, None if steps else 60 * minutes),
         lambda: request(train_dual_encoder, name, training_set, settings, start=start),
         (pressed, estimating),
     )
 
 
-def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> None:
+def cross_encoder_form(open_study: Study, training_set: str, taken_names: set[str]) -> None:
     """Show the form that trains a cross-encoder on the current set."""
     gpu = has_gpu()
     with st.form("train-cross-encoder", border=False, enter_to_submit=False):
-        name, start, minutes = _first_fields(opened, "cross-encoder", taken, gpu)
+        name, start, minutes = _first_fields(open_study, "cross-encoder", taken_names, gpu)
         columns = st.columns([1, 1, 1, 3], vertical_alignment="bottom")
         steps = setting_field(columns[0], CrossEncoderSettings, "steps", placeholder="as many as fit")
         batch = setting_field(columns[1], CrossEncoderSettings, "batch", None if gpu else 4, minimum=1)
@@ -88,18 +88,18 @@ def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> Non
     settings: dict[str, Any] = {"batch": batch, "negatives": negatives} | ({} if gpu else CPU_PAIRS)
     if steps:
         settings["steps"] = steps
-    model = opened.settings.encoders[start].model or start
-    _act(
-        opened,
+    model = open_study.settings.encoders[start].model or start
+    _run_pressed(
+        open_study,
         name,
         settings,
-        lambda: _time_of_cross_encoder(opened, training_set, model, settings, None if steps else 60 * minutes),
+        lambda: _time_of_cross_encoder(open_study, training_set, model, settings, None if steps else 60 * minutes),
         lambda: request(train_cross_encoder, name, training_set, settings, start=model),
         (pressed, estimating),
     )
 
 
-def _promise(gpu: bool) -> str:
+def _time_promise(gpu: bool) -> str:
     minutes = MINUTES_GPU if gpu else MINUTES
     return (
         f"About {minutes} minutes on this machine: two steps are timed first, and as many as fit are trained, up to "
@@ -107,44 +107,44 @@ def _promise(gpu: bool) -> str:
     )
 
 
-def _first_fields(opened: Study, stem: str, taken: set[str], gpu: bool) -> tuple[str, str, int]:
+def _first_fields(open_study: Study, stem: str, taken_names: set[str], gpu: bool) -> tuple[str, str, int]:
     """Show the fields of both forms: the name, the initial model, and the minutes that the training may take."""
-    number = next(n for n in range(1, 10_000) if f"{stem}-{n}" not in taken)
+    number = next(n for n in range(1, 10_000) if f"{stem}-{n}" not in taken_names)
     columns = st.columns([3, 3, 1.5], vertical_alignment="bottom")
     name = columns[0].text_input("Name", f"{stem}-{number}", max_chars=64, key=f"name-{stem}-{number}")
-    start = columns[1].selectbox("Initial model", encoders_of_kind(opened, "dense"), key=f"start-{stem}")
+    start = columns[1].selectbox("Initial model", encoders_of_kind(open_study, "dense"), key=f"start-{stem}")
     minutes = columns[2].number_input("Minutes", 1, 1440, MINUTES_GPU if gpu else MINUTES, key=f"minutes-{stem}")
     return name.strip(), start, int(minutes)
 
 
-def _act(
-    opened: Study,
+def _run_pressed(
+    open_study: Study,
     name: str,
     settings: dict[str, Any],
-    sized: Callable[[], Sized],
+    estimate: Callable[[], Sized],
     job: Callable[[], JobRequest],
-    pressed: tuple[bool, bool],
+    pressed_buttons: tuple[bool, bool],
 ) -> None:
-    """Do what was pressed: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
-    trains, estimates = pressed
+    """Do what was pressed_buttons: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
+    trains, estimates = pressed_buttons
     if not (trains or estimates):
         return
     with one_line():
         said = f"{counted(settings.get('steps', 0), 'step')}"
         if estimates or "steps" not in settings:
             with st.spinner("Timing two steps …"):
-                settings["steps"], said = sized()
+                settings["steps"], said = estimate()
         if not trains:
             show(notice(said))
             return
-        if jobs.start(opened, job()):
+        if jobs.start(open_study, job()):
             st.session_state[BEGUN] = {**st.session_state.get(BEGUN, {}), name: said}
             url.write("model", name)
         st.rerun()
 
 
-def _further_settings(opened: Study) -> dict[str, Any]:
-    judges = cross_encoders(opened)
+def _further_settings(open_study: Study) -> dict[str, Any]:
+    judges = cross_encoders(open_study)
     columns = st.columns([1.3, 1.3, 1.3, 1.3, 2.2, 1.3], vertical_alignment="bottom")
     hard = setting_field(columns[0], DualEncoderSettings, "hard_negatives", maximum=100)
     rate = setting_field(columns[1], DualEncoderSettings, "learning_rate", maximum=1, step=1e-5, format="%.0e")
@@ -167,10 +167,10 @@ def _further_settings(opened: Study) -> dict[str, Any]:
     return settings
 
 
-def cross_encoders(opened: Study) -> list[str]:
+def cross_encoders(open_study: Study) -> list[str]:
     """Return the names of the study's cross-encoders, newest first, including those that left only scores."""
-    trained = [name for name, about in models_of(opened).items() if about.get("kind") == "cross-encoder"]
-    return list(dict.fromkeys([*reversed(trained), *opened.parts("scores")]))
+    trained = [name for name, about in models_of(open_study).items() if about.get("kind") == "cross-encoder"]
+    return list(dict.fromkeys([*reversed(trained), *open_study.parts("scores")]))
 
 
 @st.cache_resource(show_spinner=False)
@@ -181,7 +181,7 @@ def has_gpu() -> bool:
 
 
 def _time_of_retriever(
-    opened: Study, training_set: str, start: str, settings: dict[str, Any], within: float | None
+    open_study: Study, training_set: str, start: str, settings: dict[str, Any], time_limit: float | None
 ) -> Sized:
     """Time two steps, some encoded passages and some scored pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
@@ -190,12 +190,12 @@ def _time_of_retriever(
     from blindspot.backend.training.estimate import estimate
     from blindspot.backend.training.examples import TrainingSetExamples
 
-    examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
-    teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None
-    begin, chosen = start_encoder(opened, start), DualEncoderSettings(**settings)
-    cost = estimate(begin, examples, chosen, within=within, teacher=teacher)
+    examples = TrainingSetExamples(open_study, TrainingSet.open(open_study, training_set))
+    teacher = Teacher(open_study, settings["distil"]) if "distil" in settings else None
+    begin, chosen = start_encoder(open_study, start), DualEncoderSettings(**settings)
+    cost = estimate(begin, examples, chosen, time_limit=time_limit, teacher=teacher)
     encoder = load_encoder(begin)
-    passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
+    passages = open_study.corpus.passages(range(min(TIMED, len(open_study.corpus))))
     began = time.perf_counter()
     encoder.encode_passages(passages)
     each = (time.perf_counter() - began) / len(passages)
@@ -204,24 +204,24 @@ def _time_of_retriever(
         pairs = f"up to {counted(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
         scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
     return cost.steps, (
-        f"{_takes(cost.steps, cost.seconds_per_step, cost.seconds)}{scoring} Indexing "
-        f"{counted(len(opened.corpus), 'passage')} then takes about {duration(each * len(opened.corpus))}."
+        f"{_duration_text(cost.steps, cost.seconds_per_step, cost.seconds)}{scoring} Indexing "
+        f"{counted(len(open_study.corpus), 'passage')} then takes about {duration(each * len(open_study.corpus))}."
     )
 
 
 def _time_of_cross_encoder(
-    opened: Study, training_set: str, start: str, settings: dict[str, Any], within: float | None
+    open_study: Study, training_set: str, start: str, settings: dict[str, Any], time_limit: float | None
 ) -> Sized:
     from blindspot.backend.training.estimate import estimate_cross_encoder
     from blindspot.backend.training.examples import TrainingSetExamples
 
-    examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set), hard=False)
-    cost = estimate_cross_encoder(start, examples, CrossEncoderSettings(**settings), within=within)
-    return cost.steps, _takes(cost.steps, cost.seconds_per_step, cost.seconds)
+    examples = TrainingSetExamples(open_study, TrainingSet.open(open_study, training_set), hard=False)
+    cost = estimate_cross_encoder(start, examples, CrossEncoderSettings(**settings), time_limit=time_limit)
+    return cost.steps, _duration_text(cost.steps, cost.seconds_per_step, cost.seconds)
 
 
-def _takes(steps: int, each: float, seconds: float) -> str:
+def _duration_text(steps: int, seconds_per_step: float, seconds: float) -> str:
     return (
-        f"Training takes about {duration(seconds)} on this machine ({counted(steps, 'step')} of {each:.2g} s, from two "
+        f"Training takes about {duration(seconds)} on this machine ({counted(steps, 'step')} of {seconds_per_step:.2g} s, from two "
         "timed steps)."
     )

@@ -57,10 +57,10 @@ MEANS = {
 }
 
 
-def agreement_panel(opened: Study, like: Manifest | None) -> None:
+def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
     """Show where the judges differ on the passages of a run, at first of one that the current set was mined from."""
     show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
-    if not who.may(opened.labels_path, "see others' labels"):
+    if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
         show(
             notice(
@@ -68,15 +68,15 @@ def agreement_panel(opened: Study, like: Manifest | None) -> None:
             )
         )
         return
-    runs = study.shown_runs(opened)
+    runs = study.shown_runs(open_study)
     if not runs:
         show(notice("Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."))
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
-    models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]
+    models = [model for model in cross_encoders(open_study) if model in open_study.parts("scores")]
     columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
     with columns[0]:
-        usual = tabs.pools(like, over_train) or list(runs)[-1:]
+        usual = tabs.pools(set_manifest, over_train) or list(runs)[-1:]
         run = url.select("Run", "run", list(runs), usual[0], FORGET)
     with columns[1]:
         model = url.select(
@@ -90,7 +90,7 @@ def agreement_panel(opened: Study, like: Manifest | None) -> None:
         )
     with columns[2]:
         cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
-    found = _agreement(opened, run, runs[run].get("made"), model or None)
+    found = _agreement(open_study, run, runs[run].get("made"), model or None)
     for judge, why in found.missing.items():
         show(notice(tag("b", f"No {judge}. "), why, "."))
     if len(found.judges) < 2:
@@ -100,7 +100,7 @@ def agreement_panel(opened: Study, like: Manifest | None) -> None:
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h3", f"{counted(len(ranks), 'pair')} judged by {_all(found.judges)}"),
+            tag("h3", f"{counted(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
             scrolling(_table(found, table)),
             tag("p", _convention(found), cls="convention"),
             cls="panel",
@@ -109,34 +109,40 @@ def agreement_panel(opened: Study, like: Manifest | None) -> None:
     cells = {_key(pattern): pattern for pattern in table.patterns}
     chosen, where = (
         cells.get(url.value("cell")),
-        dict(zip(map(_words, table.spans), table.spans, strict=True)).get(url.value("ranks")),
+        dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
 
 
-def _agreement(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
-    digest = ScoreStore.open(opened, model).digest if model else None
-    last = Labels(opened.labels_path, read_only=True).last_event
-    return _held(opened, study.questions_key(opened), run, made, model, digest, last)
+def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:
+    digest = ScoreStore.open(open_study, model).digest if model else None
+    last = Labels(open_study.labels_path, read_only=True).last_event
+    return _cached_agreement(open_study, study.questions_key(open_study), run, fingerprint, model, digest, last)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Comparing annotators, cross-encoder and answer matching …")
-def _held(
-    _study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int
+def _cached_agreement(
+    _study: Study,
+    questions: study.Key,
+    run: str,
+    fingerprint: str | None,
+    model: str | None,
+    digest: str | None,
+    last_event: int,
 ) -> JudgeAgreement:
     return judge_agreement(_study, run, model)
 
 
 def _key(pattern: Pattern) -> str:
-    return "".join("y" if said == YES else "n" for said in pattern)
+    return "".join("y" if answer == YES else "n" for answer in pattern)
 
 
-def _words(ranks: tuple[int, int]) -> str:
+def _ranks_text(ranks: tuple[int, int]) -> str:
     return str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
 
 
-def _all(judges: tuple[str, ...]) -> str:
+def _all_agree_text(judges: tuple[str, ...]) -> str:
     return "all three" if len(judges) == 3 else " and ".join(judges)
 
 
@@ -144,35 +150,39 @@ def _address(**changed: object) -> str:
     return url.href(url.TRAINING, {**st.query_params.to_dict(), "page": None, **changed})
 
 
-def _table(found: JudgeAgreement, table: Disagreements) -> Html:
+def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
     """One line for each range of ranks. Pairs of columns: all judges agree, then each judge against the others."""
-    three = len(found.judges) == 3
+    three = len(agreement.judges) == 3
     groups = [tag("th", "all agree", colspan=2, scope="colgroup", cls="group")]
     if three:
-        groups += [tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in found.judges]
+        groups += [
+            tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in agreement.judges
+        ]
     else:
         groups += [tag("th", "only one says yes", colspan=2, scope="colgroup", cls="group")]
     heads = []
     for pattern in table.patterns:
-        judge = _alone(found.judges, pattern)
+        judge = _dissenter(agreement.judges, pattern)
         words = (
             _yes_or_no(pattern[0])
             if judge is None
-            else _yes_or_no(pattern[found.judges.index(judge)])
+            else _yes_or_no(pattern[agreement.judges.index(judge)])
             if three
             else WHO[judge]
         )
-        heads.append(tag("th", words, scope="col", title=_means(found.judges, pattern)))
+        heads.append(tag("th", words, scope="col", title=_verdict_sentence(agreement.judges, pattern)))
     lines = []
     for number, ranks in enumerate(table.spans):
         n = int(table.counts[number].sum())
-        of = int(found.found[ranks[0] - 1 : ranks[1]].sum())
+        of = int(agreement.found[ranks[0] - 1 : ranks[1]].sum())
         cells = [
-            _cell(found, int(each), n, ranks, pattern)
+            _share_cell(agreement, int(each), n, ranks, pattern)
             for each, pattern in zip(table.counts[number], table.patterns, strict=True)
         ]
         share = span(f"of {of:,} retrieved", cls="interval")
-        lines.append(tag("tr", tag("th", _words(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells))
+        lines.append(
+            tag("tr", tag("th", _ranks_text(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells)
+        )
     head = join(
         tag("tr", tag("th", "", scope="col"), tag("th", ""), *groups),
         tag("tr", tag("th", "rank", scope="col", cls="left"), tag("th", "n", scope="col"), *heads),
@@ -180,7 +190,7 @@ def _table(found: JudgeAgreement, table: Disagreements) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
 
 
-def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
+def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
     """Return the judge who differs from the others; of two who differ, the one who says yes. None if all agree."""
     if len(set(pattern)) == 1:
         return None
@@ -188,8 +198,8 @@ def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
     return judges[pattern.index(lonely)]
 
 
-def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
-    judge = _alone(judges, pattern)
+def _verdict_sentence(judges: tuple[str, ...], pattern: Pattern) -> str:
+    judge = _dissenter(judges, pattern)
     return (
         MEANS.get((judge, pattern[judges.index(judge)]), "")
         if judge and len(judges) == 3
@@ -201,12 +211,12 @@ def _pattern_words(judges: tuple[str, ...], pattern: Pattern) -> str:
     return ", ".join(f"{judge}: {_yes_or_no(opinion)}" for judge, opinion in zip(judges, pattern, strict=True))
 
 
-def _yes_or_no(said: int) -> str:
-    return "✓ yes" if said == YES else "✕ no"
+def _yes_or_no(answer: int) -> str:
+    return "✓ yes" if answer == YES else "✕ no"
 
 
-def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
-    key, where = _key(pattern), _words(ranks)
+def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
+    key, where = _key(pattern), _ranks_text(ranks)
     chosen = url.value("cell") == key and url.value("ranks") == where
     if not number:
         return tag("td", "0", cls="soft chosen" if chosen else "soft")
@@ -215,7 +225,7 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
     title = (
         "Hide these pairs"
         if chosen
-        else f"Show these {counted(number, 'pair')}: {_pattern_words(found.judges, pattern)}"
+        else f"Show these {counted(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
     )
     return tag(
         "td",
@@ -224,8 +234,8 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
     )
 
 
-def _convention(found: JudgeAgreement) -> str:
-    sample = "Judged" if PEOPLE in found.judges else "Scored"
+def _convention(agreement: JudgeAgreement) -> str:
+    sample = "Judged" if PEOPLE in agreement.judges else "Scored"
     return (
         f"Small print: share of the row. {sample} pairs are not a random sample, so the table shows where judges "
         "differ, not how often they differ overall. Hover over a column head for an explanation; click a count to "
@@ -234,22 +244,27 @@ def _convention(found: JudgeAgreement) -> str:
 
 
 def _pairs(
-    opened: Study, found: JudgeAgreement, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]
+    open_study: Study,
+    agreement: JudgeAgreement,
+    run: str,
+    positions: np.ndarray,
+    pattern: Pattern,
+    ranks: tuple[int, int],
 ) -> None:
-    pages = max(1, -(-len(places) // PER_PAGE))
+    pages = max(1, -(-len(positions) // PER_PAGE))
     page = url.number("page", 1, 1, pages)
-    some = places[(page - 1) * PER_PAGE : page * PER_PAGE].tolist()
-    passages = opened.corpus.passages([int(found.ordinals[place]) for place in some])
+    some = positions[(page - 1) * PER_PAGE : page * PER_PAGE].tolist()
+    passages = open_study.corpus.passages([int(agreement.ordinals[place]) for place in some])
     lines = pair_rows(
-        opened,
+        open_study,
         [
             (
-                found.questions[found.rows[place]],
+                agreement.questions[agreement.rows[place]],
                 passage.id,
-                f"{found.ranks[place]}",
-                found.labels[place] or "–",
-                _probability(found.probabilities[place]),
-                {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"),
+                f"{agreement.ranks[place]}",
+                agreement.labels[place] or "–",
+                _probability(agreement.probabilities[place]),
+                {YES: "✓ yes", NO: "no"}.get(int(agreement.answers[place]), "–"),
             )
             for place, passage in zip(some, passages, strict=True)
         ],
@@ -257,17 +272,19 @@ def _pairs(
     )
     heads = ("question", "passage", "rank", "people", "cross-encoder", "answer")
     head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
-    where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_words(ranks)}"
+    where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_ranks_text(ranks)}"
     show(
         div(
             div(
-                tag("h3", f"{counted(len(places), 'pair')} at {where}"),
-                span(_pattern_words(found.judges, pattern), cls="soft"),
+                tag("h3", f"{counted(len(positions), 'pair')} at {where}"),
+                span(_pattern_words(agreement.judges, pattern), cls="soft"),
                 cls="list-head",
             ),
-            tag("p", _means(found.judges, pattern), cls="convention") if _alone(found.judges, pattern) else "",
+            tag("p", _verdict_sentence(agreement.judges, pattern), cls="convention")
+            if _dissenter(agreement.judges, pattern)
+            else "",
             scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),
-            pager(len(places), page, PER_PAGE, "pair", lambda number: _address(page=number if number > 1 else None))
+            pager(len(positions), page, PER_PAGE, "pair", lambda number: _address(page=number if number > 1 else None))
             if pages > 1
             else "",
             cls="panel",

@@ -12,9 +12,9 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 
 
-def label_counts(opened: Study) -> None:
+def label_counts(open_study: Study) -> None:
     """Show how many labels are on training questions. If none is, offer a batch of training questions."""
-    given = desk(opened).labels.given_by_split()
+    given = desk(open_study).labels.given_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
         return
@@ -34,14 +34,14 @@ def label_counts(opened: Study) -> None:
             kind="warning",
         )
     )
-    _offer(opened)
+    _offer_batch(open_study)
 
 
-def _offer(opened: Study) -> None:
+def _offer_batch(open_study: Study) -> None:
     if not offer_batch(
-        opened,
+        open_study,
         "train",
-        over_training_questions(opened, study.shown_runs(opened)),
+        over_training_questions(open_study, study.shown_runs(open_study)),
         "training questions",
         splits=["train"],
     ):

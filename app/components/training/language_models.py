@@ -26,12 +26,12 @@ SETTLED = "pairs that people settled"
 PAIRS = 500
 
 
-def ask_form(opened: Study, like: Manifest | None) -> None:
+def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
     """Show the form that asks a language model about the passages of a run, with what it takes."""
-    if not who.may(opened.labels_path, "train"):
+    if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can ask language models."))
         return
-    judges = list(llm_judges(opened))
+    judges = list(llm_judges(open_study))
     if not judges:
         show(
             notice(
@@ -43,15 +43,15 @@ def ask_form(opened: Study, like: Manifest | None) -> None:
         return
     columns = st.columns([3, 4, 1.6, 1.6], vertical_alignment="bottom")
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
-    runs = [*study.shown_runs(opened), SETTLED]
-    run = columns[1].selectbox("Passages of", runs, runs.index(tabs.pools(like, runs)[0]), key="ask-run")
+    runs = [*study.shown_runs(open_study), SETTLED]
+    run = columns[1].selectbox("Passages of", runs, runs.index(tabs.pools(set_manifest, runs)[0]), key="ask-run")
     depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
     limit = columns[3].number_input(
         "Pairs at most", 1, 20_000, PAIRS, key="ask-limit", help="Those that the judge has scored already included"
     )
     chosen = None if run == SETTLED else run
     try:
-        found = plan(opened, name, chosen, int(depth), int(limit))
+        found = plan(open_study, name, chosen, int(depth), int(limit))
     except BlindspotError as error:
         show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
         return
@@ -59,24 +59,24 @@ def ask_form(opened: Study, like: Manifest | None) -> None:
     lacking = "" if found.pairs else "every pair has a score, or the judge has scored as many pairs as it may"
     if found.how_to_allow:
         lacking = "allow it first"
-        consent_form(opened, LLMJudge.load(opened, name).about["endpoint"])
+        consent_form(open_study, LLMJudge.load(open_study, name).about["endpoint"])
     asked = request(judge_with_llm, name, chosen, int(depth), int(limit))
     jobs.start_button(
-        opened, asked, key="ask-start", words=f"Ask about {counted(found.pairs, 'pair')}", lacking=lacking
+        open_study, asked, key="ask-start", label=f"Ask about {counted(found.pairs, 'pair')}", missing_part=lacking
     )
 
 
-def plan_words(found: LLMPlan) -> Html:
+def plan_words(plan: LLMPlan) -> Html:
     """Return what asking takes, and where the texts go."""
-    cost = "cost unknown (no price given)" if found.cost is None else f"cost {found.cost:,.4f}"
-    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
-    stored = f" {counted(found.stored, 'answer')} stored already." if found.stored else ""
+    cost = "cost unknown (no price given)" if plan.cost is None else f"cost {plan.cost:,.4f}"
+    how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
+    stored = f" {counted(plan.stored, 'answer')} stored already." if plan.stored else ""
     return tag(
         "p",
         join(
-            tag("b", counted(found.requests, "request")),
-            f", {found.tokens_in:,} input and {found.tokens_out:,} output tokens, {cost}, {duration(found.seconds)} "
-            f"({how}).{stored} Texts go to {found.destination}.",
+            tag("b", counted(plan.requests, "request")),
+            f", {plan.tokens_in:,} input and {plan.tokens_out:,} output tokens, {cost}, {duration(plan.seconds)} "
+            f"({how}).{stored} Texts go to {plan.destination}.",
         ),
         cls="convention",
     )

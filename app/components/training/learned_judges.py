@@ -30,22 +30,22 @@ _ENCODER_HELP = (
 )
 
 
-def judges_tab(opened: Study, like: Manifest | None) -> None:
+def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     """Show the judges, the forms that learn one and ask a language model, and where judges differ.
 
-    like: the current training set, whose run the forms begin with.
+    set_manifest: the current training set, whose run the forms begin with.
     """
-    cards, reports = judges_of(opened), {about["name"]: about for about in feature_judges(opened)}
+    cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
     tabs.title("Judges", _sentence(cards, reports))
-    learn_form(opened, like)
+    learn_form(open_study, set_manifest)
     with st.expander("Ask a language model"):
-        ask_form(opened, like)
-    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(opened).items()))
+        ask_form(open_study, set_manifest)
+    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
     if cards:
         show(_table(cards, reports))
-        if who.may(opened.labels_path, "see others' labels"):
+        if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
-    agreement_panel(opened, like)
+    agreement_panel(open_study, set_manifest)
 
 
 def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
@@ -81,25 +81,23 @@ def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
     return tag("tr", tag("th", card.name, scope="row"), *left)
 
 
-def _threshold(found: dict[str, Any]) -> Html | str:
-    if found["value"] is None:
+def _threshold(quality: dict[str, Any]) -> Html | str:
+    if quality["value"] is None:
         return span(
             "none", cls="soft", title="No threshold reaches the aim. Label more questions and learn the judge again."
         )
-    left_out = found.get("left_out", 0)
-    said = (
-        f"{found['share']:.1%} known positives (95%: {found['low']:.1%} to {found['high']:.1%}), n={found['pairs']:,}"
-    )
+    left_out = quality.get("left_out", 0)
+    said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n={quality['pairs']:,}"
     more = f"; {left_out:,} unlabelled pairs with an answer are left out" if left_out else ""
-    return term(f"{found['value']:.3f}", f"{said}{more}")
+    return term(f"{quality['value']:.3f}", f"{said}{more}")
 
 
-def learn_form(opened: Study, like: Manifest | None) -> None:
+def learn_form(open_study: Study, set_manifest: Manifest | None) -> None:
     """Show the form that learns a feature judge from a run over training questions, and judges another run with it."""
-    if not who.may(opened.labels_path, "train"):
+    if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can learn judges."))
         return
-    manifests = study.shown_runs(opened)
+    manifests = study.shown_runs(open_study)
     runs = [name for name, manifest in manifests.items() if manifest.get("split") == "train"]
     if not runs:
         show(
@@ -110,21 +108,21 @@ def learn_form(opened: Study, like: Manifest | None) -> None:
             )
         )
         return
-    taken = {card.name for card in judges_of(opened)} | set(opened.settings.encoders)
+    taken = {card.name for card in judges_of(open_study)} | set(open_study.settings.encoders)
     number = next(n for n in range(1, 10_000) if f"judge-{n}" not in taken)
     with st.form("learn-judge", border=False, enter_to_submit=False):
         columns = st.columns([2, 3, 2.5, 1.4, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"judge-{number}", max_chars=64)
-        run = columns[1].selectbox("Learn from", runs, runs.index(tabs.pools(like, runs)[0]))
-        encoder = columns[2].selectbox("Encoder", [NO_ENCODER, *dense_indexes(opened)], help=_ENCODER_HELP)
+        run = columns[1].selectbox("Learn from", runs, runs.index(tabs.pools(set_manifest, runs)[0]))
+        encoder = columns[2].selectbox("Encoder", [NO_ENCODER, *dense_indexes(open_study)], help=_ENCODER_HELP)
         depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
         with columns[4]:
             pressed = st.form_submit_button("Learn judge", type="primary")
     if pressed:
         chosen = None if encoder == NO_ENCODER else encoder
-        jobs.start(opened, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))
+        jobs.start(open_study, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))
         st.rerun()
-    learned = feature_judges(opened)
+    learned = feature_judges(open_study)
     if learned:
         last = learned[-1]
         others = [
@@ -132,8 +130,8 @@ def learn_form(opened: Study, like: Manifest | None) -> None:
         ]
         for other in others[:3]:
             jobs.start_button(
-                opened,
+                open_study,
                 request(judge_run, last["name"], other),
                 key=f"judge-{other}",
-                words=f"Judge {other} with {last['name']}",
+                label=f"Judge {other} with {last['name']}",
             )

@@ -15,11 +15,11 @@ from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
-from blindspot.backend.core.extras import install_command, lacking
+from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
-from blindspot.backend.evaluation.comparison import at
+from blindspot.backend.evaluation.comparison import figures_at
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
@@ -50,61 +50,63 @@ RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocket
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
-def models_tab(opened: Study, training_set: str) -> None:
+def models_tab(open_study: Study, training_set: str) -> None:
     """Show what the newest or chosen model changed, the forms that train on the current set, and all models."""
-    models, stopped = models_of(opened), unfinished(opened)
+    models, stopped = models_of(open_study), unfinished(open_study)
     model = url.value("model") or next(reversed(models), "")
-    begun: dict[str, str] = st.session_state.get(BEGUN, {})
-    before, after = _before_and_after(opened, model, models)
-    tabs.title("Models", _sentence(opened, model, before, after, training_set))
-    leads_on = model in models and after_training(opened, model, before, after)
+    started_models: dict[str, str] = st.session_state.get(BEGUN, {})
+    run_before, run_after = _before_and_after(open_study, model, models)
+    tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
+    leads_on = model in models and after_training(open_study, model, run_before, run_after)
     if not training_set:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
-    elif not who.may(opened.labels_path, "train"):
+    elif not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can train models."))
-    elif extra := lacking(("train",)):
+    elif extra := first_missing(("train",)):
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
-        taken = set(models) | set(opened.settings.encoders) | stopped
-        retriever_form(opened, training_set, taken, primary=not leads_on)
+        taken_names = set(models) | set(open_study.settings.encoders) | stopped
+        retriever_form(open_study, training_set, taken_names, primary=not leads_on)
         with st.expander("Train a cross-encoder"):
-            cross_encoder_form(opened, training_set, taken)
-    if model in begun and model not in models:
-        show(notice(f"{model} is being trained. {begun[model]}"))
-    if model and (model in models or model in stopped or model in begun or read_log(opened, model)):
-        watch(opened, model)
+            cross_encoder_form(open_study, training_set, taken_names)
+    if model in started_models and model not in models:
+        show(notice(f"{model} is being trained. {started_models[model]}"))
+    if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
+        watch(open_study, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
     if models:
-        show(div(div(models_table(opened, models, model, training_set), cls="scrolling"), cls="panel"))
+        show(div(div(models_table(open_study, models, model, training_set), cls="scrolling"), cls="panel"))
         if model in models:
-            parts_panel(opened, "model", [model])
+            parts_panel(open_study, "model", [model])
 
 
-def _before_and_after(opened: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
+def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
     """Return the runs before and after the training of a dual encoder; None for a run that does not exist."""
-    runs, split = study.shown_runs(opened), _split(opened)
+    runs, split = study.shown_runs(open_study), _split(open_study)
     after = trial_run_name(model, split) if split else ""
     if model not in models or after not in runs:
         return None, None
-    return run_before(opened, models[model], after, split, runs), after
+    return run_before(open_study, models[model], after, split, runs), after
 
 
-def _split(opened: Study) -> str:
+def _split(open_study: Study) -> str:
     """The split that a trained model is tried on; "" if there is none."""
-    there = {row["split"] for row in opened.questions.counts()}
+    there = {row["split"] for row in open_study.questions.counts()}
     return next((split for split in ("dev", "test") if split in there), "")
 
 
-def _sentence(opened: Study, model: str, before: str | None, after: str | None, training_set: str) -> str:
-    if before and after:
-        compared = study.comparison(opened, before, after, "answers", study.rule(opened, before, after))
+def _sentence(open_study: Study, model: str, run_before: str | None, run_after: str | None, training_set: str) -> str:
+    if run_before and run_after:
+        compared = study.comparison(
+            open_study, run_before, run_after, "answers", study.rule_of_runs(open_study, run_before, run_after)
+        )
         k = min(HEADLINE_K, compared.depth)
         if len(compared) and k:
-            found = at(compared, k)
+            found = figures_at(compared, k)
             return (
                 f"{model} answers {percent(found.b.value)}% of {counted(found.n, 'question')} within the first {k}, "
-                f"{before} {percent(found.a.value)}%: {found.flips.only_b:,} got better, {found.flips.only_a:,} worse."
+                f"{run_before} {percent(found.a.value)}%: {found.flips.only_b:,} got better, {found.flips.only_a:,} worse."
             )
     if not training_set:
         return "A retriever learns from a training set, and this study has none yet."
@@ -115,16 +117,16 @@ def _sentence(opened: Study, model: str, before: str | None, after: str | None, 
     )
 
 
-def models_table(opened: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
-    rows, described_as = [], descriptions(opened, "model")
+def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
+    rows, described_as = [], descriptions(open_study, "model")
     for name, about in reversed(models.items()):
         cells = (
-            kind_title(about.get("kind", "dual encoder")) + _taught(about),
+            kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
             about.get("training_set") or about.get("run") or "–",
-            start_name(opened, about) or "–",
-            _number(about.get("last_step")),
-            _number(about.get("best_step")),
-            _rank(about),
+            start_name(open_study, about) or "–",
+            _step_text(about.get("last_step")),
+            _step_text(about.get("best_step")),
+            _mean_rank_text(about),
             duration(about.get("seconds", 0)),
         )
         rows.append(
@@ -154,38 +156,38 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str, training_s
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def fewer(opened: Study) -> dict[str, Any]:
+def smaller_k(open_study: Study) -> dict[str, Any]:
     """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
-    return {"k": len(opened.corpus)} if len(opened.corpus) < opened.settings.k else {}
+    return {"k": len(open_study.corpus)} if len(open_study.corpus) < open_study.settings.k else {}
 
 
-def _taught(about: dict) -> str:
-    settings = about.get("settings") or {}
+def _teacher_text(manifest: dict) -> str:
+    settings = manifest.get("settings") or {}
     return f", distilled from {settings['distil']}" if settings.get("distil") else ""
 
 
-def _number(value: object) -> str:
+def _step_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else "–"
 
 
-def _rank(about: dict) -> str:
-    return f"{about['average_rank']:.1f}" if isinstance(about.get("average_rank"), int | float) else "–"
+def _mean_rank_text(manifest: dict) -> str:
+    return f"{manifest['average_rank']:.1f}" if isinstance(manifest.get("average_rank"), int | float) else "–"
 
 
-def watch(opened: Study, name: str) -> None:
+def watch(open_study: Study, name: str) -> None:
     """Show the curves of a model, live during training, and its actions."""
-    running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20))
-    st.fragment(_watch, run_every=3.0 if running else None)(opened, name, running)
+    running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(open_study, 20))
+    st.fragment(_watch, run_every=3.0 if running else None)(open_study, name, running)
 
 
-def unfinished(opened: Study) -> set[str]:
+def unfinished(open_study: Study) -> set[str]:
     """Return the names of models whose training was stopped and can be resumed."""
-    return {path.name[1:].removesuffix("~training") for path in opened.folder.glob("models/.*~training")}
+    return {path.name[1:].removesuffix("~training") for path in open_study.folder.glob("models/.*~training")}
 
 
-def _resume(opened: Study, name: str) -> None:
+def _resume(open_study: Study, name: str) -> None:
     """Show a button that restarts the stopped job with the same arguments, from its last checkpoint."""
-    of_model = (job for job in work.recent(opened, 100) if job.arguments.get("name") == name)
+    of_model = (job for job in work.recent(open_study, 100) if job.arguments.get("name") == name)
     job, again = next(
         (
             (job, again)
@@ -194,20 +196,20 @@ def _resume(opened: Study, name: str) -> None:
         ),
         (None, None),
     )
-    if job is not None and again is not None and name in unfinished(opened) and not job.unfinished:
+    if job is not None and again is not None and name in unfinished(open_study) and not job.unfinished:
         show(notice(f"The training of {name} was stopped."))
-        jobs.start_button(opened, again, key=f"go-on-{name}", words="Resume")
+        jobs.start_button(open_study, again, key=f"go-on-{name}", label="Resume")
 
 
-def _watch(opened: Study, name: str, was_running: bool) -> None:
-    if who.gone(opened.labels_path):
+def _watch(open_study: Study, name: str, was_running: bool) -> None:
+    if who.sign_in_has_ended(open_study.labels_path):
         st.rerun()
-    log = read_log(opened, name)
+    log = read_log(open_study, name)
     losses = [line for line in log if "loss" in line]
     compared_by = next((figure for figure in COMPARED_BY for line in log if figure in line), "average_rank")
     ranks = [line for line in log if compared_by in line]
     running = was_running and any(
-        job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20)
+        job.unfinished and job.arguments.get("name") == name for job in work.recent(open_study, 20)
     )
     if losses or ranks:
         last = losses[-1] if losses else {}
@@ -223,7 +225,7 @@ def _watch(opened: Study, name: str, was_running: bool) -> None:
     elif running:
         show(notice(f"Training {name}. The first figures appear after a few steps."))
     if not running:
-        _resume(opened, name)
+        _resume(open_study, name)
     if was_running and not running:
         st.rerun()
 
@@ -262,35 +264,41 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(opened: Study, name: str, before: str | None, after: str | None) -> bool:
+def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
     """Show the next steps after training. Return whether one of them is the page's one primary action.
 
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
     can read a run.
 
     Args:
-        before, after: the runs of a dual encoder, as far as there are any.
+        run_before, run_after: the runs of a dual encoder, as far as there are any.
     """
-    runs, about = study.shown_runs(opened), models_of(opened)[name]
-    kind = about.get("kind")
+    runs, manifest = study.shown_runs(open_study), models_of(open_study)[name]
+    kind = manifest.get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
-            jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")
+            jobs.start_button(
+                open_study, request(read, run, reader=name), key=f"read-{name}-{run}", label=f"Read {run}"
+            )
     elif kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
             words = f"Score the first {JUDGED} passages of each question of {run}"
-            jobs.start_button(opened, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", words=words)
-    elif kind != KIND and (split := _split(opened)):  # the tab Judges judges runs with a feature judge
-        if after is None:
-            job = request(try_model, name, split, **fewer(opened))
-            words = f"Index and retrieve for {split}{_indexing_time(opened, about)}"
-            jobs.start_button(opened, job, key=f"try-{name}", words=words, primary=True)
-            return who.may(opened.labels_path, job.action)
-        if before:
-            pair = {"a": before, "b": after}
+            jobs.start_button(open_study, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", label=words)
+    elif kind != KIND and (split := _split(open_study)):  # the tab Judges judges runs with a feature judge
+        if run_after is None:
+            job = request(try_model, name, split, **smaller_k(open_study))
+            words = f"Index and retrieve for {split}{_indexing_time(open_study, manifest)}"
+            jobs.start_button(open_study, job, key=f"try-{name}", label=words, primary=True)
+            return who.may(open_study.labels_path, job.action)
+        if run_before:
+            pair = {"a": run_before, "b": run_after}
             show(
                 div(
-                    link(f"Compare {before} (before) with {after} (after)", url.href(url.COMPARE, pair), cls="button"),
+                    link(
+                        f"Compare {run_before} (before) with {run_after} (after)",
+                        url.href(url.COMPARE, pair),
+                        cls="button",
+                    ),
                     " ",
                     link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
                 )
@@ -298,8 +306,8 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
     return False
 
 
-def _indexing_time(opened: Study, about: dict[str, Any]) -> str:
+def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:
     """How long the index of the model's start took, in brackets; "" if it has none."""
-    index = opened.parts("indexes").get(start_name(opened, about) or "")
+    index = open_study.parts("indexes").get(start_name(open_study, manifest) or "")
     took = index.get("seconds") if index else None
     return f" (about {duration(took)}, as its start took)" if took else ""

@@ -9,20 +9,23 @@ from blindspot.app.markup import Html, link, span, tag
 from blindspot.backend.core.study import Study
 
 
-def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:
+def pair_rows(
+    open_study: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str
+) -> list[Html]:
     """One row for each (question id, passage id, further cells ...). The question links to its page with the given
     parameters.
 
     A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
     role of a pair would reveal its labels.
     """
-    hidden = hidden_questions.hidden(opened)
+    hidden = hidden_questions.hidden_ids(open_study)
     pairs = [pair for pair in pairs if pair[0] not in hidden]
     texts = {
-        question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))
+        question.id: question.text
+        for question in open_study.questions.some(sorted({question for question, *_ in pairs}))
     }
-    known = opened.corpus.ordinals({passage for _, passage, *_ in pairs})
-    titles = {passage.id: passage.title or "untitled" for passage in opened.corpus.passages(list(known.values()))}
+    known = open_study.corpus.ordinals({passage for _, passage, *_ in pairs})
+    titles = {passage.id: passage.title or "untitled" for passage in open_study.corpus.passages(list(known.values()))}
     return [
         tag(
             "tr",

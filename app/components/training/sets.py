@@ -13,7 +13,7 @@ from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_counts
-from blindspot.app.components.training.models import fewer
+from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import cleaned_words
 from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.backend.core.jobs import request
@@ -29,24 +29,31 @@ from blindspot.db.descriptions import Description
 NO_MODEL = "none"
 
 
-def sets_tab(opened: Study, made: dict[str, Manifest], chosen: str) -> None:
+def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> None:
     """Show what the sets hold, the form, and the list."""
-    if made:
-        newest = next(reversed(made))
-        tabs.title("Training sets", f"{counted(len(made), 'set')}. The newest: {cleaned_words(newest, made[newest])}")
+    if manifests:
+        newest = next(reversed(manifests))
+        tabs.title(
+            "Training sets", f"{counted(len(manifests), 'set')}. The newest: {cleaned_words(newest, manifests[newest])}"
+        )
     else:
         about = (
             "A training set lists the positives and hard negatives of each question, with their sources. Annotators' "
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
         tabs.title("Training sets", f"No training set yet. {about}")
-        label_counts(opened)
-    build_form(opened, made, made.get(chosen))
-    if made:
-        show(div(div(sets_table(made, chosen, descriptions(opened, "training-set")), cls="scrolling"), cls="panel"))
+        label_counts(open_study)
+    build_form(open_study, manifests, manifests.get(chosen))
+    if manifests:
+        show(
+            div(
+                div(sets_table(manifests, chosen, descriptions(open_study, "training-set")), cls="scrolling"),
+                cls="panel",
+            )
+        )
 
 
-def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Description]) -> Html:
+def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its panel."""
     head = tag(
         "tr",
@@ -65,7 +72,7 @@ def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Descr
         ),
     )
     rows = []
-    for name, manifest in reversed(made.items()):
+    for name, manifest in reversed(manifests.items()):
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         used = manifest["inputs"]["labels"]
@@ -81,7 +88,7 @@ def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Descr
         rows.append(
             tag(
                 "tr",
-                tag("th", described(link(name, tabs.address("set", set=name)), about.get(name)), scope="row"),
+                tag("th", described(link(name, tabs.address("set", set=name)), descriptions.get(name)), scope="row"),
                 *(tag("td", cell, cls="left" if place < 2 else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )
@@ -89,50 +96,50 @@ def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Descr
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def build_form(opened: Study, made: dict[str, Manifest], like: Manifest | None) -> None:
+def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: Manifest | None) -> None:
     """Show the form that builds a set from runs over the training questions.
 
     Args:
-        like: the current set, whose runs and ranks the form begins with.
+        set_manifest: the current set, whose runs and ranks the form begins with.
     """
-    if not who.may(opened.labels_path, "build training sets"):
+    if not who.may(open_study.labels_path, "build training sets"):
         show(notice("Only leads can build training sets."))
         return
     runs = [
-        name for name, manifest in study.shown_runs(opened).items() if "train" in (manifest.get("split") or "train")
+        name for name, manifest in study.shown_runs(open_study).items() if "train" in (manifest.get("split") or "train")
     ]
     if not runs:
-        _run_over_train(opened)
+        _run_over_train(open_study)
         return
-    number = next(n for n in range(1, 10_000) if f"set-{n}" not in made)
+    number = next(n for n in range(1, 10_000) if f"set-{n}" not in manifests)
     with st.form("build-set", border=False, enter_to_submit=False):
         columns = st.columns([2, 3, 3, 2], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
-        chosen = columns[1].multiselect("Mine from", runs, tabs.pools(like, runs))
+        chosen = columns[1].multiselect("Mine from", runs, tabs.pools(set_manifest, runs))
         policy = columns[2].selectbox(
             "Denoising policy", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
         )
         with columns[3]:
-            took = f" (about {duration(like['seconds'])})" if like else ""
+            took = f" (about {duration(set_manifest['seconds'])})" if set_manifest else ""
             pressed = st.form_submit_button(f"Build{took}", type="primary")
         with st.expander("More settings"):
-            last, model, proposes = _more_fields(opened, like)
+            last, model, proposes = _more_fields(open_study, set_manifest)
     if pressed:
         more = _model_settings(policy, None if model == NO_MODEL else model, proposes)
         if more is None:
             why = f"The policy {policy} needs a model. Choose one under More settings; Judges learns one if there is none."
             show(notice(why, kind="error"))
             return
-        jobs.start(opened, request(build, name.strip(), chosen, policy=policy, last=last, **more))
+        jobs.start(open_study, request(build, name.strip(), chosen, policy=policy, last=last, **more))
         st.rerun()
 
 
-def _more_fields(opened: Study, like: Manifest | None) -> tuple[int, str, bool]:
+def _more_fields(open_study: Study, set_manifest: Manifest | None) -> tuple[int, str, bool]:
     """Show the further fields of the form: the maximum rank, the model, and whether its positives are added."""
     columns = st.columns([1.5, 3, 4], vertical_alignment="bottom")
-    last = columns[0].number_input("Maximum rank", 1, 1000, like["request"]["last"] if like else 100)
-    scored = [NO_MODEL, *reversed(opened.parts("scores"))]
-    used = like["request"]["model"] if like else None
+    last = columns[0].number_input("Maximum rank", 1, 1000, set_manifest["request"]["last"] if set_manifest else 100)
+    scored = [NO_MODEL, *reversed(open_study.parts("scores"))]
+    used = set_manifest["request"]["model"] if set_manifest else None
     model = columns[1].selectbox(
         "Model",
         scored,
@@ -160,8 +167,8 @@ def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str,
     return {"model": model, **positives}
 
 
-def _run_over_train(opened: Study) -> None:
-    splits = {row["split"] for row in opened.questions.counts()}
+def _run_over_train(open_study: Study) -> None:
+    splits = {row["split"] for row in open_study.questions.counts()}
     if "train" not in splits:
         show(
             empty(
@@ -177,11 +184,11 @@ def _run_over_train(opened: Study) -> None:
         )
     )
     for kind in RETRIEVERS:
-        for name in kind.available(opened)[:1] if kind.suggested and not kind.fusion else ():
+        for name in kind.available(open_study)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
-                opened,
-                request(retrieve, kind.name, split="train", **kind.options_of(name), **fewer(opened)),
+                open_study,
+                request(retrieve, kind.name, split="train", **kind.options_of(name), **smaller_k(open_study)),
                 key=f"train-{kind.name}",
-                words=f"Retrieve for train with {kind.title}",
+                label=f"Retrieve for train with {kind.title}",
                 primary=True,
             )

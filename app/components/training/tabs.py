@@ -48,7 +48,7 @@ def open_built(tab: Tab, sets: Sequence[str]) -> None:
             st.rerun()
 
 
-def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
+def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
     """Show the tabs, the choice of the current set, and a line for each set that was built meanwhile."""
     left, right = st.columns([7, 3], vertical_alignment="bottom")
     with left:
@@ -60,17 +60,17 @@ def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
     if st.session_state.pop(_BUILT, None) == chosen:
         show(notice(f"The set {chosen} is built."))
-    known: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
+    known_sets: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
     for name in sets:
-        if name not in known:
+        if name not in known_sets:
             leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
             show(notice(f"The set {name} is built. ", leads_there))
-    known.add(chosen)
+    known_sets.add(chosen)
 
 
-def title(words: str, sentence: object) -> None:
+def title(label: str, sentence: object) -> None:
     """Show the heading of a tab, and the one sentence that says what is found here."""
-    show(tag("h1", words), tag("p", sentence))
+    show(tag("h1", label), tag("p", sentence))
 
 
 def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:

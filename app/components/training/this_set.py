@@ -56,28 +56,28 @@ SOURCES = {
 }
 
 
-def set_tab(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> None:
+def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest]) -> None:
     """Show the set: what labels would change first, then its contents, its certificate and its export."""
-    sees_labels = _sees_labels(opened)
-    found = _new(opened, chosen) if sees_labels else []
+    sees_labels = _sees_labels(open_study)
+    found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
     new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
-    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, made[chosen.name]) + new)
-    label_counts(opened)
+    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
+    label_counts(open_study)
     if found:
-        _build_again(opened, chosen, found, made)
+        _build_again(open_study, chosen, found, manifests)
     else:
         show(tag("p", link("Train a retriever on this set", tabs.address("models", set=chosen.name), cls="button")))
-    _compared(opened, chosen, made, sees_labels)
+    _comparison_panel(open_study, chosen, manifests, sees_labels)
     counts = chosen.manifest["counts"]
     show(div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), cls="panel"))
-    certificate_section(opened, chosen, sees_labels)
-    gold_panel(opened, [GoldCheck("training", chosen.name)])
-    _judge_strata(opened, chosen)
-    export_form(opened, chosen)
+    certificate_section(open_study, chosen, sees_labels)
+    gold_panel(open_study, [GoldCheck("training", chosen.name)])
+    _judge_strata(open_study, chosen)
+    export_form(open_study, chosen)
     if counts["by_rank"]:
         with st.expander("Mined passages by rank"):
-            plot(_fates(counts["by_rank"]), f"fates-{chosen.name}")
-    parts_panel(opened, "training-set", [chosen.name], can_download=False)
+            plot(_fate_chart(counts["by_rank"]), f"fates-{chosen.name}")
+    parts_panel(open_study, "training-set", [chosen.name], can_download=False)
 
 
 def cleaned_words(name: str, manifest: Manifest) -> str:
@@ -98,9 +98,11 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     )
 
 
-def _compared(opened: Study, chosen: TrainingSet, made: dict[str, Manifest], sees_labels: bool) -> None:
+def _comparison_panel(
+    open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest], sees_labels: bool
+) -> None:
     """Show the choice of another set, and the differences from it."""
-    others = [name for name in made if name != chosen.name]
+    others = [name for name in manifests if name != chosen.name]
     if not others:
         return
     if not sees_labels:
@@ -124,24 +126,24 @@ def _compared(opened: Study, chosen: TrainingSet, made: dict[str, Manifest], see
             format_func=lambda name: name or "choose a set",
         )
     if before:
-        changes_panel(opened, TrainingSet.open(opened, before), chosen)
+        changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
 
 
-def _sees_labels(opened: Study) -> bool:
+def _sees_labels(open_study: Study) -> bool:
     """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are
     simulated.
     """
-    if who.may(opened.labels_path, "see others' labels"):
+    if who.may(open_study.labels_path, "see others' labels"):
         return True
-    return is_demo(opened) and who.mode() == "local" and not who.real_people(opened.labels_path)
+    return is_demo(open_study) and who.mode() == "local" and not who.real_people(open_study.labels_path)
 
 
-def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
+def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
     """Show a button that queues a stratified sample of the set for judging; leads only."""
-    if not who.may(opened.labels_path, "make batches"):
+    if not who.may(open_study.labels_path, "make batches"):
         return
     words = "Queue a sample for judging"
-    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name))
+    st.button(words, key="judge-strata", on_click=_send, args=(open_study, chosen.name))
     if said := st.session_state.pop(_SAID, None):
         show(
             notice(
@@ -150,11 +152,11 @@ def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
         )
 
 
-def _send(opened: Study, name: str) -> None:
-    taken = {batch.name for batch in desk(opened).queue.batches()}
+def _send(open_study: Study, name: str) -> None:
+    taken = {batch.name for batch in desk(open_study).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
-        made = queue_stratified_sample(opened, batch, name, by=who.acting(opened.labels_path))
+        made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = f"Queued {counted(made.passages, 'passage')} as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
@@ -183,7 +185,7 @@ def _left_out(reasons: dict[str, int]) -> Html:
     )
 
 
-def _fates(ranks: dict[str, dict[str, int]]):
+def _fate_chart(ranks: dict[str, dict[str, int]]):
     import plotly.graph_objects as go
 
     at = [int(rank) for rank in ranks]
@@ -211,33 +213,37 @@ def _fates(ranks: dict[str, dict[str, int]]):
     return figure
 
 
-def _new(opened: Study, chosen: TrainingSet) -> list[NewLabel]:
+def _pairs_with_new_labels(open_study: Study, chosen: TrainingSet) -> list[NewLabel]:
     """Return the pairs that labels given since the set was built would change."""
-    last = desk(opened).labels.last_event
-    return _matter(opened, chosen, str(opened.folder), chosen.manifest["fingerprint"], last)
+    last = desk(open_study).labels.last_event
+    return _cached_new_labels(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the labels with the set …")
-def _matter(_opened: Study, _chosen: TrainingSet, folder: str, fingerprint: str, last: int) -> list[NewLabel]:
-    return [each for each in new_labels(_opened, _chosen) if each.matters]
+def _cached_new_labels(
+    _study: Study, _chosen: TrainingSet, folder: str, fingerprint: str, last_event: int
+) -> list[NewLabel]:
+    return [each for each in new_labels(_study, _chosen) if each.is_important]
 
 
-def _build_again(opened: Study, chosen: TrainingSet, found: list[NewLabel], made: dict[str, Manifest]) -> None:
+def _build_again(
+    open_study: Study, chosen: TrainingSet, new_labels: list[NewLabel], manifests: dict[str, Manifest]
+) -> None:
     """Show the button that builds the set with the new labels, and the pairs that these change."""
     policy = chosen.manifest["policy"]
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
     stem = chosen.name.rstrip("0123456789").rstrip("-")
-    name = next(name for n in range(2, 10_000) if (name := f"{stem}-{n}") not in made)
+    name = next(name for n in range(2, 10_000) if (name := f"{stem}-{n}") not in manifests)
     arguments: dict[str, Any] = {key: value for key, value in chosen.manifest["request"].items() if key != "until"}
     jobs.start_button(
-        opened,
+        open_study,
         request(build, **(arguments | {"name": name, "policy": wanted})),
         key="build-again",
-        words=f"Build {name} with these labels (about {duration(chosen.manifest['seconds'])})",
+        label=f"Build {name} with these labels (about {duration(chosen.manifest['seconds'])})",
         primary=True,
     )
     rows = pair_rows(
-        opened,
+        open_study,
         [
             (
                 each.question,
@@ -245,9 +251,13 @@ def _build_again(opened: Study, chosen: TrainingSet, found: list[NewLabel], made
                 each.now or "undone",
                 f"{each.role or 'absent'} → {each.becomes or 'as without labels'}",
             )
-            for each in found[:NEW_SHOWN]
+            for each in new_labels[:NEW_SHOWN]
         ],
     )
-    more = tag("p", f"The first {NEW_SHOWN} of {len(found):,}.", cls="convention") if len(found) > NEW_SHOWN else ""
+    more = (
+        tag("p", f"The first {NEW_SHOWN} of {len(new_labels):,}.", cls="convention")
+        if len(new_labels) > NEW_SHOWN
+        else ""
+    )
     table = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
-    show(div(tag("h2", f"New labels would change {counted(len(found), 'pair')}"), table, more, cls="panel"))
+    show(div(tag("h2", f"New labels would change {counted(len(new_labels), 'pair')}"), table, more, cls="panel"))

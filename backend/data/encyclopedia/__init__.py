@@ -67,7 +67,7 @@ class Encyclopedia:
         """
         world = self.world
         for place in range(world.plan.entities):
-            yield from article(world, world.plan.order.inverse(place))
+            yield from article(world, world.plan.order.inverse_relation(place))
         for page in range(world.plan.notice_pages):
             yield notices(world, page)
 
@@ -114,7 +114,7 @@ class Encyclopedia:
             draw = random()
             split = "train" if draw < TRAIN_SHARE else "dev" if draw < TRAIN_SHARE + DEV_SHARE else "test"
             frequency = int(self.world.plan.frequency[number])
-            for relation in self.world.entity(number).asked:
+            for relation in self.world.entity(number).asked_relations:
                 chance, choice = random(), random()
                 drawn = number < self.world.plan.assured or chance >= SKIPPED_PER_MENTION**frequency
                 own = self.world.own_statements(number, relation)
@@ -182,20 +182,20 @@ def write(
     }
 
 
-def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -> None:
+def _write_passages(encyclopedia: Encyclopedia, path: Path, progress: Progress | None) -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, delimiter="\t", lineterminator="\n")
         rows.writerow(("id", "text", "title"))
-        for done, passage in enumerate(made.passages(), 1):
+        for done, passage in enumerate(encyclopedia.passages(), 1):
             rows.writerow((passage.id, passage.text, passage.title))
-            if progress and (done % 2000 == 0 or done == made.size):
-                progress(done, made.size, "writing the encyclopedia")
+            if progress and (done % 2000 == 0 or done == encyclopedia.size):
+                progress(done, encyclopedia.size, "writing the encyclopedia")
 
 
-def _write_questions(made: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
+def _write_questions(encyclopedia: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
     counts = dict.fromkeys(("questions", "train", "dev", "test", "second_wording", "planted"), 0)
     with open(questions, "w", encoding="utf-8") as question_file, open(truth, "w", encoding="utf-8") as known:
-        for question, ordinals in made.answered():
+        for question, ordinals in encyclopedia.answered():
             fields = asdict(question) | {"question": question.text}
             question_file.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
             row = {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
@@ -232,40 +232,40 @@ def describe(
         both wordings.
     """
     ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
-    relevant = tuple(_among(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
-    gold = _among(dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions])
+    relevant = tuple(_lists_with_any(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
+    gold = _lists_with_any(dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions])
     first = np.array([q.dataset != SECOND_DATASET for q in questions], bool)
     unlabelled = ((dense >= 0) & ~gold)[first, :5]
     units = units_of(questions, "fact").codes
     of_passages = np.broadcast_to(units[first, None], unlabelled.shape)[unlabelled]
     figures = {"false_negatives": _share(relevant[1][first, :5][unlabelled], of_passages)}
-    figures |= _only(relevant[0][first, :5], relevant[1][first, :5], "", units[first])
+    figures |= _only_one_finds(relevant[0][first, :5], relevant[1][first, :5], "", units[first])
     if matches:
-        figures |= _only(matches[0][first, :5], matches[1][first, :5], "_by_answer", units[first])
+        figures |= _only_one_finds(matches[0][first, :5], matches[1][first, :5], "_by_answer", units[first])
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    success = _any(relevant[0][:, :5])
+    success = _contains_any(relevant[0][:, :5])
     figures["bm25_first_wording"] = _share(success[paired & first], units[paired & first])
     figures["bm25_second_wording"] = _share(success[paired & ~first], units[paired & ~first])
     return figures
 
 
-def _among(run: np.ndarray, wanted: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, wanted)], bool).reshape(run.shape)
+def _lists_with_any(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, passages)], bool).reshape(run.shape)
 
 
-def _any(rows: np.ndarray) -> np.ndarray:
+def _contains_any(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.any(axis=1))
 
 
-def _only(bm25: np.ndarray, dense: np.ndarray, mark: str, units: np.ndarray) -> dict[str, dict]:
-    sparse_found, dense_found = _any(bm25), _any(dense)
+def _only_one_finds(bm25: np.ndarray, dense: np.ndarray, cause: str, units: np.ndarray) -> dict[str, dict]:
+    sparse_found, dense_found = _contains_any(bm25), _contains_any(dense)
     return {
-        f"only_bm25{mark}": _share(sparse_found & ~dense_found, units),
-        f"only_dense{mark}": _share(~sparse_found & dense_found, units),
-        f"both{mark}": _share(sparse_found & dense_found, units),
-        f"neither{mark}": _share(~sparse_found & ~dense_found, units),
+        f"only_bm25{cause}": _share(sparse_found & ~dense_found, units),
+        f"only_dense{cause}": _share(~sparse_found & dense_found, units),
+        f"both{cause}": _share(sparse_found & dense_found, units),
+        f"neither{cause}": _share(~sparse_found & ~dense_found, units),
     }
 
 

@@ -57,7 +57,7 @@ class Names:
         family = _family(family_group, member % 3)
         return f"{given[member // 3]} {family}", family, gender
 
-    def other(self, kind: str, index: int) -> str:
+    def other_name(self, kind: str, index: int) -> str:
         """The name of a country, town, landmark, work, product or company."""
         if kind in self._titles:
             return self._titles[kind](index)

@@ -85,7 +85,7 @@ class Shuffle:
     def __call__(self, i: int) -> int:
         return (i * self.step + self.offset) % self.size
 
-    def inverse(self, j: int) -> int:
+    def inverse_relation(self, j: int) -> int:
         return (j - self.offset) * self.back % self.size
 
 
@@ -162,7 +162,7 @@ class Plan:
     def noticed_in(self, page: int) -> list[int]:
         """The entities of one passage of notices, in order."""
         places = range(page * NOTICES_EACH, (page + 1) * NOTICES_EACH)
-        return [self.entities + self.notice_places.inverse(place) for place in places]
+        return [self.entities + self.notice_places.inverse_relation(place) for place in places]
 
     def first_passage(self, entity: int) -> int:
         return self.starts[self.order(entity)]
@@ -170,7 +170,7 @@ class Plan:
     def article_of(self, ordinal: int) -> tuple[int, int]:
         """-> (entity number, index of the passage in its article)"""
         place = bisect_right(self.starts, ordinal) - 1
-        return self.order.inverse(place), ordinal - self.starts[place]
+        return self.order.inverse_relation(place), ordinal - self.starts[place]
 
 
 def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
@@ -182,14 +182,14 @@ def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
     return whole + 1
 
 
-def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
-    """Return numbers that sum to `total` and raise `have` to scale / (rank + ZIPF_SHIFT) where it is lower."""
-    curve = 1.0 / (np.arange(1, len(have) + 1) + ZIPF_SHIFT)
-    low, high = 0.0, float(total + have.sum()) * (ZIPF_SHIFT + 1)
+def _fill_to_zipf(total: int, counts: np.ndarray) -> np.ndarray:
+    """Return numbers that sum to `total` and raise `counts` to scale / (rank + ZIPF_SHIFT) where it is lower."""
+    curve = 1.0 / (np.arange(1, len(counts) + 1) + ZIPF_SHIFT)
+    low, high = 0.0, float(total + counts.sum()) * (ZIPF_SHIFT + 1)
     for _ in range(80):
         scale = (low + high) / 2
-        low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
-    exact = np.maximum(low * curve - have, 0)
+        low, high = (scale, high) if np.maximum(scale * curve - counts, 0).sum() < total else (low, scale)
+    exact = np.maximum(low * curve - counts, 0)
     whole = np.floor(exact).astype(np.int64)
     remainder = total - int(whole.sum())
     whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
@@ -209,7 +209,7 @@ class KindNumbers:
         self._person_places = [i for i, kind in enumerate(WHEEL) if kind in PEOPLE]
         self.people = sum(self.counts[kind] for kind in PEOPLE)
 
-    def of(self, number: int) -> tuple[str, int]:
+    def kind_and_index(self, number: int) -> tuple[str, int]:
         if number < self.countries:
             return "country", number
         turn, place = divmod(number - self.countries, len(WHEEL))

@@ -14,7 +14,7 @@ from blindspot.backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAME
 from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
 from blindspot.backend.data.encyclopedia.names import with_article
 from blindspot.backend.data.encyclopedia.plan import key
-from blindspot.backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, dwells
+from blindspot.backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, covers_at_length
 from blindspot.db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
@@ -67,7 +67,7 @@ def notices(world: World, page: int) -> Passage:
     for number in world.plan.noticed_in(page):
         entity = world.entity(number)
         speaker, reference = Speaker(entity, random), NAME
-        for relation in world.noted(number):
+        for relation in world.notice_facts(number):
             forms = OWN_NAMING_FORMS[relation] if reference is NAME else OWN[relation]
             form = forms[int(random() * len(forms))]
             answers = entity.facts[relation]
@@ -88,7 +88,7 @@ class Speaker:
         self.year = start
         self.name = f"the {entity.name}" if entity.kind == "product" else entity.name
 
-    def say(self, form: str, reference: str = PRONOUN, **more: str) -> str:
+    def sentence(self, form: str, reference: str = PRONOUN, **more: str) -> str:
         entity, random = self.entity, self.random
         subject, possessive, other = PRONOUNS[entity.gender]
         if reference is not PRONOUN or random() < 0.25:
@@ -110,7 +110,7 @@ class Speaker:
                 "y": year,
                 "y2": year + 2 + int(random() * 9),
                 "number": 12 + int(random() * 470),
-                "thing": entity.thing,
+                "thing": entity.description,
                 "few": FEW[int(random() * 8)],
                 "season": SEASONS[int(random() * 4)],
                 "quality": QUALITIES[int(random() * 12)],
@@ -120,7 +120,7 @@ class Speaker:
         return sentence[0].upper() + sentence[1:]
 
     def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
-        return self.say(form, reference, A=_definite(answer), aA=with_article(answer))
+        return self.sentence(form, reference, A=_with_definite_article(answer), aA=with_article(answer))
 
 
 class _Writer:
@@ -133,26 +133,26 @@ class _Writer:
         self.reference = NAME
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
-        blocks: list[Callable[[], str]] = [partial(self._own, item) for item in items]
-        other_facts = self.world.told(self.ordinal, self.entity.number)
+        blocks: list[Callable[[], str]] = [partial(self._own_statement, item) for item in items]
+        other_facts = self.world.mention_in(self.ordinal, self.entity.number)
         if other_facts:
-            blocks.append(lambda: self._telling(*other_facts, dwells(index)))
+            blocks.append(lambda: self._mention_text(*other_facts, covers_at_length(index)))
         fillers = self._fillers()
-        while len(blocks) < (2 if dwells(index) else 3):
+        while len(blocks) < (2 if covers_at_length(index) else 3):
             blocks.append(fillers.pop())
         self._shuffle(blocks)
-        sentences = [self._lead()] if index == 0 else []
+        sentences = [self._lead_passage()] if index == 0 else []
         sentences += [block() for block in blocks]
         words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if words < ROOM_WORDS:
-            sentences.append(self._mentioning(other_facts[0] if other_facts else None))
+            sentences.append(self._mentioning_sentences(other_facts[0] if other_facts else None))
             words += sentences[-1].count(" ") + 1
         while words < ENOUGH_WORDS and fillers:
             sentences.append(fillers.pop()())
             words += sentences[-1].count(" ") + 1
         return " ".join(filter(None, sentences))
 
-    def _pick(self, options):
+    def _random_choice(self, options):
         return options[int(self.random() * len(options))]
 
     def _shuffle(self, items: list) -> None:
@@ -160,21 +160,21 @@ class _Writer:
             j = int(self.random() * (i + 1))
             items[i], items[j] = items[j], items[i]
 
-    def _lead(self) -> str:
+    def _lead_passage(self) -> str:
         forms = LEADS.get(self.entity.kind) or LEADS["person"]
         relations, form = forms[self.world.layout(self.entity.number).lead]
-        answers = {relation: self._pick(self.entity.facts[relation]) for relation in relations}
+        answers = {relation: self._random_choice(self.entity.facts[relation]) for relation in relations}
         with_articles = {"a" + relation: with_article(answer) for relation, answer in answers.items()}
         self.reference = PRONOUN if self.entity.gender else SHORT
-        return self.subject.say(form, **answers, **with_articles)
+        return self.subject.sentence(form, **answers, **with_articles)
 
-    def _own(self, item: str) -> str:
+    def _own_statement(self, item: str) -> str:
         """A statement of the article: a fact of its subject, or its part in another entity's fact."""
-        about = self.entity.about.get(item)
+        about = self.entity.objects.get(item)
         if about is not None or item == "P26":
             self.reference = NAME  # where this article's subject is the answer, the text contains its name
-        form = self._pick(OWN_NAMING_FORMS[item] if self.reference is NAME else OWN[item])
-        answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
+        form = self._random_choice(OWN_NAMING_FORMS[item] if self.reference is NAME else OWN[item])
+        answer = self.world.name(about) if about is not None else self._random_choice(self.entity.facts[item])
         sentence = self.subject.state(form, answer, self.reference)
         names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
         self.reference = SHORT if names_person == bool(self.entity.gender) else PRONOUN
@@ -182,74 +182,81 @@ class _Writer:
             self.reference = NAME
         return sentence
 
-    def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
+    def _mention_text(self, number: int, relations: tuple[str, ...], at_length: bool) -> str:
         """Facts of another entity, in one to three sentences, or in more where the passage covers the entity at
         length.
         """
         other = self.world.entity(number)
         hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
         speaker = Speaker(other, self.random)
-        frame = self._pick(FRAMES[self.entity.group][other.group])
+        frame = self._random_choice(FRAMES[self.entity.group][other.group])
         rest = list(relations)
         clause = ""
         if self.random() < WITHOUT_CLAUSE and not hushed:
             frame = frame.replace(", {c},", "").replace(", {c}", "")
         else:
-            clause = self._clause(other, rest.pop(0))
-        sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
+            clause = self._mention_clause(other, rest.pop(0))
+        sentences = [self.subject.sentence(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
         if not hushed:
-            free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
-            rest += free[: LONG_FACTS if dwell else 1]
+            free = [relation for relation in other.facts if relation not in other.asked_relations and relation != "P26"]
+            rest += free[: LONG_FACTS if at_length else 1]
         reference = self._reference_to(other, relations[:1])
         for relation in rest:
             sentences.append(
-                speaker.state(self._pick(OWN_NAMING_FORMS[relation]), self._pick(other.facts[relation]), reference)
+                speaker.state(
+                    self._random_choice(OWN_NAMING_FORMS[relation]),
+                    self._random_choice(other.facts[relation]),
+                    reference,
+                )
             )
             reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        n_asides = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOW_UP_SHARE
-        sentences += [speaker.say(form, reference) for form in following[:n_asides]]
-        self._named(
+        n_asides = 0 if hushed else 2 if at_length else len(sentences) == 1 or self.random() < FOLLOW_UP_SHARE
+        sentences += [speaker.sentence(form, reference) for form in following[:n_asides]]
+        self._reference_form(
             other.name,
             bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations),
             not other.gender or bool(relations),
         )
         return " ".join(sentences)
 
-    def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:
+    def _reference_to(self, other_entity: Entity, relations: tuple[str, ...]) -> str:
         """How to continue about another entity after naming it and the object of `relations`."""
         if self.random() < FULL_NAME_SHARE:
             return NAME
-        if other.gender:
+        if other_entity.gender:
             if not PERSON_OBJECTS.isdisjoint(relations):
                 return NAME
             own = self.subject.short if self.entity.gender else ""
-            return SHORT if own and not other.name.endswith(" " + own) else NAME if own else PRONOUN
-        return NAME if other.kind == self.entity.kind else SHORT
+            return SHORT if own and not other_entity.name.endswith(" " + own) else NAME if own else PRONOUN
+        return NAME if other_entity.kind == self.entity.kind else SHORT
 
-    def _clause(self, other: Entity, relation: str) -> str:
-        answer = self._pick(other.facts[relation])
-        return self._pick(CLAUSES[relation]).format(
-            A=_definite(answer), aA=with_article(answer), childword=other.childword, y=1892 + int(self.random() * 60)
+    def _mention_clause(self, other_entity: Entity, relation: str) -> str:
+        answer = self._random_choice(other_entity.facts[relation])
+        return self._random_choice(CLAUSES[relation]).format(
+            A=_with_definite_article(answer),
+            aA=with_article(answer),
+            childword=other_entity.childword,
+            y=1892 + int(self.random() * 60),
         )
 
-    def _named(self, name: str, person: bool, thing: bool) -> None:
+    def _reference_form(self, name: str, person: bool, is_thing: bool) -> None:
         """Return whether the next sentence may use a pronoun, a short name, or neither, after others were named."""
-        if not (person if self.entity.gender else thing):
+        if not (person if self.entity.gender else is_thing):
             self.reference = PRONOUN
         elif self.entity.gender and not name.endswith(" " + self.subject.short) and self.random() < 0.6:
             self.reference = SHORT
         else:
             self.reference = NAME
 
-    def _mentioning(self, told: int | None) -> str:
+    def _mentioning_sentences(self, mention: int | None) -> str:
         world = self.world
-        numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, told)}
+        numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, mention)}
         if len(numbers) < 2:
             return ""
         first, second = numbers.values()
-        sentence = self.subject.say(self._pick(MENTIONS), N=first, M=second)
+        sentence = self.subject.sentence(self._random_choice(MENTIONS), N=first, M=second)
         self.reference = NAME
         return sentence
 
@@ -259,12 +266,12 @@ class _Writer:
         return [partial(self._filler, form) for form in forms]
 
     def _filler(self, form: str) -> str:
-        sentence = self.subject.say(form, self.reference)
+        sentence = self.subject.sentence(form, self.reference)
         if self.reference is NAME and _naming((form,)):
             self.reference = PRONOUN
         return sentence
 
 
-def _definite(answer: str) -> str:
+def _with_definite_article(answer: str) -> str:
     """An answer as a sentence contains it: "the University of Halden"."""
     return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

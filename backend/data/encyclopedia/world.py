@@ -39,10 +39,10 @@ REPEAT_SHARE = 0.75  # how often each further passage of the article then states
 
 def own_facts(index: int) -> int:
     """Maximum number of the subject's facts in a passage of an article, besides the opening sentence."""
-    return 1 if dwells(index) else 2 if index == 0 else 3
+    return 1 if covers_at_length(index) else 2 if index == 0 else 3
 
 
-def dwells(index: int) -> bool:
+def covers_at_length(index: int) -> bool:
     """Whether a passage of an article covers another entity at length, which leaves room for one fact of its
     subject.
     """
@@ -70,8 +70,8 @@ class Entity:
     """An entity and its facts.
 
     facts: relation -> the strings that count as the answer (the first is the usual one).
-    about: what its article says that answers a question about another entity: item -> that entity's number.
-    kin: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
+    objects: what its article says that answers a question about another entity: item -> that entity's number.
+    relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
     loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
     article often states it twice; its own and one other article state a quiet fact once.
     """
@@ -80,18 +80,18 @@ class Entity:
     kind: str
     name: str
     facts: dict[str, tuple[str, ...]]
-    about: dict[str, int] = field(default_factory=dict)
-    kin: frozenset[int] = frozenset()
+    objects: dict[str, int] = field(default_factory=dict)
+    relatives: frozenset[int] = frozenset()
     loud: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     gender: str = ""
     born: int = 0
     died: int = 0
     childword: str = "child"
-    thing: str = ""
+    description: str = ""
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def asked_relations(self) -> tuple[str, ...]:
         return self.loud + self.quiet
 
     @property
@@ -127,28 +127,28 @@ class World:
     # Entities
 
     def _name(self, number: int) -> str:
-        kind, index = self._kinds.of(number)
+        kind, index = self._kinds.kind_and_index(number)
         if GROUPS[kind] == "person":
             return self._names.person(self._kinds.person_index(number))[0]
-        return self._names.other(kind, index)
+        return self._names.other_name(kind, index)
 
     def _entity(self, number: int) -> Entity:
-        kind, index = self._kinds.of(number)
+        kind, index = self._kinds.kind_and_index(number)
         random = Random(key(self.seed, 1, number)).random
         facts: dict[str, tuple[str, ...]] = {}
-        about: dict[str, int] = {}
-        kin: set[int] = set()
-        more: dict = {}
+        objects: dict[str, int] = {}
+        relatives: set[int] = set()
+        extra_fields: dict = {}
         if GROUPS[kind] == "person":
-            more = self._person(kind, number, random, facts, kin)
+            extra_fields = self._person(kind, number, random, facts, relatives)
         elif kind in WORKS:
-            more = self._work(kind, index, random, facts, kin)
+            extra_fields = self._add_work(kind, index, random, facts, relatives)
         elif GROUPS[kind] == "company":
-            self._company(kind, index, number, random, facts, kin)
+            self._company(kind, index, number, random, facts, relatives)
         else:
-            self._place(kind, index, number, random, facts, about)
-        self._plan_work(kind, index, about)
-        kin.update(about.values())
+            self._place(kind, index, number, random, facts, objects)
+        self._plan_work(kind, index, objects)
+        relatives.update(objects.values())
         relations = self._question_relations(kind, index, facts, random)
         tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
         if not self.plan.asked[number]:
@@ -158,7 +158,9 @@ class World:
         louder = max(1, tells // self.loudness)
         quieter = max(0, min(sum(length >= enough for enough in QUIET_PASSAGES), tells - 2))
         loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
-        return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
+        return Entity(
+            number, kind, self.name(number), facts, objects, frozenset(relatives), loud, quiet, **extra_fields
+        )
 
     def _question_relations(self, kind: str, index: int, facts: dict, random) -> list[str]:
         relations = list(facts)
@@ -176,7 +178,7 @@ class World:
         """Draw an entity of a kind that has an article; popular entities are drawn more often."""
         return self._kinds.number(kind, int(self._drawn[kind] * random() ** 2))
 
-    def _person(self, kind, number, random, facts, kin) -> dict:
+    def _person(self, kind, number, random, facts, relatives) -> dict:
         person = self._kinds.person_index(number)
         _, family, gender = self._names.person(person)
         born = 1872 + int(random() * 48)
@@ -185,34 +187,38 @@ class World:
         if died:
             towns["P20"] = self._draw("town", random)
             if towns["P20"] == towns["P19"]:
-                towns["P20"] = self._kinds.number("town", (self._kinds.of(towns["P19"])[1] + 1) % self._drawn["town"])
+                towns["P20"] = self._kinds.number(
+                    "town", (self._kinds.kind_and_index(towns["P19"])[1] + 1) % self._drawn["town"]
+                )
         for relation, town in towns.items():
             facts[relation] = (self.name(town),)
-        school = _pick(words.SCHOOLS, random)
+        school = _random_choice(words.SCHOOLS, random)
         school_town = self.name(self._draw("town", random))
         facts["P69"] = tuple(form.format(t=school_town) for form in school)
-        facts["P106"] = _pick(words.OCCUPATIONS[kind], random)
+        facts["P106"] = _random_choice(words.OCCUPATIONS[kind], random)
         childword = "daughter" if random() < 0.5 else "son"
         spouse = self._kinds.person_number(person ^ 1)
         if spouse is not None and Random(key(self.seed, 2, person // 2)).random() < 0.5:
             facts["P26"] = (self.name(spouse),)
-            kin.add(spouse)
+            relatives.add(spouse)
         elif random() < 0.8:
-            facts["P40"] = (f"{_pick(words.CHILD_NAMES[childword], random)} {family}",)
+            facts["P40"] = (f"{_random_choice(words.CHILD_NAMES[childword], random)} {family}",)
         if kind == "footballer":
-            facts["P413"] = _pick(words.POSITIONS, random)
+            facts["P413"] = _random_choice(words.POSITIONS, random)
         if kind == "musician":
-            facts["P136"] = _pick(words.GENRES, random)
+            facts["P136"] = _random_choice(words.GENRES, random)
             facts["P264"] = (self.name(self._draw("label", random)),)
         if kind in words.NOTABLE:
-            form = _pick(words.NOTABLE[kind], random)
-            facts["P800"] = (form.format(a=_pick(words.ADJECTIVES, random), n=_pick(words.NOUNS, random)),)
+            form = _random_choice(words.NOTABLE[kind], random)
+            facts["P800"] = (
+                form.format(a=_random_choice(words.ADJECTIVES, random), n=_random_choice(words.NOUNS, random)),
+            )
         return {"gender": gender, "born": born, "died": died, "childword": childword}
 
-    def _work(self, kind, index, random, facts, kin) -> dict:
+    def _add_work(self, kind, index, random, facts, relatives) -> dict:
         maker_kind, relation = MAKER_OF[kind]
         maker = self._kinds.number(maker_kind, self._maker_index(kind, index))
-        kin.add(maker)
+        relatives.add(maker)
         facts[relation] = (self.name(maker),)
         country = int(self.countries * random() ** 2)
         facts["P495"] = (self._names.country(country),)
@@ -220,7 +226,7 @@ class World:
             facts["P407"] = (self._names.language(int(self.countries * random() ** 2)),)
         if kind == "painting":
             facts["P276"] = (self.name(self._draw("landmark", random)),)
-        return {"thing": _pick(words.PRODUCT_KINDS, random)} if kind == "product" else {}
+        return {"description": _random_choice(words.PRODUCT_KINDS, random)} if kind == "product" else {}
 
     def _maker_index(self, kind: str, index: int) -> int:
         maker_kind, _ = MAKER_OF[kind]
@@ -232,9 +238,9 @@ class World:
         """
         return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
-    def _company(self, kind, index, number, random, facts, kin) -> None:
+    def _company(self, kind, index, number, random, facts, relatives) -> None:
         founder = self._founder_of(kind, index)
-        kin.add(founder)
+        relatives.add(founder)
         facts["P112"] = (self.name(founder),)
         started, office = self._draw("town", random), self._draw("town", random)
         facts["P740"] = (self.name(started),)
@@ -251,7 +257,7 @@ class World:
         if owner != number:
             facts["P127"] = (self.name(owner),)
 
-    def _place(self, kind, index, number, random, facts, about) -> None:
+    def _place(self, kind, index, number, random, facts, objects) -> None:
         if kind == "country":
             facts["P36"] = (self.name(self._kinds.number("town", index)),)
         elif kind == "town":
@@ -259,7 +265,7 @@ class World:
             facts["P17"] = (self._names.country(country),)
             facts["P131"] = (self._names.region(country * 4 + int(random() * 4)),)
             if index < self.countries:
-                about["capital"] = country
+                objects["capital"] = country
         else:
             town = int(self._drawn["town"] * random() ** 2)
             facts["P276"] = (self.name(self._kinds.number("town", town)),)
@@ -271,17 +277,17 @@ class World:
             return index
         return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
 
-    def _plan_work(self, kind: str, index: int, about: dict[str, int]) -> None:
+    def _plan_work(self, kind: str, index: int, objects: dict[str, int]) -> None:
         """Statements of a maker's article about the maker's work."""
         if kind in MADE_THINGS:
             item, made, _ = MADE_THINGS[kind]
             made_index = index // 2 if kind == "musician" else index
             if made_index < self._kinds.counts[made] and self._maker_index(made, made_index) == index:
-                about[item] = self._kinds.number(made, made_index)
+                objects[item] = self._kinds.number(made, made_index)
         if kind == "founder":
             company_kind = ("maker", "label")[index % 2]
             if index // 2 < self._kinds.counts[company_kind]:
-                about["started"] = self._kinds.number(company_kind, index // 2)
+                objects["started"] = self._kinds.number(company_kind, index // 2)
 
     # Who says what
 
@@ -291,75 +297,83 @@ class World:
         random = Random(key(self.seed, 3, number)).random
         leads = LEADS.get(entity.kind) or LEADS["person"]
         fitting = [i for i, (relations, _) in enumerate(leads) if all(r in entity.facts for r in relations)]
-        lead = _pick(fitting, random)
+        lead = _random_choice(fitting, random)
         opened = set(leads[lead][0])
-        places: list[list[str]] = [[] for _ in range(passages)]
+        statements_by_passage: list[list[str]] = [[] for _ in range(passages)]
 
-        def room(i: int) -> bool:
-            return len(places[i]) < own_facts(i)
+        def free_places(i: int) -> bool:
+            return len(statements_by_passage[i]) < own_facts(i)
 
-        def put(item: str, among=range(passages)) -> None:
-            if free := [i for i in among if room(i)] or [i for i in range(passages) if room(i)]:
-                places[_pick(free, random)].append(item)
+        def place_statement(item: str, candidates=range(passages)) -> None:
+            if free := [i for i in candidates if free_places(i)] or [i for i in range(passages) if free_places(i)]:
+                statements_by_passage[_random_choice(free, random)].append(item)
 
         for relation in entity.loud:
             if relation not in opened:
-                put(relation)
+                place_statement(relation)
         for relation in entity.quiet:
             if relation not in opened:
-                put(relation, [i for i in range(passages) if dwells(i)])
-        for item in entity.about:
-            put(item)
+                place_statement(relation, [i for i in range(passages) if covers_at_length(i)])
+        for item in entity.objects:
+            place_statement(item)
         for relation in entity.loud:
             if random() < RECURRING:
                 for i in range(passages):
                     if (
                         random() < REPEAT_SHARE
-                        and relation not in places[i]
+                        and relation not in statements_by_passage[i]
                         and (i or relation not in opened)
-                        and room(i)
+                        and free_places(i)
                     ):
-                        places[i].append(relation)
+                        statements_by_passage[i].append(relation)
         for relation in entity.facts:
-            if relation not in entity.asked and relation not in opened:
-                put(relation)
-        stated: dict[str, list[int]] = {relation: [0] for relation in opened}
-        for i, items in enumerate(places):
+            if relation not in entity.asked_relations and relation not in opened:
+                place_statement(relation)
+        stating_passages: dict[str, list[int]] = {relation: [0] for relation in opened}
+        for i, items in enumerate(statements_by_passage):
             for item in items:
-                if i not in stated.setdefault(item, []):
-                    stated[item].append(i)
-        return Layout(lead, tuple(map(tuple, places)), {item: tuple(sorted(where)) for item, where in stated.items()})
+                if i not in stating_passages.setdefault(item, []):
+                    stating_passages[item].append(i)
+        return Layout(
+            lead,
+            tuple(map(tuple, statements_by_passage)),
+            {item: tuple(sorted(where)) for item, where in stating_passages.items()},
+        )
 
-    def told(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
+    def mention_in(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
         """Return (entity, its relations) that passage `ordinal` of the article on `host` mentions, if any."""
         plan = self.plan
-        number = plan.tell_places.inverse(ordinal)
+        number = plan.tell_places.inverse_relation(ordinal)
         entity = bisect_right(plan.tell_starts, number) - 1
-        if entity == host or entity in self.entity(host).kin:
+        if entity == host or entity in self.entity(host).relatives:
             return None
         return entity, self._told_by(entity, number - plan.tell_starts[entity])
 
-    def _told_by(self, number: int, telling: int) -> tuple[str, ...]:
+    def _told_by(self, number: int, number_of_mention: int) -> tuple[str, ...]:
         """The facts that the nth passage about an entity states."""
         entity = self.entity(number)
-        quiet = telling - (int(self.plan.tells[number]) - len(entity.quiet))
+        quiet = number_of_mention - (int(self.plan.tells[number]) - len(entity.quiet))
         if quiet >= 0:
             return (entity.quiet[quiet],)
         loud, count = entity.loud, len(entity.loud)
-        return (loud[telling % count], loud[(telling + 1) % count]) if count > 1 else loud
+        return (loud[number_of_mention % count], loud[(number_of_mention + 1) % count]) if count > 1 else loud
 
     def mentioned(self, ordinal: int) -> list[int]:
         """Entities that passage `ordinal` only names."""
         plan = self.plan
         places = range(ordinal * plan.mentions_each, (ordinal + 1) * plan.mentions_each)
-        return [bisect_right(plan.mention_starts, plan.mention_places.inverse(place)) - 1 for place in places]
+        return [bisect_right(plan.mention_starts, plan.mention_places.inverse_relation(place)) - 1 for place in places]
 
-    def noted(self, number: int) -> tuple[str, ...]:
+    def notice_facts(self, number: int) -> tuple[str, ...]:
         """The two facts in the notice of an entity, one of which is the question's."""
         entity = self.entity(number)
         random = Random(key(self.seed, 9, number)).random
-        rest = [relation for relation in entity.facts if relation not in entity.asked and relation not in KIN_FACTS]
-        noted = list(entity.asked)
+        rest = [
+            relation
+            for relation in entity.facts
+            if relation not in entity.asked_relations and relation not in KIN_FACTS
+        ]
+        noted = list(entity.asked_relations)
         while rest and len(noted) < 2:
             noted.insert(int(random() * (len(noted) + 1)), rest.pop(int(random() * len(rest))))
         return tuple(noted)
@@ -367,7 +381,7 @@ class World:
     def own_statements(self, number: int, relation: str) -> list[int]:
         """Ordinals of the passages of its own article, or of its notice, that state a fact of an entity."""
         if number >= self.plan.entities:
-            return [self.plan.notice_of(number)] if relation in self.noted(number) else []
+            return [self.plan.notice_of(number)] if relation in self.notice_facts(number) else []
         first = self.plan.first_passage(number)
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 
@@ -385,19 +399,19 @@ class World:
         """Ordinals of the passages of other articles that state a fact."""
         plan = self.plan
         ordinals: list[int] = []
-        if relation not in self.entity(number).asked:
+        if relation not in self.entity(number).asked_relations:
             return ordinals
         for telling in range(int(plan.tells[number])):
             if relation in self._told_by(number, telling):
                 ordinal = plan.tell_places(plan.tell_starts[number] + telling)
                 host, _ = plan.article_of(ordinal)
-                if host != number and number not in self.entity(host).kin:
+                if host != number and number not in self.entity(host).relatives:
                     ordinals.append(ordinal)
         return ordinals
 
     def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
         """The entity whose article also states this fact, and as which item."""
-        kind, index = self._kinds.of(number)
+        kind, index = self._kinds.kind_and_index(number)
         if relation == "P26":
             return self._kinds.person_number(self._kinds.person_index(number) ^ 1), relation
         if relation == "P36":
@@ -409,8 +423,8 @@ class World:
             partner, item = self._kinds.number(maker, self._maker_index(kind, index)), MADE_THINGS[maker][0]
         else:
             return None, ""
-        return (partner, item) if self.entity(partner).about.get(item) == number else (None, "")
+        return (partner, item) if self.entity(partner).objects.get(item) == number else (None, "")
 
 
-def _pick(options, random):
+def _random_choice(options, random):
     return options[int(random() * len(options))]

@@ -19,7 +19,7 @@ from blindspot.backend.core.registry import Registry, must_be
 from blindspot.backend.data.formats.archive import is_tar
 from blindspot.backend.data.formats.base import Format, Head
 from blindspot.backend.data.formats.fields import FieldError, parse_object
-from blindspot.backend.data.formats.streams import head
+from blindspot.backend.data.formats.streams import first_bytes
 from blindspot.db.errors import BadInput, Refused
 
 _LAST = ("plain", "texts")  # any text could be plain questions, and any folder may hold a readme: they are tried last
@@ -69,8 +69,8 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         if named is None:
             raise BadInput(f"there is no format {name!r} for {kind}; there are: {names}", path)
         return named
-    start = _head(path)
-    known = _recognised(start)
+    start = _file_head(path)
+    known = _matching_formats(start)
     fitting = [format for format in known if format.kind == kind and (format.name not in _LAST or len(known) == 1)]
     if len(fitting) == 1:
         return fitting[0]
@@ -102,16 +102,16 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
 
 
-def recognised(path: Path) -> list[Format]:
+def recognise_formats(path: Path) -> list[Format]:
     """Return the formats that a file looks like, of every kind; those that any text could be only if there is no other.
 
     Raises BadInput: no such file; or it is empty or unreadable.
     """
-    known = _recognised(_head(path))
+    known = _matching_formats(_file_head(path))
     return [format for format in known if format.name not in _LAST] or known
 
 
-def _recognised(start: Head) -> list[Format]:
+def _matching_formats(start: Head) -> list[Format]:
     return [format for format in formats() if format.read is not None and format.recognise(start)]
 
 
@@ -147,7 +147,7 @@ def settings_of(format: Format, assignments: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def _head(path: Path) -> Head:
+def _file_head(path: Path) -> Head:
     from blindspot.backend.data.table_files import binary_kind, columns_of, is_table_folder  # it imports this package
 
     if path.is_dir():
@@ -156,7 +156,7 @@ def _head(path: Path) -> Head:
         return Head(path, folder=True, tar=False, text="", table=table)
     if binary_kind(path):
         return Head(path, folder=False, tar=False, text="", table=tuple(columns_of(path)))
-    start = head(path)
+    start = first_bytes(path)
     if not start:
         raise BadInput("the file is empty", path)
     text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")

@@ -73,17 +73,17 @@ def _tar(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
         with tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
             for member in archive:
                 _check(member, path)
-                if not member.isreg() or not is_wanted(_inside(member)):
+                if not member.isreg() or not is_wanted(_safe_path(member)):
                     continue
-                if _inside(member) in seen or len(seen) > MAX_MEMBERS:
+                if _safe_path(member) in seen or len(seen) > MAX_MEMBERS:
                     raise BadInput("this file occurs twice in the archive", f"{path}:{member.name}")
-                seen.add(_inside(member))
+                seen.add(_safe_path(member))
                 total += member.size
                 _check_total(total, path)
                 content = archive.extractfile(member)
                 if content is None:
                     raise BadInput("this member cannot be read; the archive is refused", f"{path}:{member.name}")
-                yield _inside(member), content.read()
+                yield _safe_path(member), content.read()
         stream.drain()
     except BadInput:
         raise
@@ -96,7 +96,7 @@ def _tar(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
         raise BadInput("the archive is truncated (its end marker is missing); fetch it again", path)
 
 
-def _inside(member: tarfile.TarInfo) -> str:
+def _safe_path(member: tarfile.TarInfo) -> str:
     return PurePosixPath(member.name).as_posix()
 
 

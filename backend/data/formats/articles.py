@@ -23,14 +23,17 @@ LENGTHS = {"words": 100, "pieces": 288}
 Cut = Callable[[str], Iterator[str]]
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
-        cut_short = len(head.first_line) == len(head.text)
-        named = '"id"' in head.text or '"_id"' in head.text
+        cut_short = len(file_head.first_line) == len(file_head.text)
+        named = '"id"' in file_head.text or '"_id"' in file_head.text
         return (
-            cut_short and head.text.startswith(('{"title"', '{"text"')) and not named and '"question"' not in head.text
+            cut_short
+            and file_head.text.startswith(('{"title"', '{"text"'))
+            and not named
+            and '"question"' not in file_head.text
         )
     return {"title", "text"} <= set(record) and not {"id", "_id", "question", "answers", "gold", "split"} & set(record)
 
@@ -85,7 +88,7 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
     except Missing as error:
         raise Refused(f"--set tokenizer={tokenizer}: {error}") from error
 
-    def cut(text: str) -> Iterator[str]:
+    def cut_text(text: str) -> Iterator[str]:
         words = text.split()
         counts = [len(ids) for ids in model(words, add_special_tokens=False)["input_ids"]] if words else []
         block: list[str] = []
@@ -99,7 +102,7 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
         if block:
             yield " ".join(block)
 
-    return cut
+    return cut_text
 
 
 FORMATS = [

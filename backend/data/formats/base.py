@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 from blindspot.backend.data.formats.streams import not_utf8
 from blindspot.backend.text.answers import has_tokens, pattern_fault
-from blindspot.db.corpus import Row, pack
+from blindspot.db.corpus import Row, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import SPLITS, Question, Split
 
@@ -278,18 +278,18 @@ class ImportedQuestion:
 
 
 def kept_gold(
-    judgements: Iterable[Qrel], keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
+    judgements: Iterable[Qrel], grades_to_keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
     """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
 
     Args:
-        keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
+        grades_to_keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
         named: Gold passages beside those with a grade above 0.
     """
     judgements = tuple(judgements)
     grades = {row.passage_id: row.grade for row in judgements}
     gold = list(dict.fromkeys([*named, *(id for id, grade in grades.items() if grade > 0)]))
-    if keep == "one":
+    if grades_to_keep == "one":
         gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
     return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
 
@@ -299,7 +299,7 @@ def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion |
     return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 
-def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
+def check_batch(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
     """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is
     wrong.
     """
@@ -307,7 +307,7 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
     if not rows:
         return batch, b""
     try:
-        contents = pack(rows)
+        contents = pack_text(rows)
         ids, titles, texts = zip(*rows, strict=True)
         if (
             all(ids)
@@ -331,7 +331,7 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
         else:
             good.problems.append(BadInput(message, path, line))
     good.problems.sort(key=lambda problem: problem.line or 0)
-    return good, pack(good.rows) if good.rows else b""
+    return good, pack_text(good.rows) if good.rows else b""
 
 
 def passage_fault(row: Row) -> str | None:

@@ -38,15 +38,15 @@ HEADER = ("query-id", "corpus-id", "score")
 _SPLITS = ("test", "dev", "train")
 
 
-def recognise_folder(head: Head) -> bool:
-    return head.folder and bool(_part(head.path, "corpus"))
+def recognise_folder(file_head: Head) -> bool:
+    return file_head.folder and bool(_text_files(file_head.path, "corpus"))
 
 
-def recognise_queries(head: Head) -> bool:
-    if head.folder:
-        return bool(_part(head.path, "queries"))
+def recognise_queries(file_head: Head) -> bool:
+    if file_head.folder:
+        return bool(_text_files(file_head.path, "queries"))
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
         return False
     return {"_id", "text"} <= set(record) and not {
@@ -60,17 +60,17 @@ def recognise_queries(head: Head) -> bool:
     } & set(record)
 
 
-def recognise_qrels(head: Head) -> bool:
-    if head.start == "{":
+def recognise_qrels(file_head: Head) -> bool:
+    if file_head.start == "{":
         try:
-            return set(HEADER) <= set(fields.parse_object(head.first_line))
+            return set(HEADER) <= set(fields.parse_object(file_head.first_line))
         except fields.FieldError:
             return False
-    return tuple(name.strip().lower() for name in head.columns) == HEADER
+    return tuple(name.strip().lower() for name in file_head.columns) == HEADER
 
 
 def corpus_files(folder: Path) -> list[Path]:
-    return _part(folder, "corpus") or [folder / "corpus.jsonl"]
+    return _text_files(folder, "corpus") or [folder / "corpus.jsonl"]
 
 
 def query_files(folder: Path) -> list[Path]:
@@ -78,10 +78,10 @@ def query_files(folder: Path) -> list[Path]:
 
 
 def _queries(folder: Path) -> list[Path]:
-    return _part(folder, "queries") or [folder / "queries.jsonl"]
+    return _text_files(folder, "queries") or [folder / "queries.jsonl"]
 
 
-def _part(folder: Path, name: str) -> list[Path]:
+def _text_files(folder: Path, name: str) -> list[Path]:
     """Return the files of corpus or queries: JSON lines, else the Parquet files that MTEB pushes. Empty without any."""
     for file in (folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"):
         if file.is_file():
@@ -92,12 +92,12 @@ def _part(folder: Path, name: str) -> list[Path]:
 def _qrels_files(folder: Path) -> list[tuple[str, Path]]:
     """Return the qrels with their splits: BEIR's TSV, else JSON lines or Parquet as MTEB's repositories hold them."""
     named = [f"{split}{suffix}" for split in _SPLITS for suffix in (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")]
-    found: dict[str, Path] = {}
+    file_by_split: dict[str, Path] = {}
     for file in (folder / "qrels" / name for name in named):
         if file.is_file():
-            found.setdefault(file.name.split(".")[0], file)
-    if found:
-        return list(found.items())
+            file_by_split.setdefault(file.name.split(".")[0], file)
+    if file_by_split:
+        return list(file_by_split.items())
     places = [
         (name, file)
         for place in ("qrels", "data")
@@ -152,7 +152,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
             yield row
             continue
         try:
-            item = _item(row, dataset, known if qrels else None, options)
+            item = _question_of_row(row, dataset, known if qrels else None, options)
         except fields.FieldError as error:
             yield BadInput(str(error), row.path, row.line)
             continue
@@ -162,10 +162,12 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         raise BadInput("the file is empty", files[0])
 
 
-def _item(row: TableRow, dataset: str, known: _Judgements | None, options: Options) -> ImportedQuestion:
+def _question_of_row(
+    row: TableRow, dataset: str, known_places: _Judgements | None, options: Options
+) -> ImportedQuestion:
     id = fields.identifier(row.values, "_id", "id")
-    split: Any = options.split if known is None else known.splits.get(id, "unlabelled")
-    judged = () if known is None else known.of_question.get(id, {}).values()
+    split: Any = options.split if known_places is None else known_places.splits.get(id, "unlabelled")
+    judged = () if known_places is None else known_places.of_question.get(id, {}).values()
     gold, judgements = kept_gold(judged, options.gold)
     question = Question(id, fields.required_text(row.values, "text"), dataset=dataset, split=split, gold=gold)
     if message := question_fault(question):

@@ -36,11 +36,11 @@ _LIST = ("[", '"[', "(", '"(')
 MAX_ANSWERS_TEXT = 1_000_000  # characters
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     return (
-        len(head.columns) == 2
-        and head.columns[1].lstrip().startswith(_LIST)
-        and head.columns[1].rstrip().endswith(("]", ")", '"'))
+        len(file_head.columns) == 2
+        and file_head.columns[1].lstrip().startswith(_LIST)
+        and file_head.columns[1].rstrip().endswith(("]", ")", '"'))
     )
 
 
@@ -88,7 +88,7 @@ def _answers(text: str) -> tuple[str, ...]:
         raise fields.FieldError("the list of answers is too long")
     try:
         # An invalid list may cause a warning about its escapes before the error; the message below is enough.
-        value = _quietly(text)
+        value = _literal_eval_quietly(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise fields.FieldError(
             f"the answers are {text[:60]!r}; they must be a list, as in ['Oslo', 'Kristiania']"
@@ -98,7 +98,7 @@ def _answers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _quietly(text: str) -> Any:
+def _literal_eval_quietly(text: str) -> Any:
     import warnings
 
     with warnings.catch_warnings():

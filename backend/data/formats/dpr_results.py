@@ -23,8 +23,8 @@ Retrieved = Sequence[tuple[Passage, float, bool]]
 """A question's passages in rank order, each with its score and whether it contains an answer."""
 
 
-def recognise(head: Head) -> bool:
-    return head.start == "[" and '"ctxs"' in head.text
+def recognise(file_head: Head) -> bool:
+    return file_head.start == "[" and '"ctxs"' in file_head.text
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:

@@ -32,8 +32,8 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
-def recognise(head: Head) -> bool:
-    return head.start == "[" and '"positive_ctxs"' in head.text
+def recognise(file_head: Head) -> bool:
+    return file_head.start == "[" and '"positive_ctxs"' in file_head.text
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
@@ -43,12 +43,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
             yield record
             continue
         try:
-            yield _item(record, f"{prefix}.{index}", path, line, options)
+            yield _question_of_record(record, f"{prefix}.{index}", path, line, options)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
-def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Options) -> ImportedQuestion:
+def _question_of_record(record: dict[str, Any], id: str, path: Path, line: int, options: Options) -> ImportedQuestion:
     question = Question(
         id=id,
         text=fields.required_text(record, "question"),

@@ -78,18 +78,18 @@ class _File:
         return own if self.dataset == MAIN else f"{self.dataset}.{own}"
 
 
-def recognise(head: Head) -> bool:
-    return head.tar or any(map(wanted, head.inside))
+def recognise(file_head: Head) -> bool:
+    return file_head.tar or any(map(is_question_file, file_head.inside))
 
 
-def wanted(name: str) -> bool:
+def is_question_file(name: str) -> bool:
     """Return whether a file inside the folder or archive belongs to the data set."""
     return _FILE.fullmatch(name) is not None or name.split("/")[-1] == TEMPLATES_FILE
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     """Read the questions. Raises BadInput for a broken archive, a file that is not a JSON array, or other contents."""
-    members = read_members(path, wanted)
+    members = read_members(path, is_question_file)
     templates = _templates(path, members)
     files = {name: _described(name) for name in members if _FILE.fullmatch(name)}
     if not files:

@@ -48,10 +48,10 @@ class JsonStream:
         """Return the next character that is not white space; empty at the end."""
         while True:
             self._at = _end_of_space(self._text, self._at)
-            if self._at < len(self._text) or not self._more():
+            if self._at < len(self._text) or not self._read_more():
                 return self._text[self._at : self._at + 1]
 
-    def line(self) -> int:
+    def current_line(self) -> int:
         """Return the current line, from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
@@ -60,17 +60,17 @@ class JsonStream:
     def array(self) -> Iterator[tuple[int, Any]]:
         """Yield the elements of the array that starts here, each with its line."""
         for _ in self._members("[", "]", "a JSON array"):
-            line = self.line()
+            line = self.current_line()
             yield line, self.value()
 
     def object(self) -> Iterator[tuple[int, str]]:
         """Yield the keys of the object that starts here, each with its line."""
         for _ in self._members("{", "}", "a JSON object"):
-            line = self.line()
+            line = self.current_line()
             if self.peek() != '"':
-                raise self._bad("a key must be text")
+                raise self._error_here("a key must be text")
             key = self.value()
-            self._take(":", "a colon is missing; is the file cut short?")
+            self._expect(":", "a colon is missing; is the file cut short?")
             self.peek()
             yield line, key
 
@@ -81,15 +81,15 @@ class JsonStream:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except RecursionError:
-                raise self._bad("this is not JSON (nested too deeply)") from None
+                raise self._error_here("this is not JSON (nested too deeply)") from None
             except ValueError as error:
-                if self._may_go_on(error) and self._grow():
+                if self._may_go_on(error) and self._read_block():
                     continue
-                raise self._broken(error) from None
+                raise self._broken_json(error) from None
             # A number at the end of the text may continue in the next chunk.
-            if end == len(self._text) and self._text[end - 1] not in '"]}' and self._grow():
+            if end == len(self._text) and self._text[end - 1] not in '"]}' and self._read_block():
                 continue
-            self.line()
+            self.current_line()
             self._span, self._at = (self._at, end), end
             return value
 
@@ -100,11 +100,11 @@ class JsonStream:
     def end(self) -> None:
         """Raise BadInput unless only white space is left."""
         if self.peek():
-            raise BadInput("there is more after the end of the JSON", self.place, self.line())
+            raise BadInput("there is more after the end of the JSON", self.place, self.current_line())
 
-    def _members(self, opening: str, closing: str, what: str) -> Iterator[None]:
+    def _members(self, opening: str, closing: str, noun: str) -> Iterator[None]:
         if self.peek() != opening:
-            raise self._bad(f"this is not {what}")
+            raise self._error_here(f"this is not {noun}")
         self._at += 1
         if self.peek() != closing:
             while True:
@@ -113,28 +113,28 @@ class JsonStream:
                 if self.peek() != ",":
                     break
                 self._at += 1
-        self._take(closing, "a comma or the end is missing; is the file cut short?")
+        self._expect(closing, "a comma or the end is missing; is the file cut short?")
 
-    def _take(self, character: str, otherwise: str) -> None:
+    def _expect(self, character: str, otherwise: str) -> None:
         if self.peek() != character:
-            raise self._bad(otherwise)
+            raise self._error_here(otherwise)
         self._at += 1
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         piece = next(self._chunks, None)
         if piece is None:
             return False
-        self.line()
+        self.current_line()
         self._text, self._at, self._counted = self._text[self._at :] + piece, 0, 0
         return True
 
-    def _grow(self) -> bool:
+    def _read_block(self) -> bool:
         """Read until the text is twice as long, so a long value is not decoded again for every chunk."""
         have = len(self._text) - self._at
         if have > MAX_VALUE:
-            raise self._bad(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
+            raise self._error_here(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
         grown = False
-        while len(self._text) - self._at < 2 * have + 1 and self._more():
+        while len(self._text) - self._at < 2 * have + 1 and self._read_more():
             grown = True
         return grown
 
@@ -143,15 +143,15 @@ class JsonStream:
             return False
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _LONGEST_WORD
 
-    def _broken(self, error: ValueError) -> BadInput:
+    def _broken_json(self, error: ValueError) -> BadInput:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
-        line = self.line() + (
+        line = self.current_line() + (
             self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0
         )
         return BadInput(f"this is not JSON ({reason}); is the file cut short?", self.place, line)
 
-    def _bad(self, message: str) -> BadInput:
-        return BadInput(message, self.place, self.line())
+    def _error_here(self, message: str) -> BadInput:
+        return BadInput(message, self.place, self.current_line())
 
 
 def _end_of_space(text: str, start: int) -> int:

@@ -88,8 +88,8 @@ def _csv_writer(file: TextIO) -> Callable[[EventRow, str], None]:
 
 
 def _read_json(path: Path) -> Iterator[EventLine | EventProblem]:
-    with _opened(path, "\n") as file:
-        for line, text in enumerate(_bounded(file, path), 1):
+    with _open_text(path, "\n") as file:
+        for line, text in enumerate(_bounded_lines(file, path), 1):
             if not text.strip():
                 continue
             try:
@@ -97,12 +97,16 @@ def _read_json(path: Path) -> Iterator[EventLine | EventProblem]:
             except (ValueError, RecursionError):
                 yield EventProblem(line, "this is not JSON")
                 continue
-            yield _line(line, value) if isinstance(value, dict) else EventProblem(line, "this is not a JSON object")
+            yield (
+                _event_of_line(line, value)
+                if isinstance(value, dict)
+                else EventProblem(line, "this is not a JSON object")
+            )
 
 
 def _read_csv(path: Path) -> Iterator[EventLine | EventProblem]:
-    with _opened(path, "") as file:
-        rows = csv.reader(_bounded(file, path), strict=True)
+    with _open_text(path, "") as file:
+        rows = csv.reader(_bounded_lines(file, path), strict=True)
         try:
             header = next(rows, [])
             if missing := _NEEDED - set(header):
@@ -133,10 +137,10 @@ def _csv_line(line: int, header: list[str], row: list[str]) -> EventLine | Event
             )
         except ValueError:
             return EventProblem(line, f"{name} is {cell[:40]!r}; it must be a number")
-    return _line(line, value)
+    return _event_of_line(line, value)
 
 
-def _line(line: int, value: dict[str, Any]) -> EventLine | EventProblem:
+def _event_of_line(line: int, value: dict[str, Any]) -> EventLine | EventProblem:
     try:
         return EventLine(line, _event(value))
     except BadInput as error:
@@ -205,7 +209,7 @@ def _values(event: EventRow) -> tuple[Any, ...]:
     return tuple(getattr(event, name) for name in COLUMNS)
 
 
-def _bounded(file: TextIO, path: Path) -> Iterator[str]:
+def _bounded_lines(file: TextIO, path: Path) -> Iterator[str]:
     """Yield the lines of a file. Raises BadInput for a line over MAX_LINE before reading all of it."""
     line = 0
     while text := file.readline(MAX_LINE + 1):
@@ -215,7 +219,7 @@ def _bounded(file: TextIO, path: Path) -> Iterator[str]:
         yield text
 
 
-def _opened(path: Path, newline: str) -> TextIO:
+def _open_text(path: Path, newline: str) -> TextIO:
     if path.exists() and not path.is_file():
         raise BadInput("is not a regular file; give a file of labels", path)
     try:

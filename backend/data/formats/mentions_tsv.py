@@ -15,8 +15,8 @@ from blindspot.db.errors import BadInput
 _ENTITY = ("entity", "subject")
 
 
-def recognise(head: Head) -> bool:
-    names = _names(head.first_line)
+def recognise(file_head: Head) -> bool:
+    names = _column_names(file_head.first_line)
     return len(names) == 2 and any(name in _ENTITY for name in names)
 
 
@@ -25,7 +25,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, 
     number, header = next(lines, (1, None))
     if header is None:
         raise BadInput("the file is empty", path)
-    names = _names(header)
+    names = _column_names(header)
     if len(names) != 2 or not any(name in _ENTITY for name in names):
         raise BadInput("the header must name two columns: entity and count", path, number)
     entity_at = 0 if names[0] in _ENTITY else 1
@@ -39,7 +39,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, 
         raise BadInput("the file has a header but no rows", path)
 
 
-def _names(line: str) -> list[str]:
+def _column_names(line: str) -> list[str]:
     return [name.strip().lower() for name in line.split("\t")]
 
 

@@ -40,8 +40,8 @@ from blindspot.db.records import SPLITS, Passage, Question
 _SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
 
 
-def recognise_texts(head: Head) -> bool:
-    columns = head.columns
+def recognise_texts(file_head: Head) -> bool:
+    columns = file_head.columns
     return (
         len(columns) == 2
         and _number(columns[0])
@@ -50,8 +50,8 @@ def recognise_texts(head: Head) -> bool:
     )
 
 
-def recognise_run(head: Head) -> bool:
-    return len(head.columns) == 3 and all(map(_number, head.columns))
+def recognise_run(file_head: Head) -> bool:
+    return len(file_head.columns) == 3 and all(map(_number, file_head.columns))
 
 
 def _number(text: str) -> bool:
@@ -125,7 +125,7 @@ def write_collection(path: Path, passages: Iterable[Passage]) -> WriteResult:
         if titles
         else []
     )
-    return WriteResult(rows, (*notes, *_folded(folded, "text")))
+    return WriteResult(rows, (*notes, *_folded_names(folded, "text")))
 
 
 def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
@@ -135,7 +135,7 @@ def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
             text = one_line(question.text)
             file.write(f"{question.id}\t{text}\n")
             rows, folded = rows + 1, folded + (text != question.text)
-    return WriteResult(rows, _folded(folded, "question"))
+    return WriteResult(rows, _folded_names(folded, "question"))
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
@@ -151,8 +151,8 @@ def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved
     return WriteResult(rows, ("The format has ranks only; scores were left out.",), "line")
 
 
-def _folded(count: int, what: str) -> tuple[str, ...]:
-    return (f"{counted(count, what)} contained tabs or line ends, which became spaces",) if count else ()
+def _folded_names(count: int, noun: str) -> tuple[str, ...]:
+    return (f"{counted(count, noun)} contained tabs or line ends, which became spaces",) if count else ()
 
 
 FORMATS = [

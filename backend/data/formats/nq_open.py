@@ -19,9 +19,9 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
         return False
     return "question" in record and isinstance(record.get("answer"), list) and "answers" not in record

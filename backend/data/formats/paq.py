@@ -34,9 +34,9 @@ SETTINGS = {"sample": 100_000, "least": 3, "seed": 0}
 SHARES = (("train", 0.70), ("dev", 0.85), ("test", 1.0))
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
         return False
     answers = record.get("answers")

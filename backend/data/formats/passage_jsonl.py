@@ -11,17 +11,17 @@ from blindspot.backend.data.formats.passage_lines import read_passage_lines
 from blindspot.backend.data.formats.streams import not_utf8
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
         # The line is longer than the head, so decide by its beginning.
-        named = '"id"' in head.text or '"_id"' in head.text
+        named = '"id"' in file_head.text or '"_id"' in file_head.text
         return (
-            len(head.first_line) == len(head.text)
-            and head.text.startswith('{"')
+            len(file_head.first_line) == len(file_head.text)
+            and file_head.text.startswith('{"')
             and named
-            and '"question"' not in head.text
+            and '"question"' not in file_head.text
         )
     return "text" in record and bool({"id", "_id"} & set(record)) and not {"question", "answers", "gold"} & set(record)
 

@@ -13,10 +13,16 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     """Recognise text of no other format. Any text could be questions, so this format is tried last."""
-    start = head.text.lstrip()[:1]
-    return not head.folder and not head.tar and bool(start) and start not in "{[<" and "\t" not in head.first_line
+    start = file_head.text.lstrip()[:1]
+    return (
+        not file_head.folder
+        and not file_head.tar
+        and bool(start)
+        and start not in "{[<"
+        and "\t" not in file_head.first_line
+    )
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:

@@ -21,8 +21,8 @@ from blindspot.db.records import Question
 COLUMNS = ("question", "subj", "prop", "s_pop", "possible_answers")
 
 
-def recognise(head: Head) -> bool:
-    return {"question", "s_pop", "possible_answers"} <= set(_names(head.first_line))
+def recognise(file_head: Head) -> bool:
+    return {"question", "s_pop", "possible_answers"} <= set(_column_names(file_head.first_line))
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
@@ -30,7 +30,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     number, header = next(lines, (1, None))
     if header is None:
         raise BadInput("the file is empty", path)
-    names = _names(header)
+    names = _column_names(header)
     missing = [name for name in COLUMNS if names.count(name) != 1]
     if missing:
         raise BadInput(f"the header does not name the column {' and '.join(missing)} once", path, number)
@@ -42,7 +42,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     yield from read_question_lines(path, lines, question_of, "the file has a header but no rows")
 
 
-def _names(header: str) -> list[str]:
+def _column_names(header: str) -> list[str]:
     return [name.strip().strip('"').lower() for name in header.split("\t")]
 
 

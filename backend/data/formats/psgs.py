@@ -28,8 +28,8 @@ class _Malformed(Exception):
     """A quote closes in the middle of a field."""
 
 
-def recognise(head: Head) -> bool:
-    names = [name.strip('"').lower() for name in head.first_line.split("\t")]
+def recognise(file_head: Head) -> bool:
+    names = [name.strip('"').lower() for name in file_head.first_line.split("\t")]
     return len(names) > 1 and bool({"id", "text"} & set(names)) and not {"question", "query", "answers"} & set(names)
 
 
@@ -44,14 +44,14 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
         lines, line = block.lines, block.line
         if parser is None:
             parser, lines, line = _Parser(path, lines[0], quotes == "csv"), lines[1:], line + 1
-        yield from _shared(parser.parse(lines, line), source)
+        yield from _batches_with_source(parser.parse(lines, line), source)
     if parser is None:
         raise BadInput("the file is empty", path)
-    yield from _shared(parser.finish(), source)
+    yield from _batches_with_source(parser.finish(), source)
     yield PassageBatch(share=1.0, sha256=source.sha256)
 
 
-def _shared(batches: Iterator[PassageBatch], source: ByteSource) -> Iterator[PassageBatch]:
+def _batches_with_source(batches: Iterator[PassageBatch], source: ByteSource) -> Iterator[PassageBatch]:
     for batch in batches:
         batch.share = source.read / max(source.size, 1)
         yield batch
@@ -74,7 +74,7 @@ class _Parser:
         self.kept: list[str] = []
         self.kept_line = 0
 
-    def parse(self, raw: list[str], line: int, last: bool = False) -> Iterator[PassageBatch]:
+    def parse(self, raw: list[str], line: int, is_last: bool = False) -> Iterator[PassageBatch]:
         """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next
         block.
         """
@@ -93,7 +93,7 @@ class _Parser:
                 fields = _quoted(row)
                 if fields is None:
                     try:
-                        fields, at = self._long(raw, here, last)
+                        fields, at = self._multiline_record(raw, here, is_last)
                         batch.spanning += at > here + 1
                     except _Open:
                         self.kept, self.kept_line = raw[here:], line + here
@@ -118,9 +118,9 @@ class _Parser:
 
     def finish(self) -> Iterator[PassageBatch]:
         if self.kept:
-            yield from self.parse([], self.kept_line, last=True)
+            yield from self.parse([], self.kept_line, is_last=True)
 
-    def _long(self, raw: list[str], start: int, last: bool) -> tuple[list[str], int]:
+    def _multiline_record(self, raw: list[str], start: int, is_last: bool) -> tuple[list[str], int]:
         """Return the record that begins at line `start`, perhaps over several lines, and the line after it."""
         for count in (1, 16, MAX_RECORD_LINES):
             chunk = "\n".join(raw[start : start + count])
@@ -132,7 +132,7 @@ class _Parser:
                     break
                 if start + count < len(raw):
                     continue
-                if not last and len(raw) - start < MAX_RECORD_LINES:
+                if not is_last and len(raw) - start < MAX_RECORD_LINES:
                     raise
                 break
         raise _Malformed(
@@ -185,17 +185,17 @@ def _record(text: str) -> tuple[list[str], int]:
             )
 
 
-def _quoted_field(text: str, at: int) -> tuple[str, int]:
+def _quoted_field(text: str, start: int) -> tuple[str, int]:
     pieces = []
     while True:
-        quote = text.find('"', at)
+        quote = text.find('"', start)
         if quote < 0:
             raise _Open
         if text[quote + 1 : quote + 2] != '"':
-            pieces.append(text[at:quote])
+            pieces.append(text[start:quote])
             return "".join(pieces), quote + 1
-        pieces.append(text[at : quote + 1])
-        at = quote + 2
+        pieces.append(text[start : quote + 1])
+        start = quote + 2
 
 
 def _fields(line: str, path: Path) -> list[str]:
@@ -211,12 +211,12 @@ def write(path: Path, passages: Iterable[Passage]) -> WriteResult:
     with written_whole(path) as file:
         file.write("id\ttext\ttitle\n")
         for p in passages:
-            file.write(f"{p.id}\t{_written(p.text)}\t{_written(p.title)}\n")
+            file.write(f"{p.id}\t{_quoted_value(p.text)}\t{_quoted_value(p.title)}\n")
             rows += 1
     return WriteResult(rows)
 
 
-def _written(value: str) -> str:
+def _quoted_value(value: str) -> str:
     if '"' in value or "\t" in value or "\n" in value or "\r" in value:
         return '"' + value.replace('"', '""') + '"'
     return value

@@ -20,8 +20,8 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
-def recognise(head: Head) -> bool:
-    return head.start == "{" and '"contexts"' in head.text
+def recognise(file_head: Head) -> bool:
+    return file_head.start == "{" and '"contexts"' in file_head.text
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:

@@ -37,12 +37,12 @@ _RULES: dict[str, AnswerRule] = {"string": "string", "regex": "regex"}
 _QUESTION_FIELDS = {"answers", "gold", "grades", "relation", "split", "set", "subject"}
 
 
-def recognise(head: Head) -> bool:
+def recognise(file_head: Head) -> bool:
     try:
-        record = fields.parse_object(head.first_line)
+        record = fields.parse_object(file_head.first_line)
     except fields.FieldError:
-        cut_short = len(head.first_line) == len(head.text)
-        return cut_short and head.text.startswith('{"') and '"question"' in head.text
+        cut_short = len(file_head.first_line) == len(file_head.text)
+        return cut_short and file_head.text.startswith('{"') and '"question"' in file_head.text
     if "answer" in record and "answers" not in record:
         return False  # NQ-open's
     if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
@@ -104,7 +104,7 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
 
 
 def _gold(
-    record: dict[str, Any], question_id: str, path: Path, line: int, keep: str
+    record: dict[str, Any], question_id: str, path: Path, line: int, grades_to_keep: str
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
     """Return the gold and the judgements. A single gold passage is the first of the subject's own article, else the
     first that mentions it, else the first with the best grade."""
@@ -115,7 +115,7 @@ def _gold(
         )
     preferred = _ids(record, "gold_own_article") or _ids(record, "gold_comention")
     judgements = [Qrel(question_id, passage, grade, str(path), line) for passage, grade in grades.items()]
-    return kept_gold(judgements, keep, named, preferred)
+    return kept_gold(judgements, grades_to_keep, named, preferred)
 
 
 def _ids(record: dict[str, Any], name: str) -> tuple[str, ...]:

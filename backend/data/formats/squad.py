@@ -31,8 +31,8 @@ from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 
-def recognise(head: Head) -> bool:
-    return head.start == "{" and '"paragraphs"' in head.text and '"context"' in head.text
+def recognise(file_head: Head) -> bool:
+    return file_head.start == "{" and '"paragraphs"' in file_head.text and '"context"' in file_head.text
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
@@ -66,7 +66,7 @@ def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> I
             place = Paragraph(title.replace("_", " "), context)
             for value in _list(paragraph, "qas"):
                 try:
-                    yield _item(value, place, path, line, dataset, split)
+                    yield _question_of_record(value, place, path, line, dataset, split)
                 except fields.FieldError as error:
                     named = value.get("id") if isinstance(value, dict) else None
                     yield BadInput(f"article {title[:60]!r}, question {str(named)[:60]!r}: {error}", path, line)
@@ -74,7 +74,9 @@ def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> I
         yield BadInput(str(error), path, line)
 
 
-def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str) -> ImportedQuestion:
+def _question_of_record(
+    value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str
+) -> ImportedQuestion:
     record = _object(value, "a question")
     impossible = record.get("is_impossible") is True
     answers = (
@@ -94,9 +96,9 @@ def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str,
     return ImportedQuestion(question, str(path), line, () if impossible else (paragraph,))
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, noun: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise fields.FieldError(f"{what} is {fields.kind_of(value)}; it must be an object")
+        raise fields.FieldError(f"{noun} is {fields.kind_of(value)}; it must be an object")
     return value
 
 

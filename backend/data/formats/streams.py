@@ -90,31 +90,31 @@ class ByteSource:
         self.sha256: str | None = None
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        ahead: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+        blocks_ahead: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
         stop = threading.Event()
 
-        def put(item: bytes | BaseException | None) -> None:
+        def put_block(item: bytes | BaseException | None) -> None:
             while not stop.is_set():
                 try:
-                    ahead.put(item, timeout=0.1)
+                    blocks_ahead.put(item, timeout=0.1)
                     return
                 except queue.Full:
                     continue
 
-        def work() -> None:
+        def read_ahead() -> None:
             try:
                 for block in self._blocks():
-                    put(block)
+                    put_block(block)
                     if stop.is_set():
                         return
-                put(None)
+                put_block(None)
             except BaseException as error:
-                put(error)
+                put_block(error)
 
-        thread = threading.Thread(target=work, name="read-ahead", daemon=True)
+        thread = threading.Thread(target=read_ahead, name="read-ahead", daemon=True)
         thread.start()
         try:
-            while (item := ahead.get()) is not None:
+            while (item := blocks_ahead.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 yield item
@@ -126,7 +126,7 @@ class ByteSource:
         digest = hashlib.sha256()
         try:
             with open(self.path, "rb") as file:
-                raw = self._raw(file, digest)
+                raw = self._raw_blocks(file, digest)
                 first = next(raw, b"")
                 for magic, what in _UNREADABLE.items():
                     if first.startswith(magic):
@@ -141,16 +141,16 @@ class ByteSource:
             raise BadInput(f"cannot be read ({error.strerror or error})", self.path) from error
         self.sha256 = digest.hexdigest()
 
-    def _raw(self, file: Any, digest: Any) -> Iterator[bytes]:
+    def _raw_blocks(self, file: Any, digest: Any) -> Iterator[bytes]:
         while block := file.read(BLOCK):
             digest.update(block)
             self.read += len(block)
             yield block
 
-    def _decompressed(self, start: bytes, raw: Iterator[bytes], name: str, new: Any) -> Iterator[bytes]:
+    def _decompressed(self, start: bytes, raw: Iterator[bytes], name: str, new_decompressor: Any) -> Iterator[bytes]:
         """Decompress one or more consecutive streams, as gzip, xz and bzip2 files may contain."""
         data: bytes | None = start
-        stream: _Decompressor = new()
+        stream: _Decompressor = new_decompressor()
         try:
             while data is not None:
                 block = stream.decompress(data, UNPACKED_BLOCK)
@@ -163,7 +163,7 @@ class ByteSource:
                         if following is None:
                             return
                         data = following.lstrip(b"\0")
-                    stream = new()
+                    stream = new_decompressor()
                 elif stream.needs_input:
                     data = next(raw, None)
                     if data is None:
@@ -174,7 +174,7 @@ class ByteSource:
             raise BadInput(f"the {name} file is broken ({error}); fetch it again", self.path) from error
 
 
-def head(path: str | Path, size: int = 1 << 16) -> bytes:
+def first_bytes(path: str | Path, size: int = 1 << 16) -> bytes:
     """Return the first decompressed bytes of a file. Raises BadInput as ByteSource does."""
     parts, have = [], 0
     blocks = ByteSource(path).__iter__()

@@ -56,34 +56,34 @@ _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "data
 _NUMBERS = ("frequency", "bucket")
 
 
-def _usual(head: Head, *columns: tuple[str, ...]) -> bool:
+def _has_usual_columns(file_head: Head, *columns: tuple[str, ...]) -> bool:
     """Return whether a table has one of the usual names of each column. TSV is left to the formats that are TSV."""
-    if head.table is None or "\t" in head.first_line:
+    if file_head.table is None or "\t" in file_head.first_line:
         return False
-    return all(set(names) & set(head.table) for names in columns)
+    return all(set(names) & set(file_head.table) for names in columns)
 
 
-def recognise_passages(head: Head) -> bool:
-    return _usual(head, PASSAGE["text"]) and not _usual(head, QUESTION["question"])
+def recognise_passages(file_head: Head) -> bool:
+    return _has_usual_columns(file_head, PASSAGE["text"]) and not _has_usual_columns(file_head, QUESTION["question"])
 
 
-def recognise_questions(head: Head) -> bool:
-    return _usual(head, QUESTION["question"])
+def recognise_questions(file_head: Head) -> bool:
+    return _has_usual_columns(file_head, QUESTION["question"])
 
 
-def recognise_qrels(head: Head) -> bool:
-    return _usual(head, *QREL.values()) and not recognise_runs(head)
+def recognise_qrels(file_head: Head) -> bool:
+    return _has_usual_columns(file_head, *QREL.values()) and not recognise_runs(file_head)
 
 
-def recognise_runs(head: Head) -> bool:
-    return _usual(head, *RUN.values())
+def recognise_runs(file_head: Head) -> bool:
+    return _has_usual_columns(file_head, *RUN.values())
 
 
 def files(path: Path) -> list[Path]:
     return [file.path for file in table_files(path)]
 
 
-def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
+def _columns_of_fields(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
     """Return the column of each field that the settings name or that has a usual name."""
     columns, chosen = columns_of(path), {}
     for field, names in usual.items():
@@ -96,7 +96,7 @@ def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) 
     return chosen
 
 
-def _required(path: Path, chosen: Mapping[str, str], *names: str) -> None:
+def _required_column(path: Path, chosen: Mapping[str, str], *names: str) -> None:
     for name in names:
         if name not in chosen:
             columns = column_names(columns_of(path))
@@ -104,8 +104,8 @@ def _required(path: Path, chosen: Mapping[str, str], *names: str) -> None:
 
 
 def read_passages(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    chosen = _chosen(path, PASSAGE, options)
-    _required(path, chosen, "text")
+    chosen = _columns_of_fields(path, PASSAGE, options)
+    _required_column(path, chosen, "text")
     batch = PassageBatch()
     for number, row in enumerate(rows_of(path, list(chosen.values())), 1):
         place = Path(str(row.path))
@@ -127,8 +127,8 @@ def read_passages(path: Path, options: Options = NO_OPTIONS) -> Iterator[Passage
 
 
 def read_questions(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    chosen = _chosen(path, QUESTION, options)
-    _required(path, chosen, "question")
+    chosen = _columns_of_fields(path, QUESTION, options)
+    _required_column(path, chosen, "question")
     known = [name for name in _OF_QUESTIONS if name in columns_of(path)]
     wanted = [*chosen.values(), *(name for name in known if name not in chosen.values())]
     # `datasets` calls a table without splits "train", so a single split that no column states is only a default.
@@ -185,8 +185,8 @@ def _texts(value: Any) -> list[Any]:
 
 
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
-    chosen = _chosen(path, QREL, options)
-    _required(path, chosen, *QREL)
+    chosen = _columns_of_fields(path, QREL, options)
+    _required_column(path, chosen, *QREL)
     for row in rows_of(path, list(chosen.values())):
         if isinstance(row, BadInput):
             yield row
@@ -203,8 +203,8 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
 
 def read_runs(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry]:
     """Yield one hit at a time, as a TREC run has them; the order of a question's rows is the order of its hits."""
-    chosen = _chosen(path, RUN, options)
-    _required(path, chosen, "question", "passage", "score")
+    chosen = _columns_of_fields(path, RUN, options)
+    _required_column(path, chosen, "question", "passage", "score")
     for row in rows_of(path, list(chosen.values())):
         if isinstance(row, BadInput):
             raise row

@@ -21,8 +21,12 @@ SUFFIXES = (".md", ".txt")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
 
 
-def recognise(head: Head) -> bool:
-    return head.folder and head.table is None and any(name.lower().endswith(SUFFIXES) for name in head.inside)
+def recognise(file_head: Head) -> bool:
+    return (
+        file_head.folder
+        and file_head.table is None
+        and any(name.lower().endswith(SUFFIXES) for name in file_head.inside)
+    )
 
 
 def files(folder: Path) -> list[Path]:

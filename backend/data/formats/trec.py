@@ -34,13 +34,13 @@ from blindspot.db.records import Question
 _ITERATION = ("0", "Q0")
 
 
-def recognise_run(head: Head) -> bool:
-    parts = head.first_line.split()
+def recognise_run(file_head: Head) -> bool:
+    parts = file_head.first_line.split()
     return len(parts) == 6 and parts[1] in _ITERATION and parts[3].isdigit()
 
 
-def recognise_qrels(head: Head) -> bool:
-    parts = head.first_line.split()
+def recognise_qrels(file_head: Head) -> bool:
+    parts = file_head.first_line.split()
     return len(parts) == 4 and parts[1] in _ITERATION and parts[3].lstrip("-").isdigit()
 
 
@@ -150,7 +150,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
     with written_whole(path) as file:
         for question_id, ids, row in rows:
             _refuse_space("a question id", question_id)
-            values = falling(row[: len(ids)], question_id)
+            values = falling_scores(row[: len(ids)], question_id)
             for rank, (passage_id, score) in enumerate(zip(ids, values, strict=True), 1):
                 _refuse_space("a passage id", passage_id)
                 file.write(f"{question_id} Q0 {passage_id} {rank} {score:.9g} {run_name}\n")
@@ -158,7 +158,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
     return lines
 
 
-def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
+def falling_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:
     """Return the scores as (k,) float32, each smaller than the one before."""
     values = np.array(scores, dtype=np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():
@@ -169,9 +169,9 @@ def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
     return values
 
 
-def _refuse_space(what: str, value: str) -> None:
+def _refuse_space(noun: str, value: str) -> None:
     if not value or value.split() != [value]:
-        raise Refused(f"{what} is {value!r}; TREC files are separated by spaces, so it must contain none")
+        raise Refused(f"{noun} is {value!r}; TREC files are separated by spaces, so it must contain none")
 
 
 FORMATS = [

@@ -106,7 +106,7 @@ def study_from_results(
             study = Study.create(building, title if title is not None else folder.absolute().name)
             facts = None if questions is None else Path(questions)
             gathered = _ResultsCollector(split, columns)
-            passages, results, joined = _fill(
+            passages, results, joined = _fill_study(
                 study, gathered, [Path(file) for file in files], skip_bad, facts, progress
             )
             for store in (study.questions, study.corpus):
@@ -120,7 +120,7 @@ def study_from_results(
             if made_folder:
                 folder.rmdir()
             raise
-    results = [_moved(result, folder.absolute()) for result in results]
+    results = [_with_paths_in(result, folder.absolute()) for result in results]
     return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began, joined)
 
 
@@ -135,9 +135,9 @@ def fill_from_log(
 
     Raises BadInput for the first wrong row; then the study is still empty. Raises Refused if it is not empty.
     """
-    if study.has_corpus or study.questions.last >= 0:
+    if study.has_corpus or study.questions.last_position >= 0:
         raise Refused(f"{study.folder} holds passages or questions already; read the log into a study of its own")
-    _fill(study, _ResultsCollector("test", columns or {}), [Path(file)], skip_bad, None, progress)
+    _fill_study(study, _ResultsCollector("test", columns or {}), [Path(file)], skip_bad, None, progress)
 
 
 def _refuse_used(folder: Path) -> None:
@@ -147,14 +147,14 @@ def _refuse_used(folder: Path) -> None:
         raise Refused(f"{folder} is not empty; choose an empty or a new folder")
 
 
-def _moved(result: FileResult, folder: Path) -> FileResult:
+def _with_paths_in(result: FileResult, folder: Path) -> FileResult:
     from dataclasses import replace
 
     place = result.left_out_file
     return replace(result, left_out_file=None if place is None else folder / place.parent.name / place.name)
 
 
-def _fill(
+def _fill_study(
     study: Study,
     gathered: _ResultsCollector,
     files: list[Path],
@@ -166,13 +166,13 @@ def _fill(
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
             with RejectedRows(study.folder, path, skip_bad) as rejected:
-                readings.append((gathered.read(path, number, writer, rejected, report), rejected))
+                readings.append((gathered.read_results(path, number, writer, rejected, report), rejected))
         gathered.write(writer)
         count = writer.count
         if not count:
             raise BadInput("holds no passages", files[0])
         hashes = [file_sha256(path) for path in files]
-        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
+        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint_depth(hashes))
     questions, joined = (
         (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, gathered.split, report)
     )
@@ -225,7 +225,7 @@ def _store(
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
 
-def _joint(hashes: Sequence[str]) -> str:
+def _joint_depth(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
@@ -251,11 +251,11 @@ class _ResultsCollector:
         self._files: list[Path] = []
         self._waiting: list[Row] = []
 
-    def read(
+    def read_results(
         self, path: Path, number: int, writer: CorpusWriter, rejected: RejectedRows, report: ThrottledProgress
     ) -> _RunFile:
         self._files.append(path)
-        form, opened = self._opened(path)
+        form, opened = self._open_entries(path)
         reading, index = _RunFile(form), 0
         with opened as entries:
             for entry in entries:
@@ -277,7 +277,7 @@ class _ResultsCollector:
             raise rejected.first or BadInput("holds no questions", path)
         return reading
 
-    def _opened(self, path: Path) -> tuple[str, AbstractContextManager[Iterator[RunEntry | BadInput]]]:
+    def _open_entries(self, path: Path) -> tuple[str, AbstractContextManager[Iterator[RunEntry | BadInput]]]:
         """Return the form of a file, and a context that yields its entries."""
         if self._columns is None:
             chosen = find_format(path, "runs", None)

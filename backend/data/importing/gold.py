@@ -140,15 +140,15 @@ def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, i
         block = [row for row in named[start : start + 1000] if row[3] in ordinals]
         passages = study.corpus.passages(ordinals[id] for _, _, _, id in block)
         for (question, number, paragraph, _), passage in zip(block, passages, strict=True):
-            if _same(paragraph.text, passage.text):
+            if _is_same_text(paragraph.text, passage.text):
                 by_id[question, number] = passage.id
     return by_id
 
 
-def _same(text: str, other: str) -> bool:
-    if not text or text.split() == other.split():
+def _is_same_text(text: str, other_text: str) -> bool:
+    if not text or text.split() == other_text.split():
         return True
-    ours, theirs = lower_tokens(text), lower_tokens(other)
+    ours, theirs = lower_tokens(text), lower_tokens(other_text)
     return ours == theirs or containment(ours, theirs) >= THRESHOLD
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.data.formats import find_format, settings_of
-from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, checked
+from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, check_batch
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve, text_key
 from blindspot.backend.data.importing.mentions import count_mentions
@@ -23,7 +23,7 @@ from blindspot.backend.data.importing.settings import QuestionImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
-from blindspot.db.corpus import CorpusWriter, DuplicateId, pack
+from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
@@ -133,14 +133,16 @@ def import_questions(
     if _imports(study).find("questions", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
-        items = _with_gold(study, _new(study, _items(chosen, path, options, rejected, report), rejected), rejected)
+        items = _with_gold(
+            study, _new_questions(study, _items(chosen, path, options, rejected, report), rejected), rejected
+        )
         if not items:
             raise rejected.first or BadInput(_without_questions(chosen, path, options), path)
         joined = _joined_sets(study, items)
         repeated = _repeated_texts(study, items)
         questions, matches = resolve(study, items, progress)
         graded = [GoldMatch(row.question_id, row.passage_id, "qrels", row.grade) for row in _judgements(study, items)]
-        report.now(len(items), len(items), "saving questions")
+        report.report_now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, settings_json)
         study.questions.add(questions, record, [*matches, *graded])
@@ -170,7 +172,7 @@ def import_frequencies(
         counts = _counts(chosen, path, rejected, report)
         wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
         record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), rejected.count)
-        report.now(len(counts), len(counts), "saving frequencies")
+        report.report_now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
     notes = (
@@ -216,9 +218,9 @@ class _CorpusStats:
 class _DuplicateRows(DuplicateId):
     """Duplicate ids. `all` maps every row to be left out to the first row with the same id."""
 
-    def __init__(self, error: DuplicateId, all: dict[int, int]):
+    def __init__(self, error: DuplicateId, rows: dict[int, int]):
         super().__init__(error.id, error.first, error.second)
-        self.all = all
+        self.all = rows
 
 
 def _build_corpus(
@@ -232,7 +234,7 @@ def _build_corpus(
 ) -> _CorpusStats:
     written = _CorpusStats()
     with CorpusWriter(study.folder / "corpus.db") as writer, format.opened(path, options) as batches:
-        for batch, contents in _sound(batches, path, rejected, drop):
+        for batch, contents in _valid_batches(batches, path, rejected, drop):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
             written.sha256 = batch.sha256 or written.sha256
@@ -241,21 +243,23 @@ def _build_corpus(
             raise rejected.first or BadInput("holds no passages", path)
         written.rows = writer.count
         written.sha256 = written.sha256 or source_sha256(format, path)
-        report.now(writer.count, writer.count, "indexing ids")
+        report.report_now(writer.count, writer.count, "indexing ids")
         try:
-            writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
+            writer.finish(
+                path.name, written.sha256, lambda: report.report_now(writer.count, writer.count, "indexing ids")
+            )
         except DuplicateId as error:
             raise _DuplicateRows(error, dict(writer.duplicates())) from None
     return written
 
 
-def _sound(
+def _valid_batches(
     batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
     """Yield the valid rows with their bytes for the digest. The others, and the row numbers in `drop`, are rejected."""
     firsts, places, row = set(drop.values()), {}, 0
     for batch in batches:
-        batch, contents = checked(batch, path)
+        batch, contents = check_batch(batch, path)
         for problem in batch.problems:
             rejected.add(problem)
         if drop:
@@ -270,31 +274,31 @@ def _sound(
                     rows.append(values)
             row += len(batch.rows)
             batch.rows = rows
-            contents = pack(rows) if rows else b""
+            contents = pack_text(rows) if rows else b""
         yield batch, contents
 
 
 def _with_lines(error: DuplicateId, format: Format, path: Path, options: Options) -> BadInput:
     """Return the error for an id that occurs twice. The file is read again to find the places of the two rows."""
-    places: dict[int, tuple[Path, int]] = {}
+    line_by_row: dict[int, tuple[Path, int]] = {}
     row = 0
     with format.opened(path, options) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
-                    places[wanted] = batch.path or path, batch.lines[wanted - row]
+                    line_by_row[wanted] = batch.path or path, batch.lines[wanted - row]
             row += len(batch.rows)
-            if len(places) == 2:
+            if len(line_by_row) == 2:
                 break
-    return _duplicate_error(error.id, places.get(error.first), places.get(error.second))
+    return _duplicate_error(error.id, line_by_row.get(error.first), line_by_row.get(error.second))
 
 
-def _duplicate_error(id: str, first: tuple[Path, int] | None, second: tuple[Path, int] | None) -> BadInput:
+def _duplicate_error(id: str, first_place: tuple[Path, int] | None, second_place: tuple[Path, int] | None) -> BadInput:
     """Return the error for an id that occurs twice. The places may be unknown if the file changed in between."""
-    if first is None or second is None:
+    if first_place is None or second_place is None:
         return BadInput(f"the id {id!r} occurs twice")
-    where = f"line {first[1]}" if first[0] == second[0] else f"{first[0]}:{first[1]}"
-    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second)
+    where = f"line {first_place[1]}" if first_place[0] == second_place[0] else f"{first_place[0]}:{first_place[1]}"
+    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second_place)
 
 
 def _second_collection(study: Study, path: Path, format: str | None) -> ImportResult:
@@ -334,8 +338,8 @@ def _items(
     return list(seen_ids.values())
 
 
-def _new(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
-    known = study.questions.known(item.question.id for item in items)
+def _new_questions(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
+    known = study.questions.known_ids(item.question.id for item in items)
     for item in items:
         if item.question.id in known:
             rejected.add(item.wrong(f"question {item.question.id!r} is in the study already"))
@@ -375,15 +379,15 @@ def _without_questions(format: Format, path: Path, options: Options) -> str:
     asked = "".join(
         f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
     )
-    held: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     if asked:
         with suppress(BadInput), format.opened(path, replace(options, split=None, dataset=None)) as items:
-            held.update(
+            counts.update(
                 (each.question.split, each.question.dataset) for each in items if not isinstance(each, BadInput)
             )
     sets = [
         f"{count:,} of split {split!r}" + (f" and dataset {dataset!r}" if dataset else "")
-        for (split, dataset), count in held.most_common(5)
+        for (split, dataset), count in counts.most_common(5)
     ]
     return f"holds no questions{asked}" + (f"; it holds {', '.join(sets)}; ask for these" if sets else "")
 
@@ -404,15 +408,15 @@ def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, 
 def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
     """Say how many questions have the text of another question of their split, and so count twice in its means."""
     wanted = {(item.question.split, text_key(item.question.text)) for item in items}
-    first: dict[tuple[str, str], str] = {}
+    first_ids: dict[tuple[str, str], str] = {}
     for split in dict.fromkeys(item.question.split for item in items):
         for id, text in study.questions.texts(split):
             if (key := (split, text_key(text))) in wanted:
-                first.setdefault(key, id)
+                first_ids.setdefault(key, id)
     repeated = []
     for item in items:
         question = item.question
-        other = first.setdefault((question.split, text_key(question.text)), question.id)
+        other = first_ids.setdefault((question.split, text_key(question.text)), question.id)
         if other != question.id:
             repeated.append((question.id, other))
     if not repeated:
@@ -424,8 +428,8 @@ def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[st
     )
 
 
-def _first_absent(question: Question, known: dict[str, int]) -> str | None:
-    return next((id for id in question.gold if id not in known), None)
+def _first_absent(question: Question, known_places: dict[str, int]) -> str | None:
+    return next((id for id in question.gold if id not in known_places), None)
 
 
 def _counts(
@@ -455,7 +459,7 @@ def _is_last_word(study: Study, sha256: str) -> bool:
     """Return whether this frequency file was imported and neither questions nor other frequencies have been imported
     since.
     """
-    since = [record for record in _imports(study).all() if record.kind != "passages"]
+    since = [record for record in _imports(study).all_records() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
 
 

@@ -56,7 +56,7 @@ def ir_dataset_folder(
         BlindspotError: its files cannot be fetched.
     """
     id = source.removeprefix(PREFIX).strip("/")
-    dataset, report = _load(id), ThrottledProgress(progress)
+    dataset, report = _load_dataset(id), ThrottledProgress(progress)
     for wanted, kind in ((passages, "docs"), (questions, "queries")):
         if wanted and not getattr(dataset, f"has_{kind}")():
             raise BadInput(f"{PREFIX}{id} has no {kind}; name one of its parts, as `ir_datasets list` shows them")
@@ -79,7 +79,7 @@ def ir_dataset_folder(
         yield folder
 
 
-def _load(id: str) -> Any:
+def _load_dataset(id: str) -> Any:
     import ir_datasets
 
     try:

@@ -31,7 +31,7 @@ class HashFilter:
         self._slots[hashes >> self._shift] = True
         self._sorted = np.unique(hashes)
 
-    def places(self, hashes: np.ndarray) -> np.ndarray:
+    def positions_of_wanted(self, hashes: np.ndarray) -> np.ndarray:
         """Return the positions of the wanted hashes, in order. The table of slots spares most hashes a binary search."""
         places = np.flatnonzero(self._slots[hashes >> self._shift])
         found = hashes[places]
@@ -71,12 +71,12 @@ class MentionCounter:
 
     def mentioned(self, rows: Sequence[Row]) -> list[set[str]]:
         """Return for each passage the keys of the entities that it mentions."""
-        found: list[set[str]] = [set() for _ in rows]
+        mentioned_names: list[set[str]] = [set() for _ in rows]
         for places in _portions(rows):
             tokens = token_arrays([field for place in places for field in rows[place][1:]])
             for passage, key in self._mentions(tokens):
-                found[places[passage]].add(key)
-        return found
+                mentioned_names[places[passage]].add(key)
+        return mentioned_names
 
     def counts(self) -> dict[str, int]:
         """Return the number of passages by entity."""
@@ -86,13 +86,13 @@ class MentionCounter:
         """Yield (passage, key) of every mention. None spans title and text, which are texts 2i and 2i + 1 of passage i."""
         hashes, numbers = tokens.hashes, tokens.numbers
         every = np.arange(len(tokens))
-        beginnings = self._beginnings.places(_hashes_of(hashes, every[:-1], 2))
+        beginnings = self._beginnings.positions_of_wanted(_hashes_of(hashes, every[:-1], 2))
         for length, wanted in self._filters.items():
             firsts = every if length == 1 else beginnings[: np.searchsorted(beginnings, len(tokens) - length + 1)]
             firsts = firsts[numbers[firsts] == numbers[firsts + length - 1]]
-            firsts = firsts[wanted.places(_hashes_of(hashes, firsts, length))]
+            firsts = firsts[wanted.positions_of_wanted(_hashes_of(hashes, firsts, length))]
             for first, passage in zip(firsts.tolist(), (numbers[firsts] // 2).tolist(), strict=True):
-                if (candidate := tokens.words(first, first + length)) in self._whole:
+                if (candidate := tokens.joined_tokens(first, first + length)) in self._whole:
                     yield passage, candidate
 
 

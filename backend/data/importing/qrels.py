@@ -75,7 +75,7 @@ def import_qrels(
             raise rejected.first or BadInput("holds no qrels", path)
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("qrels", path.name, sha256, size, len(matches), rejected.count, settings_json)
-        report.now(len(matches), len(matches), "saving qrels")
+        report.report_now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     ungraded = sum(match.score is not None and match.score <= 0 for match in matches)
     notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
@@ -90,7 +90,7 @@ def import_qrels(
 def _matches(
     study: Study, corpus: Corpus, block: list[Qrel], already: set[tuple[str, str]], rejected: RejectedRows
 ) -> list[GoldMatch]:
-    questions = study.questions.known({row.question_id for row in block})
+    questions = study.questions.known_ids({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
     matches = []
     for row in block:

@@ -39,24 +39,24 @@ def with_facts(
         raise BadInput(
             "holds none of the questions of the results files; give the questions file that they were made with", path
         )
-    found = [(question, _same(question, held.get(text_key(question.text), ()))) for question in questions]
+    found = [(question, _matching_question(question, held.get(text_key(question.text), ()))) for question in questions]
     return [_with_facts(question, facts) for question, facts in found], sum(facts is not None for _, facts in found)
 
 
-def _facts_of(path: Path, options: Options, wanted: Set[str], report: ThrottledProgress) -> dict[str, list[Question]]:
+def _facts_of(path: Path, options: Options, texts: Set[str], report: ThrottledProgress) -> dict[str, list[Question]]:
     """Return the file's questions with one of the wanted texts, by text."""
-    held: dict[str, list[Question]] = defaultdict(list)
+    questions_by_text: dict[str, list[Question]] = defaultdict(list)
     with find_format(path, "questions", None).opened(path, options) as items:
         for count, item in enumerate(items, 1):
             if isinstance(item, BadInput):
                 raise item
-            if (key := text_key(item.question.text)) in wanted:
-                held[key].append(item.question)
+            if (key := text_key(item.question.text)) in texts:
+                questions_by_text[key].append(item.question)
             report(count, None, f"reading {path.name}")
-    return dict(held)
+    return dict(questions_by_text)
 
 
-def _same(question: Question, candidates: Sequence[Question]) -> Question | None:
+def _matching_question(question: Question, candidates: Sequence[Question]) -> Question | None:
     answers = set(question.answers)
     return next((each for each in candidates if answers & set(each.answers)), next(iter(candidates), None))
 

@@ -34,16 +34,16 @@ class FlagComparison:
     only_here: int = 0
 
     @property
-    def differing(self) -> int:
+    def differing_rows(self) -> int:
         return self.only_file + self.only_here
 
     def summary(self, file: str, rule: str) -> str:
         if not self.compared:
             return f"{file} has no answer flags."
-        if not self.differing:
+        if not self.differing_rows:
             return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
         return (
-            f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule "
+            f"has_answer: {self.differing_rows:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule "
             f"{rule!r} ({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
         )
 

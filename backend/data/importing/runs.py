@@ -89,7 +89,7 @@ def import_run(
             raise rejected.first or BadInput(f"holds no hits{asked}", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
-        hits, flags = _arranged(corpus, ids, hits, flags, settings.ties, settings.without_own_passage)
+        hits, flags = _arrange_rows(corpus, ids, hits, flags, settings.ties, settings.without_own_passage)
         run = write_run(study, name, ids, hits, origin, rule=rule, replace=settings.replace, progress=progress)
     notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
@@ -118,19 +118,19 @@ def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMa
     return notes
 
 
-def _arranged(
+def _arrange_rows(
     corpus: Corpus, ids: Sequence[str], hits: Hits, flags: np.ndarray, ties: str, without_own_passage: bool
 ) -> tuple[Hits, np.ndarray]:
     """Return the hits and the file's flags in the order `ties`, without own passages if asked."""
     if ties != "file":
-        hits, flags = _reordered(corpus, hits, flags, ties)
+        hits, flags = _reorder_hits(corpus, hits, flags, ties)
     if without_own_passage:
         ordinals, scores, flags = without_own(hits.ordinals, own_rows(corpus, ids), hits.k, hits.scores, flags)
         hits = Hits(ordinals, scores)
     return hits, flags
 
 
-def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
+def _reorder_hits(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
     """Return the hits and the file's flags with hits of equal scores in the order `ties`."""
     ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
     for row in range(len(ordinals)):
@@ -222,13 +222,13 @@ class _QuestionMatcher:
         self._taken: set[str] = set()
 
     @cached_property
-    def _elsewhere(self) -> tuple[set[str], set[str]]:
+    def _questions_of_other_splits(self) -> tuple[set[str], set[str]]:
         """The ids and the text keys of the study's questions of other splits."""
         others = [] if self._split is None else [q for q in self._study.questions.all() if q.id not in self._by_id]
         return {question.id for question in others}, {text_key(question.text) for question in others}
 
     def _is_elsewhere(self, entry: RunEntry, key: str | None) -> bool:
-        ids, texts = self._elsewhere
+        ids, texts = self._questions_of_other_splits
         return entry.question_id in ids if key is None else key in texts
 
     def find(self, entry: RunEntry) -> Question | None:

@@ -24,14 +24,14 @@ class ThrottledProgress:
     def __init__(self, progress: Progress | None):
         self._progress, self._last = progress, 0.0
 
-    def __call__(self, done: int, total: int | None, doing: str) -> None:
+    def __call__(self, completed: int, total: int | None, activity: str) -> None:
         if self._progress and time.monotonic() - self._last > _INTERVAL:
-            self.now(done, total, doing)
+            self.report_now(completed, total, activity)
 
-    def now(self, done: int, total: int | None, doing: str) -> None:
+    def report_now(self, completed: int, total: int | None, activity: str) -> None:
         if self._progress:
             self._last = time.monotonic()
-            self._progress(done, total, doing)
+            self._progress(completed, total, activity)
 
 
 @contextmanager

@@ -36,19 +36,19 @@ def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
         raise BadInput("the file is empty", source.path)
     read: Callable[[str], Triple]
     if first.lstrip().startswith("{"):
-        yield _or_wrong(_from_json, first, source.path, number)
+        yield _parse_or_error(_from_json, first, source.path, number)
         rows, read = lines, _from_json
     else:
         rows, read = lines, _from_columns(first, source.path, number)
     for number, text in rows:
-        yield _or_wrong(read, text, source.path, number)
+        yield _parse_or_error(read, text, source.path, number)
 
 
-def _or_wrong(read: Callable[[str], Triple], text: str, path: Path, line: int) -> Triple | BadInput:
+def _parse_or_error(parse_line: Callable[[str], Triple], text: str, path: Path, line: int) -> Triple | BadInput:
     try:
         if not_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
-        return _checked(read(text))
+        return _check_triple(parse_line(text))
     except fields.FieldError as error:
         return BadInput(str(error), path, line)
 
@@ -63,14 +63,14 @@ def _from_columns(header: str, path: Path, line: int) -> Callable[[str], Triple]
             line,
         )
 
-    def read(text: str) -> Triple:
+    def parse_line(text: str) -> Triple:
         values = text.split("\t")
         if len(values) != len(names):
             raise fields.FieldError(f"{len(values)} fields; the header names {len(names)}")
         row = dict(zip(names, values, strict=True))
         return Triple(row["subject"], row["relation"], (row["object"],), _count(row.get("frequency", "")))
 
-    return read
+    return parse_line
 
 
 def _count(text: str) -> int | None:
@@ -98,7 +98,7 @@ def _from_json(text: str) -> Triple:
     )
 
 
-def _checked(triple: Triple) -> Triple:
+def _check_triple(triple: Triple) -> Triple:
     named = [("subject", triple.subject), ("relation", triple.relation), *(("object", each) for each in triple.objects)]
     for name, text in named:
         if message := text_fault(name, text):

@@ -119,7 +119,7 @@ def import_triples(
         kept = json.dumps({"dataset": dataset, **asked})
         size, count = path.stat().st_size, len(questions)
         record = ImportRecord("questions", path.name, source.sha256 or "", size, count, rejected.count, kept)
-        report.now(len(questions), len(questions), "saving questions")
+        report.report_now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
     return ImportResult(len(questions), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
@@ -162,7 +162,7 @@ class _Aligner(MentionCounter):
                 self._counts.update(subjects)
                 passage = self._rule.passage(text)
                 for fact, needles in (fact for key in subjects for fact in self._facts.get(key, ())):
-                    if self._rule.holds(passage, needles):
+                    if self._rule.contains_answer(passage, needles):
                         places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
                         if len(places) < MAX_GOLD:
                             places.append(id)

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from blindspot.backend.data.formats import recognised
+from blindspot.backend.data.formats import recognise_formats
 from blindspot.backend.data.formats.base import (
     Context,
     Format,
@@ -117,11 +117,11 @@ def readings(path: Path, split: str | None = None) -> list[FileReading]:
 
     Raises BadInput: it is empty or unreadable.
     """
-    found = [_reading(path, each, split) for each in recognised(path) if each.kind in IMPORTS]
+    found = [_reading_as(path, each, split) for each in recognise_formats(path) if each.kind in IMPORTS]
     return sorted(found, key=lambda reading: bool(reading.fault))
 
 
-def _reading(path: Path, format: Format, split: str | None) -> FileReading:
+def _reading_as(path: Path, format: Format, split: str | None) -> FileReading:
     options = Options(split if format.kind == "questions" else None, settings=format.settings)
     try:
         with format.opened(path, options) as records:
@@ -144,8 +144,10 @@ def _texts(record: Any) -> Iterator[tuple[str, ...]]:
         asked = record.question
         rows = [(asked.id, asked.text, " | ".join(asked.answers), asked.split)]
     elif isinstance(record, RunEntry):
-        first: Context | None = next(iter(record.contexts), None)
-        rows = [(record.question_id or record.question, len(record.contexts), first.id if first else "")]
+        first_context: Context | None = next(iter(record.contexts), None)
+        rows = [
+            (record.question_id or record.question, len(record.contexts), first_context.id if first_context else "")
+        ]
     elif isinstance(record, Qrel):
         rows = [(record.question_id, record.passage_id, record.grade)]
     else:

@@ -67,7 +67,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     ]
     return ExperimentPlan(
         cells,
-        [PaperClaim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
+        [PaperClaim("more than half are positive or related", ("all", "positive or related"), minimum_gain=0.5)],
         convention="Shares of unlabelled passages, from the audit arms of all batches, weighted by how likely each "
         "was drawn; n "
         "counts questions.",

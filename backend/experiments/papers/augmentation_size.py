@@ -28,13 +28,15 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     steps, at = steps_of(setting), setting.late()
     models = {
         0: [step.denoised for step in steps],
-        **{round(share * count): [step.augmented(round(share * count)) for step in steps] for share in SHARES},
+        **{round(share * count): [step.augmented_data(round(share * count)) for step in steps] for share in SHARES},
     }
     cells = [
         cell
         for size, trained in models.items()
         for cell in success_cells(
-            f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks
+            f"{size:,}",
+            [found_by(model, setting.question_selection(), max(setting.ks)) for model in trained],
+            setting.ks,
         )
     ]
     return ExperimentPlan(

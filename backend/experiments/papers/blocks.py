@@ -11,7 +11,7 @@ from blindspot.analysis.published import TOP_20
 from blindspot.backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
 from blindspot.backend.experiments.by_relation import (
     AVERAGE,
-    chosen,
+    choose_relations,
     claimed,
     column,
     of_one_set,
@@ -40,11 +40,13 @@ TIMES_THE_TEXT = 4  # deep enough that a run over passages has as much text as t
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    questions, k = setting.asked(), max(setting.ks)
-    if not any(question.answers for question in questions.of(bench)):
+    questions, k = setting.question_selection(), max(setting.ks)
+    if not any(question.answers for question in questions.questions_of(bench)):
         raise Refused(f"the questions of {setting.on} have no answers; blocks need questions with answers")
-    relations, left_out = chosen(setting, questions_by_relation(bench, questions), f"questions in {setting.on}")
-    blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(questions, k * TIMES_THE_TEXT)
+    relations, left_out = choose_relations(
+        setting, questions_by_relation(bench, questions), f"questions in {setting.on}"
+    )
+    blocks, passages = Blocks(TOKENS, setting.first_encoder), Bm25Hits(questions, k * TIMES_THE_TEXT)
     dense = {
         f"{encoder}, blocks": BlockHits(questions, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
         for encoder in dict.fromkeys(setting.encoders)
@@ -90,11 +92,11 @@ class _Notes:
     bench: Workbench
     blocks: Blocks
     k: int
-    first: list[str]
+    first_notes: list[str]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.first
-        cut = self.blocks.cut(self.bench)
+        yield from self.first_notes
+        cut = self.blocks.cut_of(self.bench)
         yield (
             f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} "
             f"blocks of up to {self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, "

@@ -15,7 +15,14 @@ import numpy as np
 from blindspot.analysis.buckets import BUCKETS, FEW
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
-from blindspot.backend.experiments.by_relation import LEAST, chosen, claimed, column, of_one_set, questions_by_relation
+from blindspot.backend.experiments.by_relation import (
+    LEAST,
+    choose_relations,
+    claimed,
+    column,
+    of_one_set,
+    questions_by_relation,
+)
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
@@ -33,7 +40,7 @@ class BucketLine:
     """A line of the figure. n: questions by bucket, for buckets with enough questions; see `Bucket`."""
 
     name: str
-    asked: QuestionSelection
+    selection: QuestionSelection
     official: bool
     seen: bool | None
     n: dict[int, int]
@@ -42,7 +49,7 @@ class BucketLine:
         return f"{self.name}, {'never mentioned' if number == BUCKETS else f'bucket {number}'}"
 
     def bucket(self, system: str, number: int, k: int) -> Bucket:
-        return Bucket(_hits(system, self.asked, k), number, self.official, self.seen)
+        return Bucket(_hits(system, self.selection, k), number, self.official, self.seen)
 
 
 Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]
@@ -50,7 +57,7 @@ Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, at = tuple(dict.fromkeys(setting.encoders or (setting.start,))), max(setting.ks), claimed(setting.ks)
-    figures, notes = _figures(setting, bench)
+    figures, notes = _figure_lines(setting, bench)
     cells: list[Cell] = []
     claims: list[PaperClaim] = []
     series: dict[str, list[tuple[float, str, str]]] = {}
@@ -71,7 +78,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                     (number, line.row(number), column(system, at, setting.ks)) for number in line.n
                 ]
         for row, more, less in _contrasts(lines, 1 if setting.small else FEW):
-            add(row, partial(_between, more, less, k))
+            add(row, partial(_bucket_difference, more, less, k))
             for encoder in encoders:
                 by_encoder, by_bm25 = ((row, column(system, at, setting.ks)) for system in (encoder, BM25))
                 claims += _claims(row, more[0][0] is less[0][0], encoder, by_encoder, by_bm25)
@@ -84,9 +91,10 @@ def _in_bucket(line: BucketLine, number: int, depth: int, system: str, k: int) -
     return InBucket(line.bucket(system, number, depth), k)
 
 
-def _between(more: Buckets, less: Buckets, depth: int, system: str, k: int) -> Measure:
+def _bucket_difference(more_frequent: Buckets, less_frequent: Buckets, depth: int, system: str, k: int) -> Measure:
     of_more, of_less = (
-        tuple(line.bucket(system, number, depth) for line, number in buckets) for buckets in (more, less)
+        tuple(line.bucket(system, number, depth) for line, number in buckets)
+        for buckets in (more_frequent, less_frequent)
     )
     return Between(of_more, of_less, k)
 
@@ -106,24 +114,24 @@ def _hits(system: str, selection: QuestionSelection, k: int) -> RunPart:
     return Bm25Hits(selection, k) if system == BM25 else DenseHits(selection, k, Index(StudyEncoder(system)))
 
 
-def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:
+def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:
     """Return the lines of each figure: one figure for each relation, or one for all questions if no relation is
     named.
     """
     datasets = {count["dataset"] for count in bench.questions.counts()}
     minimum = 1 if setting.small else LEAST
     if not setting.on and datasets >= set(OFFICIAL.values()):
-        relations, left_out = chosen(
+        relations, left_out = choose_relations(
             setting,
             questions_by_relation(bench, QuestionSelection(OFFICIAL["rand ent"])),
             f"questions in {OFFICIAL['rand ent']}",
         )
         figures = [
             [
-                _line(
+                _bucket_line(
                     bench,
                     f"{relation_name(relation)}, {name}",
-                    setting.asked(dataset, relations=(relation,)),
+                    setting.question_selection(dataset, relations=(relation,)),
                     True,
                     None,
                     minimum,
@@ -142,17 +150,20 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = (
-            chosen(setting, questions_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
+            choose_relations(setting, questions_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
             if setting.relations
             else ()
         )
-        asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
+        asked = {
+            f"{relation_name(relation)}, ": setting.question_selection(on, relations=(relation,))
+            for relation in relations
+        }
         figures = [
             [
-                _line(bench, f"{what}{name}", each, False, seen, minimum)
+                _bucket_line(bench, f"{what}{name}", each, False, seen, minimum)
                 for name, seen in (("other ent", False), ("train ent", True))
             ]
-            for what, each in (asked or {"": setting.asked(on)}).items()
+            for what, each in (asked or {"": setting.question_selection(on)}).items()
         ]
         notes = [
             "Buckets split each relation's questions by the frequency of the subject, so that the frequencies in "
@@ -172,10 +183,10 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
     ]
 
 
-def _line(
+def _bucket_line(
     bench: Workbench, name: str, selection: QuestionSelection, official: bool, seen: bool | None, minimum: int
 ) -> BucketLine:
-    questions = selection.of(bench)
+    questions = selection.questions_of(bench)
     numbers = bucket_numbers(questions, official)
     if seen is not None:
         numbers = np.where(is_seen(bench, questions) == seen, numbers, -1)

@@ -19,7 +19,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = training_sets(setting, bench), setting.ks[0]
     cells, claims = [], []
     for target in sets:
-        questions, column = setting.asked(measured_on(setting, bench, target)), f"{target} @{k}"
+        questions, column = setting.question_selection(measured_on(setting, bench, target)), f"{target} @{k}"
         cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
         for source in sets:
             data = setting.data(
@@ -32,7 +32,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                         f"trained on {source}, the encoder is within 5 points of one trained on {target}",
                         (f"trained on {source}", column),
                         (f"trained on {target}", column),
-                        within=0.05,
+                        tolerance=0.05,
                     ),
                     PaperClaim(
                         f"trained on {source}, the encoder beats BM25 on {target}",

@@ -49,7 +49,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     steps, column = steps_of(setting), "taken out"
     spans = [span for span in SPANS if span[0] <= setting.depth]
     rows = {f"rank {first}" if first == last else f"ranks {first} to {last}": (first, last) for first, last in spans}
-    cells = [Cell(row, column, tuple(TakenOut(step.cleaned, *span) for step in steps)) for row, span in rows.items()]
+    cells = [
+        Cell(row, column, tuple(TakenOut(step.denoised_data, *span) for step in steps)) for row, span in rows.items()
+    ]
     names = list(rows)
     early, late = (names[1 % len(names)], column), (names[-1], column)
     return ExperimentPlan(

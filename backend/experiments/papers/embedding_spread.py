@@ -13,11 +13,11 @@ import numpy as np
 
 from blindspot.analysis.neighbours import unit
 from blindspot.analysis.relations import relation_name
-from blindspot.analysis.spread import SpreadGroup, measured
+from blindspot.analysis.spread import SpreadGroup, measured_questions
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.buckets import difference_values
-from blindspot.backend.experiments.by_relation import chosen, of_one_set, questions_by_relation
-from blindspot.backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
+from blindspot.backend.experiments.by_relation import choose_relations, of_one_set, questions_by_relation
+from blindspot.backend.experiments.fine_tuning import Tuning, encoder_before, largest_k, relation_data
 from blindspot.backend.experiments.hits import Index
 from blindspot.backend.experiments.parts import Part, QuestionSelection
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
@@ -44,7 +44,7 @@ class SpreadMeasure:
     """A figure of `blindspot.analysis.spread`: one value for each passage, or for each question in the case of margins."""
 
     index: Index
-    asked: QuestionSelection
+    selection: QuestionSelection
     figure: Figure
 
     def needs(self) -> Sequence[Part]:
@@ -53,7 +53,7 @@ class SpreadMeasure:
     def values(self, bench: Workbench) -> np.ndarray:
         from blindspot.backend.retrieval.dense import Dense
 
-        questions = [question for question in self.asked.of(bench) if question.gold]
+        questions = [question for question in self.selection.questions_of(bench) if question.gold]
         ordinals = np.array(
             sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64
         )
@@ -68,7 +68,7 @@ class SpreadMeasure:
             np.arange(len(rows)),
             [[where[place] for place in own[number]] for number in rows],
         )
-        spread = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
+        spread = measured_questions(unit(dense.vectors[ordinals[members]]), vectors, group)
         values = spread[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
@@ -77,26 +77,26 @@ class SpreadMeasure:
 class Less:
     """The difference of the means of two groups."""
 
-    more: SpreadMeasure
-    less: SpreadMeasure
+    larger: SpreadMeasure
+    smaller: SpreadMeasure
 
     def needs(self) -> Sequence[Part]:
-        return self.more.needs()
+        return self.larger.needs()
 
     def values(self, bench: Workbench) -> np.ndarray:
-        return difference_values([(1, self.more.values(bench)), (-1, self.less.values(bench))])
+        return difference_values([(1, self.larger.values(bench)), (-1, self.smaller.values(bench))])
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
     setting = of_one_set(setting, bench)
-    counts = questions_by_relation(bench, setting.asked())
+    counts = questions_by_relation(bench, setting.question_selection())
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
-    relations, left_out = chosen(
+    relations, left_out = choose_relations(
         setting,
         {each: min(count, trained[each]) for each, count in counts.items()},
         f"questions in {', '.join(setting.train)} and {setting.on}",
@@ -108,10 +108,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     series: dict[str, Sequence[tuple[float, str, str]]] = {}
     for relation in relations:
         name, data = relation_name(relation), relation_data(setting, setting.train, relation)
-        questions = setting.asked(relations=(relation,))
+        questions = setting.question_selection(relations=(relation,))
         others = QuestionSelection(setting.on, tuple(count for count in counts if count != relation), counts[relation])
         indexes = {
-            "before": [Index(before(setting))],
+            "before": [Index(encoder_before(setting))],
             "after": [Index(model) for model in Tuning((data,)).models(setting)],
         }
         groups = {name: questions, **({f"others than {relation}": others} if others.relations else {})}

@@ -29,7 +29,7 @@ DEFAULTS = {"ks": (1, 10, 50)}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
-    deepest, index = max(setting.ks), Index(setting.first)
+    deepest, index = max(setting.ks), Index(setting.first_encoder)
     ways = {
         "BM25": lambda asked, k: Bm25Hits(asked, k),
         "dense": lambda asked, k: DenseHits(asked, k, index),
@@ -39,13 +39,13 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     readers = {
         row: [
             ReaderModelPart(
-                way(trained_on, setting.depth), reader_settings(ReaderSettings, setting, seed), setting.first
+                way(trained_on, setting.depth), reader_settings(ReaderSettings, setting, seed), setting.first_encoder
             )
             for seed in setting.seeds
         ]
         for row, way in ways.items()
     }
-    runs = {row: way(setting.asked(), deepest) for row, way in ways.items()}
+    runs = {row: way(setting.question_selection(), deepest) for row, way in ways.items()}
     reads = {row: [ReadingPart(reader, runs[row], deepest) for reader in readers[row]] for row in ways}
     cells = [
         cell

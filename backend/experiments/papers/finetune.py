@@ -16,7 +16,7 @@ from blindspot.backend.experiments.by_relation import (
     SMALL_MINIMUM,
     K,
     Together,
-    chosen,
+    choose_relations,
     claimed,
     column,
     of_one_set,
@@ -28,8 +28,8 @@ from blindspot.backend.experiments.fine_tuning import (
     Apart,
     Tuning,
     Words,
-    before,
     datasets,
+    encoder_before,
     largest_k,
     relation_data,
 )
@@ -65,23 +65,26 @@ TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     k = largest_k(setting)
     setting, official = _sources(setting, bench)
-    apart, counts, notes = _apart(setting, bench, official)
-    relations, left_out = chosen(
+    apart, counts, notes = _separations(setting, bench, official)
+    relations, left_out = choose_relations(
         setting, counts, "training questions without words of the measured questions", MOST, PAPER
     )
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
     rows: dict[str, dict[str, Sequence[RunPart]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
     for relation in relations:
-        questions, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
+        questions, data = (
+            setting.question_selection(relations=(relation,)),
+            relation_data(setting, setting.train, relation),
+        )
         adapted = Adapted(data, apart[relation])
-        rows["start"][relation] = [DenseHits(questions, k, Index(before(setting)))]
+        rows["start"][relation] = [DenseHits(questions, k, Index(encoder_before(setting)))]
         rows["BM25"][relation] = [Bm25Hits(questions, k)]
         for row, only in TOWERS:
             rows[row][relation] = Tuning((adapted,), only).hits(setting, questions, k)
         if worded:
-            rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(
-                setting, questions, k
-            )
+            rows[SIMILAR_ROW][relation] = Tuning(
+                (_reworded_data(setting, bench, data, apart[relation], official),)
+            ).hits(setting, questions, k)
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
@@ -95,12 +98,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 "the fine-tuned encoder matches or beats BM25 (at most 2 points behind)",
                 ("FT", at),
                 ("BM25", at),
-                by=-0.02,
+                minimum_gain=-0.02,
             ),
             *(
                 [
                     PaperClaim(
-                        "a similar wording is as good (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05
+                        "a similar wording is as good (within 5 points)", (SIMILAR_ROW, at), ("FT", at), tolerance=0.05
                     )
                 ]
                 if worded
@@ -145,7 +148,7 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
     return of_one_set(result, bench), official
 
 
-def _apart(
+def _separations(
     setting: Setting, bench: Workbench, official: bool
 ) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
     """Return by relation: the measured questions to keep apart from, the number of training questions, and a note.
@@ -154,42 +157,42 @@ def _apart(
     of: dict[str, list[Question]] = {}
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
-    asked = questions_by_relation(bench, setting.asked())
+    asked = questions_by_relation(bench, setting.question_selection())
     minimum, enough = (SMALL_MINIMUM, SMALL_MINIMUM) if setting.small else (LEAST, ENOUGH)
-    apart: dict[str, tuple[Apart, ...]] = {}
+    separations: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}
     for relation, measured in asked.items():
         if measured < minimum or setting.relations and relation not in setting.relations:
             continue
-        questions = setting.asked(relations=(relation,))
+        questions = setting.question_selection(relations=(relation,))
         kept = {
-            words: sum(map(Apart(questions, words).keeps(bench), of.get(relation, ()))) for words in get_args(Words)
+            words: sum(map(Apart(questions, words).kept_by(bench), of.get(relation, ()))) for words in get_args(Words)
         }
-        every: Words = "subject and answers"
+        strict_words: Words = "subject and answers"
         total = len(of.get(relation, ()))
-        which: Words = every if kept[every] >= enough else "subject"
+        which: Words = strict_words if kept[strict_words] >= enough else "subject"
         message = (
-            f"{relation}: of {total:,} training questions, {kept[every]:,} share no word of subject and answers "
+            f"{relation}: of {total:,} training questions, {kept[strict_words]:,} share no word of subject and answers "
             f"with the {measured:,} measured questions, and {kept['subject']:,} share no word of the subject"
         )
-        apart[relation] = () if official else (Apart(questions, which),)
+        separations[relation] = () if official else (Apart(questions, which),)
         counts[relation] = total if official else kept[which]
         notes[relation] = (
             f"{message}. The official set no-overlap is used unchanged."
             if official
-            else f"{message}. The {'former' if which == every else 'latter'} are used for training."
+            else f"{message}. The {'former' if which == strict_words else 'latter'} are used for training."
         )
-    return apart, dict(counts), notes
+    return separations, dict(counts), notes
 
 
-def _similar(
-    setting: Setting, bench: Workbench, data: TrainingData, apart: tuple[Apart, ...], official: bool
+def _reworded_data(
+    setting: Setting, bench: Workbench, data: TrainingData, separations: tuple[Apart, ...], official: bool
 ) -> Adapted:
     """Return the same training data in another wording: the official set, else the same questions reworded."""
     if official and SIMILAR in datasets(bench, "train"):
-        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), apart)
-    return Adapted(data, apart, tuple((relation, WORDINGS[relation]) for relation in data.relations))
+        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), separations)
+    return Adapted(data, separations, tuple((relation, WORDINGS[relation]) for relation in data.relations))
 
 
 def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -> list[Cell]:

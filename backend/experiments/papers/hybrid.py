@@ -21,7 +21,7 @@ PUBLISHED = {
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    questions, k, index = setting.asked(), max(setting.ks), Index(setting.first)
+    questions, k, index = setting.question_selection(), max(setting.ks), Index(setting.first_encoder)
     measured = replace(questions, every=(1, 2))
     rows = {
         "BM25": Bm25Hits(measured, k),

@@ -12,8 +12,22 @@ from blindspot.analysis.relations import relation_name
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
 from blindspot.backend.data.leaks import eligible_questions
-from blindspot.backend.experiments.by_relation import K, chosen, claimed, column, of_one_set, questions_by_relation
-from blindspot.backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
+from blindspot.backend.experiments.by_relation import (
+    K,
+    choose_relations,
+    claimed,
+    column,
+    of_one_set,
+    questions_by_relation,
+)
+from blindspot.backend.experiments.fine_tuning import (
+    Adapted,
+    Tuning,
+    datasets,
+    encoder_before,
+    largest_k,
+    relation_data,
+)
 from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from blindspot.backend.experiments.parts import QuestionSelection
 from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
@@ -34,16 +48,16 @@ RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    general, data, general_words = _general(setting, bench)
+    general, data, general_words = _general_cells(setting, bench)
     setting = of_one_set(setting, bench)
-    k, questions = largest_k(setting), setting.asked()
+    k, questions = largest_k(setting), setting.question_selection()
     counts = questions_by_relation(bench, questions)
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
-    relations, left_out = chosen(
+    relations, left_out = choose_relations(
         setting, {count: trained[count] for count in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
     )
     cells: list[Cell] = []
@@ -51,9 +65,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for relation in relations:
         own = relation_data(setting, setting.train, relation)
         rows: dict[str, tuple[HitsOf, int | None]] = {
-            "start": (_untrained(setting, k), 0),
-            f"FT {relation}": (_trained(Tuning((own,)), setting, k), 1),
-            f"FT {relation} + {general.split}": (_trained(Tuning((own, *data)), setting, k), 2),
+            "start": (_hits_before_training(setting, k), 0),
+            f"FT {relation}": (_hits_after_training(Tuning((own,)), setting, k), 1),
+            f"FT {relation} + {general.split}": (_hits_after_training(Tuning((own, *data)), setting, k), 2),
             "BM25": (_bm25(k), None),
         }
         name = relation_name(relation)
@@ -108,11 +122,11 @@ HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
 """The runs of a row over some questions."""
 
 
-def _untrained(setting: Setting, k: int) -> HitsOf:
-    return lambda asked: [DenseHits(asked, k, Index(before(setting)))]
+def _hits_before_training(setting: Setting, k: int) -> HitsOf:
+    return lambda asked: [DenseHits(asked, k, Index(encoder_before(setting)))]
 
 
-def _trained(tuning: Tuning, setting: Setting, k: int) -> HitsOf:
+def _hits_after_training(tuning: Tuning, setting: Setting, k: int) -> HitsOf:
     return lambda asked: tuning.hits(setting, asked, k)
 
 
@@ -147,7 +161,7 @@ def _cells(
     return result
 
 
-def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
+def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
     """Return (the measured questions of the general set, its training data, a note). Raises BadInput without a second
     set.
     """
@@ -168,12 +182,12 @@ def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tup
             positives=("gold", "distant"),
         )
         message = f"The general set is {general}: trained on its training questions, measured on its {split}."
-        return setting.asked(f"{general}/{split}"), (data,), message
+        return setting.question_selection(f"{general}/{split}"), (data,), message
     if SECOND_DATASET not in datasets(bench, split):
         raise BadInput("the study has no second question set; name one with training and dev questions with --set")
     whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
     return (
-        setting.asked(f"{SECOND_DATASET}/{split}"),
+        setting.question_selection(f"{SECOND_DATASET}/{split}"),
         (Adapted(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
         f"The general set is {SECOND_DATASET}: trained on all training questions in their second wording, measured "
         f"on its {split}.",

@@ -25,16 +25,18 @@ DEFAULTS = {"ks": (1, 10, 50)}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
-    deepest, index, cells = max(setting.ks), Index(setting.first), []
+    deepest, index, cells = max(setting.ks), Index(setting.first_encoder), []
     found = DenseHits(QuestionSelection(setting.train[0], limit=setting.data().limit), setting.depth, index)
-    apart = DenseHits(setting.asked(), deepest, index)
+    apart = DenseHits(setting.question_selection(), deepest, index)
     readers = [
-        ReaderModelPart(found, reader_settings(ReaderSettings, setting, seed), setting.first) for seed in setting.seeds
+        ReaderModelPart(found, reader_settings(ReaderSettings, setting, seed), setting.first_encoder)
+        for seed in setting.seeds
     ]
     models = [
-        JointModelPart(index, reader_settings(JointSettings, setting, seed), setting.first) for seed in setting.seeds
+        JointModelPart(index, reader_settings(JointSettings, setting, seed), setting.first_encoder)
+        for seed in setting.seeds
     ]
-    together = [JointHits(setting.asked(), deepest, model=model) for model in models]
+    together = [JointHits(setting.question_selection(), deepest, model=model) for model in models]
     cells += success_cells("apart", [apart], setting.ks)
     cells += exact_cells(
         "apart", [ReadingPart(reader, apart, deepest) for reader in readers], setting.ks, PUBLISHED["apart"]

@@ -86,8 +86,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         raise BadInput(
             f"the policy {setting.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
         )
-    asked = setting.asked()
-    questions = asked.of(bench)
+    asked = setting.question_selection()
+    questions = asked.questions_of(bench)
     if any(question.split in TRAINS for question in questions):
         raise Refused(f"{setting.on!r} contains training questions; measure on dev or test")
     last_event = Labels(bench.labels_path, read_only=True).last_event
@@ -98,7 +98,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         data = setting.data(
             mined=setting.mined(), policy=setting.policy, positives=("gold", "distant"), until=budget.until
         )
-        models = [DualEncoder((data,), setting.settings(seed), setting.first) for seed in setting.seeds]
+        models = [DualEncoder((data,), setting.settings(seed), setting.first_encoder) for seed in setting.seeds]
         hits = [found_by(model, asked, max(setting.ks)) for model in models]
         for bucket in ("", *buckets):
             cells += [
@@ -115,7 +115,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         f"a hundred more labels are worth it: the last {more:,} gained more than {setting.worth:g} points per hundred",
         (after.row, column),
         (before.row, column),
-        by=setting.worth / 100 * more / 100,
+        minimum_gain=setting.worth / 100 * more / 100,
     )
     notes = [] if more else ["The last two budgets have the same labels, so they say nothing about further labels."]
     return ExperimentPlan(cells, [claim] if more else [], CONVENTION, notes=notes)

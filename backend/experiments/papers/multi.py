@@ -21,7 +21,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     }
     cells = []
     for name in sets:
-        questions, column = setting.asked(measured_on(setting, bench, name)), f"{name} @{k}"
+        questions, column = setting.question_selection(measured_on(setting, bench, name)), f"{name} @{k}"
         cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
         cells += in_column(dense_row(setting, "single", data[name], selection=questions), column)
         cells += in_column(dense_row(setting, "multi", tuple(data.values()), selection=questions), column)

@@ -50,6 +50,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             ),
             PaperClaim("a larger batch is better", (f"{many - 1} gold, IB", at), (f"{few - 1} gold, IB", at)),
             PaperClaim("one BM25 negative helps", (with_one, at), (f"{batches - 1} gold, IB", at)),
-            PaperClaim("a second BM25 negative adds less than 2 points", (with_two, at), (with_one, at), within=0.02),
+            PaperClaim(
+                "a second BM25 negative adds less than 2 points", (with_two, at), (with_one, at), tolerance=0.02
+            ),
         ],
     )

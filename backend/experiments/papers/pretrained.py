@@ -36,7 +36,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for cell in success_cells(
             name,
             [
-                found_by(each.cross_batch, setting.asked(), max(setting.ks))
+                found_by(each.cross_batch, setting.question_selection(), max(setting.ks))
                 for each in steps_of(setting, StudyEncoder(name))
             ],
             setting.ks,
@@ -51,7 +51,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 f"starting from {other} is within 2 points of starting from {encoders[0]}",
                 (other, at),
                 (encoders[0], at),
-                within=0.02,
+                tolerance=0.02,
             )
             for other in encoders[1:]
         ],

@@ -19,16 +19,20 @@ WINS = "favoured wins"
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders = setting.encoders or (setting.start,)
     cells = [
-        Cell(name, _column(encoder, encoders), (ProbeMeasure(name, encoder, bench.weights(encoder), setting.asked()),))
+        Cell(
+            name,
+            _column(encoder, encoders),
+            (ProbeMeasure(name, encoder, bench.weights(encoder), setting.question_selection()),),
+        )
         for name in PROBES
         for encoder in encoders
     ]
     column = _column(encoders[0], encoders)
     claims = [
-        PaperClaim(f"{name}: the encoder favours {PROBES[name].favours}", (name, column), by=0.5)
+        PaperClaim(f"{name}: the encoder favours {PROBES[name].favours}", (name, column), minimum_gain=0.5)
         for name in FROM_THE_PAPER
     ]
-    wrong = ", ".join(name for name, probe in PROBES.items() if probe.wrong)
+    wrong = ", ".join(name for name, probe in PROBES.items() if probe.is_wrong)
     return ExperimentPlan(
         cells,
         claims,

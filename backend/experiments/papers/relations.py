@@ -8,7 +8,7 @@ from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from blindspot.analysis.published import SYSTEMS, TOP_20, not_comparable
 from blindspot.backend.experiments.by_relation import (
     AVERAGE,
-    chosen,
+    choose_relations,
     claimed,
     column,
     of_one_set,
@@ -28,9 +28,9 @@ BM25 = "BM25"
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    questions, k = setting.asked(), max(setting.ks)
+    questions, k = setting.question_selection(), max(setting.ks)
     counts = questions_by_relation(bench, questions)
-    relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
+    relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     runs = {
         BM25: Bm25Hits(questions, k),

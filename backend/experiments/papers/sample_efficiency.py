@@ -26,7 +26,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             f"the {count:,} training questions are fewer than the smallest size, {sizes[0]:,}; give smaller sizes "
             "with --sizes"
         )
-    cells = success_cells("BM25", [Bm25Hits(setting.asked(), max(setting.ks))], setting.ks)
+    cells = success_cells("BM25", [Bm25Hits(setting.question_selection(), max(setting.ks))], setting.ks)
     for size in sizes:
         data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)
         cells += dense_row(setting, f"{size:,}", data)

@@ -29,14 +29,14 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim(
-                "L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03
+                "L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), tolerance=0.03
             ),
             PaperClaim("the dot product beats cosine", ("dot, softmax", at), ("cosine, softmax", at)),
             PaperClaim(
                 "the triplet loss is within 3 points of softmax",
                 ("dot, triplet", at),
                 ("dot, softmax", at),
-                within=0.03,
+                tolerance=0.03,
             ),
         ],
     )

@@ -9,7 +9,7 @@ from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
     SMALL_MINIMUM,
-    chosen,
+    choose_relations,
     claimed,
     column,
     of_one_set,
@@ -49,10 +49,11 @@ CLOSE = 0.05
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    k, questions = largest_k(setting), setting.asked()
+    k, questions = largest_k(setting), setting.question_selection()
     if changed := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index is fixed, so {changed[0]} cannot be chosen here; remove this setting")
-    relations, left_out = chosen(setting, questions_by_relation(bench, questions), f"questions in {setting.on}")
+    counts = questions_by_relation(bench, questions)
+    relations, left_out = choose_relations(setting, counts, f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
@@ -75,14 +76,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
     at = claimed(setting.ks)
 
-    def cell(system: str) -> tuple[str, str]:
+    def row_of(system: str) -> tuple[str, str]:
         return AVERAGE, column(system, at, setting.ks)
 
     claims = [
         PaperClaim(
-            f"question encoders by relation beat {encoder} alone",
-            cell(f"{encoder}, FT by relation"),
-            cell(encoder),
+            f"question encoders by relation beat {encoder} alone", row_of(f"{encoder}, FT by relation"), row_of(encoder)
         )
         for encoder in encoders
     ]
@@ -91,14 +90,14 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         claims += [
             PaperClaim(
                 f"question encoders by relation are better over {second}'s passages than over {first}'s",
-                cell(f"{second}, FT by relation"),
-                cell(f"{first}, FT by relation"),
+                row_of(f"{second}, FT by relation"),
+                row_of(f"{first}, FT by relation"),
             ),
             PaperClaim(
                 f"over {second}'s passages they are within 5 points of BM25",
-                cell(f"{second}, FT by relation"),
-                cell("BM25"),
-                by=-CLOSE,
+                row_of(f"{second}, FT by relation"),
+                row_of("BM25"),
+                minimum_gain=-CLOSE,
             ),
         ]
     return ExperimentPlan(

@@ -30,9 +30,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     rows = {
         IN_BATCH: [step.in_batch for step in steps],
         CROSS_BATCH: [step.cross_batch for step in steps],
-        RAW: [step.raw for step in steps],
+        RAW: [step.undenoised_data for step in steps],
         DENOISED: [step.denoised for step in steps],
-        **({AUGMENTED: [step.augmented() for step in steps]} if more else {}),
+        **({AUGMENTED: [step.augmented_data() for step in steps]} if more else {}),
     }
     at = f"Success@{setting.ks[0]}"
     cells = [
@@ -40,7 +40,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for row, models in rows.items()
         for cell in success_cells(
             row,
-            [found_by(model, setting.asked(), max(setting.ks)) for model in models],
+            [found_by(model, setting.question_selection(), max(setting.ks)) for model in models],
             setting.ks,
             {5: PUBLISHED[row]},
         )

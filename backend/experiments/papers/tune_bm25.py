@@ -15,7 +15,7 @@ GRID = tuple((k1, b) for k1 in (0.5, 0.9, 1.2, 1.6, 2.0) for b in (0.0, 0.2, 0.4
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    questions, k = setting.asked(), max(setting.ks)
+    questions, k = setting.question_selection(), max(setting.ks)
     measured = replace(questions, every=(1, 2))
     rows = {
         "k1 0.9, b 0.4": Bm25Hits(measured, k, k1=0.9, b=0.4),
@@ -30,7 +30,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 "0.9 and 0.4 are within 1 point of the best",
                 ("k1 0.9, b 0.4", at),
                 ("best of the grid", at),
-                within=0.01,
+                tolerance=0.01,
             )
         ],
         notes=[

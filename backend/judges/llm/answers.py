@@ -83,7 +83,9 @@ class AnswerStore(PerThread):
                 (astuple(answer) for answer in answers),
             )
 
-    def of(self, models: Sequence[str], recipe: str, pairs: Iterable[str]) -> dict[tuple[str, str, int], StoredAnswer]:
+    def answers_about(
+        self, models: Sequence[str], recipe: str, pairs: Iterable[str]
+    ) -> dict[tuple[str, str, int], StoredAnswer]:
         """Return the answers about some pairs, by pair, model and sample."""
         rows = self.connection.execute(
             f"SELECT {', '.join(field.name for field in fields(StoredAnswer))} FROM answer WHERE recipe = ? "

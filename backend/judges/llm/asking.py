@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
-from blindspot.backend.judges.llm.prompts import majority
+from blindspot.backend.judges.llm.prompts import majority_label
 from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
 
@@ -48,13 +48,13 @@ class Asked:
     tokens_out: int = 0
 
 
-def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
+def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
     """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as
     `judge_with_llm`.
     """
     found = Asked()
     with Asking(judge, len(pairs), progress) as asking:
-        for pair, answers in asking.about(pairs):
+        for pair, answers in asking.votes_about(pairs):
             score = score_of(judge, answers)
             if score is None:
                 found.unknown += 1
@@ -70,8 +70,8 @@ class _Waiting(NamedTuple):
     """A pair that is being asked about: its stored answers, the number of votes it lacks, and the most they may cost."""
 
     pair: PairTexts
-    known: list[StoredAnswer]
-    lacking: int
+    stored_answers: list[StoredAnswer]
+    missing_votes: int
     dearest: float
 
 
@@ -84,15 +84,21 @@ class Asking:
         pairs: int,
         progress: Progress | None,
         max_cost: float | None = None,
-        again: bool = False,
+        repeat_answered: bool = False,
     ):
         """Prepare requests about `pairs` pairs.
 
         Args:
             max_cost: Leave pairs out rather than let all answers of this judge, stored ones included, cost more.
-            again: Ask again where the stored answer could not be read.
+            repeat_answered: Ask again where the stored answer could not be read.
         """
-        self.judge, self.pairs, self.progress, self.max_cost, self.again = judge, pairs, progress, max_cost, again
+        self.judge, self.pairs, self.progress, self.max_cost, self.again = (
+            judge,
+            pairs,
+            progress,
+            max_cost,
+            repeat_answered,
+        )
         self.store, self.started = AnswerStore(judge.study), time.monotonic()
         settings = judge.settings
         self.endpoint = Endpoint(
@@ -117,10 +123,10 @@ class Asking:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.endpoint.stop()
+        self.endpoint.stop_waiting()
         self._workers.shutdown(wait=True, cancel_futures=True)
 
-    def about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
+    def votes_about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
         """Yield each pair with all its votes, in the order in which they arrive.
 
         Pairs that failed, or would cost too much, are left out.
@@ -129,7 +135,7 @@ class Asking:
             Refused: the last answers could not be read. EndpointAway: the last pairs got no answer.
         """
         hashes = [pair_hash(pair.question.text, pair.passage) for pair in pairs]
-        have = self.store.of(self.judge.models, self.judge.recipe, hashes)
+        have = self.store.answers_about(self.judge.models, self.judge.recipe, hashes)
         if self.again:
             self._asked_before |= {hashed for (hashed, _, _), answer in have.items() if answer.grade is None}
             have = {key: answer for key, answer in have.items() if answer.grade is not None}
@@ -143,12 +149,14 @@ class Asking:
             if not lacking:
                 yield self._finished(pair, known)
                 continue
-            under_way = _Waiting(pair, known, len(lacking), self._dearest(pair, len(lacking)))
-            while len(waiting) >= 2 * self.judge.settings.concurrency or (waiting and self._costs(waiting, under_way)):
+            under_way = _Waiting(pair, known, len(lacking), self._maximum_cost_of_pair(pair, len(lacking)))
+            while len(waiting) >= 2 * self.judge.settings.concurrency or (
+                waiting and self._exceeds_budget(waiting, under_way)
+            ):
                 yield from self._collect(waiting)
             if self._answers_are_unreadable:
                 break
-            if self._costs(waiting, under_way):
+            if self._exceeds_budget(waiting, under_way):
                 self.too_dear += 1
                 continue
             waiting[self._workers.submit(self._votes, pair, hashed, lacking)] = under_way
@@ -161,7 +169,7 @@ class Asking:
                 "server, the prompt or --tokens; the same command asks again"
             )
 
-    def _dearest(self, pair: PairTexts, votes: int) -> float:
+    def _maximum_cost_of_pair(self, pair: PairTexts, votes: int) -> float:
         """Return an estimate of the most that the answers about a pair may cost; 0 without a maximum."""
         if self.max_cost is None:
             return 0.0
@@ -169,14 +177,14 @@ class Asking:
         tokens_in = sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
         return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
 
-    def _costs(self, waiting: Mapping[Any, _Waiting], another: _Waiting) -> bool:
+    def _exceeds_budget(self, waiting: Mapping[Any, _Waiting], next_pair: _Waiting) -> bool:
         """Return whether asking about another pair might exceed the maximum cost."""
         if self.max_cost is None:
             return False
-        return self.spent + sum(each.dearest for each in waiting.values()) + another.dearest > self.max_cost
+        return self.cost_so_far + sum(each.dearest for each in waiting.values()) + next_pair.dearest > self.max_cost
 
     @property
-    def spent(self) -> float:
+    def cost_so_far(self) -> float:
         """What all answers of this judge cost so far, those of earlier runs included; 0 without prices."""
         return self._spent_before + (self.judge.cost(self.tokens_in, self.tokens_out) or 0.0)
 
@@ -213,13 +221,13 @@ class Asking:
             self.requests += sum(answer.requests for answer in new)
             self.tokens_in += sum(answer.tokens_in for answer in new)
             self.tokens_out += sum(answer.tokens_out for answer in new)
-            if len(new) == under_way.lacking:
-                yield self._finished(under_way.pair, [*under_way.known, *new])
+            if len(new) == under_way.missing_votes:
+                yield self._finished(under_way.pair, [*under_way.stored_answers, *new])
 
-    def _votes(self, pair: PairTexts, hashed: str, lacking: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
-        """Return the votes about a pair; fewer than `lacking` once answers cannot be read any more."""
+    def _votes(self, pair: PairTexts, hashed: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
+        """Return the votes about a pair; fewer than `missing_votes` once answers cannot be read any more."""
         votes: list[StoredAnswer] = []
-        for model, sample in lacking:
+        for model, sample in missing_votes:
             if self._answers_are_unreadable:
                 break
             votes.append(self._vote(pair, hashed, model, sample))
@@ -239,7 +247,7 @@ class Asking:
         tokens_in = tokens_out = requests = 0
         grade, text, served = None, "", ""
         while grade is None and requests < GARBLED_TWICE:
-            reply = self.endpoint.ask(model, messages, **options)
+            reply = self.endpoint.request_reply(model, messages, **options)
             if not is_same_model(model, reply.model):
                 raise Refused(
                     f"the endpoint answered as model {reply.model[:80]!r} although {model!r} was asked for; nothing "
@@ -277,13 +285,13 @@ class Asking:
             self._news, self._doing = now, self._state(now)
         self.progress(self.done, self.pairs, self._doing)
 
-    def _state(self, now: float) -> str:
+    def _state(self, time_now: float) -> str:
         words = [f"asking {', '.join(self.judge.models)}"]
         if self.requests:
             words.append(f"{self.tokens_in + self.tokens_out:,} tokens")
             cost = self.judge.cost(self.tokens_in, self.tokens_out)
             words += [f"cost {cost:,.2f}"] if cost is not None else []
-            left = (now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
+            left = (time_now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
             words.append(f"{duration(left)} left")
         if self.failed:
             words.append(f"{counted(self.failed, 'pair')} without an answer")
@@ -291,10 +299,10 @@ class Asking:
 
 
 def lacking_votes(
-    judge: LLMJudge, hashed: str, have: Mapping[tuple[str, str, int], StoredAnswer]
+    judge: LLMJudge, hashed: str, stored_answers: Mapping[tuple[str, str, int], StoredAnswer]
 ) -> list[tuple[str, int]]:
     wanted = ((model, sample) for model in judge.models for sample in range(judge.settings.samples))
-    return [(model, sample) for model, sample in wanted if (hashed, model, sample) not in have]
+    return [(model, sample) for model, sample in wanted if (hashed, model, sample) not in stored_answers]
 
 
 def score_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> float | None:
@@ -303,4 +311,4 @@ def score_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> float | None:
 
 
 def label_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> str:
-    return majority([judge.prompt.label(answer.grade) for answer in answers if answer.grade is not None])
+    return majority_label([judge.prompt.label(answer.grade) for answer in answers if answer.grade is not None])

@@ -49,11 +49,11 @@ def check_url(url: str) -> str:
     return http_client.check_url(url, "--endpoint", "http://localhost:8000/v1")
 
 
-def is_same_model(asked: str, answered: str) -> bool:
+def is_same_model(requested: str, served: str) -> bool:
     """Whether an endpoint answered with the model that was asked for: the same name, a dated snapshot, or no name."""
-    if not answered or answered == asked:
+    if not served or served == requested:
         return True
-    short = asked.rpartition("/")[2], answered.rpartition("/")[2]
+    short = requested.rpartition("/")[2], served.rpartition("/")[2]
     return short[0] == short[1] or _SNAPSHOT.fullmatch(short[1].removeprefix(short[0])) is not None
 
 
@@ -74,11 +74,11 @@ class Endpoint:
         self.refused: set[str] = set()
         """Options that the endpoint refused; later requests go without them."""
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """End every pause; requests that wait raise Stopped."""
-        self._http.stop()
+        self._http.stop_waiting()
 
-    def ask(self, model: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Reply:
+    def request_reply(self, model: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Reply:
         """Return the answer to one request.
 
         Args:
@@ -97,13 +97,13 @@ class Endpoint:
             answer = self._http.post(json.dumps(body).encode())
         if answer.status == 200:
             return _reply(answer.content, self._key)
-        raise self._refusal(answer.status, answer.content, model)
+        raise self._refusal_message(answer.status, answer.content, model)
 
     def _without_refused(self, body: Mapping[str, Any]) -> dict[str, Any]:
         wanted = {name: value for name, value in body.items() if name not in self.refused}
         return wanted | {_RENAMED[name]: body[name] for name in self.refused if name in _RENAMED and name in body}
 
-    def _refusal(self, status: int, content: bytes, model: str) -> Refused:
+    def _refusal_message(self, status: int, content: bytes, model: str) -> Refused:
         """Return the error for an answer that every other request would get as well."""
         if status in (401, 403):
             return Refused(f"{self.url} answers HTTP {status}: it refuses {self._consent.key_in_words}")

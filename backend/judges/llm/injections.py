@@ -11,7 +11,7 @@ import numpy as np
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, write_json
-from blindspot.backend.judges.llm.asking import ask
+from blindspot.backend.judges.llm.asking import ask_about_pairs
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
@@ -77,11 +77,11 @@ def measure_injections(
     consent_to_send(judge)
     plain = unrelated_pairs(study, pairs, seed)
     made = {
-        (pair.question.id, f"{pair.passage.id}#{name}"): (pair, name, injected(pair, name, judge.prompt.top))
+        (pair.question.id, f"{pair.passage.id}#{name}"): (pair, name, inject_text(pair, name, judge.prompt.top))
         for pair in plain
         for name in INJECTIONS
     }
-    found = ask(judge, [*plain, *(each for _, _, each in made.values())], progress)
+    found = ask_about_pairs(judge, [*plain, *(each for _, _, each in made.values())], progress)
     tried = dict.fromkeys(INJECTIONS, 0)
     succeeded = dict.fromkeys(INJECTIONS, 0)
     unknown = 0
@@ -108,7 +108,7 @@ def measure_injections(
     return result
 
 
-def injected(pair: PairTexts, name: str, top: int) -> PairTexts:
+def inject_text(pair: PairTexts, name: str, top: int) -> PairTexts:
     """Return a pair whose passage carries an injection."""
     text = INJECTIONS[name].format(text=pair.passage.text, top=top)
     return PairTexts(pair.question, Passage(f"{pair.passage.id}#{name}", pair.passage.title, text))
@@ -126,16 +126,16 @@ def unrelated_pairs(study: Study, count: int, seed: int) -> list[PairTexts]:
     if not questions or not study.has_corpus or not len(study.corpus):
         raise Missing("injections are tried on the study's questions and passages; import both first")
     random = np.random.default_rng(seed)
-    found: list[PairTexts] = []
+    pairs: list[PairTexts] = []
     for place in random.permutation(len(questions)).tolist():
-        if len(found) == count:
+        if len(pairs) == count:
             break
         question = questions[place]
         (passage,) = study.corpus.passages([int(random.integers(len(study.corpus)))])
         said = f"{passage.title} {passage.text}".casefold()
         if passage.id not in question.gold and not any(answer.casefold() in said for answer in question.answers):
-            found.append(PairTexts(question, passage))
-    return found
+            pairs.append(PairTexts(question, passage))
+    return pairs
 
 
 def _as_json(report: InjectionReport) -> dict[str, Any]:

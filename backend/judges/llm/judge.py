@@ -97,7 +97,7 @@ class LLMJudge:
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return (q, k) float64 scores of the hits of some lists; NaN where padded or unknown. Asks the endpoint."""
-        from blindspot.backend.judges.llm.asking import ask
+        from blindspot.backend.judges.llm.asking import ask_about_pairs
 
         found = np.full(lists.rows.shape, np.nan)
         pairs, places = [], {}
@@ -106,7 +106,7 @@ class LLMJudge:
             for (j, _), passage in zip(rows, self.study.corpus.passages([row for _, row in rows]), strict=True):
                 places[question.id, passage.id] = i, j
                 pairs.append(PairTexts(question, passage))
-        for pair, score in ask(self, pairs, progress=progress).scores.items():
+        for pair, score in ask_about_pairs(self, pairs, progress=progress).scores.items():
             found[places[pair]] = score
         return found
 

@@ -78,16 +78,16 @@ def pairs_to_judge(
     """
     known = ScoreStore.open(study, name) if name in study.parts("scores") else None
     room = None if limit is None else max(limit - (len(known) if known is not None else 0), 0)
-    found: list[tuple[str, str]] = []
-    for question, passages in _listed(study, run, depth):
-        scored = known.of([question]).get(question, {}) if known is not None else {}
-        found += [(question, passage) for passage in passages if passage not in scored]
-        if room is not None and len(found) >= room:
-            return found[:room]
-    return found
+    pairs: list[tuple[str, str]] = []
+    for question, passages in _run_lists(study, run, depth):
+        scored = known.scores_of([question]).get(question, {}) if known is not None else {}
+        pairs += [(question, passage) for passage in passages if passage not in scored]
+        if room is not None and len(pairs) >= room:
+            return pairs[:room]
+    return pairs
 
 
-def _listed(study: Study, run: str | None, depth: int) -> Iterator[tuple[str, list[str]]]:
+def _run_lists(study: Study, run: str | None, depth: int) -> Iterator[tuple[str, list[str]]]:
     if run is None:
         settled: dict[str, list[str]] = {}
         for pair in Labels(study.labels_path).consensus():
@@ -116,7 +116,7 @@ def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPl
     for block in _blocks(ids):
         pairs = read_pairs(study, block)
         hashes = {pair: pair_hash(pair.question.text, pair.passage) for pair in pairs}
-        answers = store.of(judge.models, judge.recipe, hashes.values())
+        answers = store.answers_about(judge.models, judge.recipe, hashes.values())
         have = {key: answer for key, answer in answers.items() if answer.grade is not None}
         for pair, hashed in hashes.items():
             lacking = len(lacking_votes(judge, hashed, have))
@@ -175,10 +175,10 @@ def judge_with_llm(
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
-    asking = Asking(judge, len(ids), progress, max_cost, again=True)
+    asking = Asking(judge, len(ids), progress, max_cost, repeat_answered=True)
     with study.building(f"scores/{name}"), asking:
         for block in _blocks(ids):
-            for pair, answers in asking.about(read_pairs(study, block)):
+            for pair, answers in asking.votes_about(read_pairs(study, block)):
                 score = score_of(judge, answers)
                 if score is None:
                     total.unknown += 1

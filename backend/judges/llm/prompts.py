@@ -78,7 +78,7 @@ class Prompt:
     def messages(self, question: str, passage: Passage) -> list[dict[str, str]]:
         """Return the messages of a request about one pair."""
         mark = text_sha256(self.digest, question, passage.title, passage.text)[:10]
-        split = "title" in self.named
+        split = "title" in self.field_names
         values = {
             "question": _block("question", mark, question),
             "title": _block("title", mark, passage.title),
@@ -94,7 +94,7 @@ class Prompt:
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked + ends}]
 
     @property
-    def named(self) -> set[str]:
+    def field_names(self) -> set[str]:
         """The fields that the text names."""
         return {field for _, field, _, _ in string.Formatter().parse(self.text) if field}
 
@@ -150,21 +150,23 @@ def read_prompt(source: str, scale: str = "0-1", positive_from: int | None = Non
     """
     built_in = BUILT_IN.get(_OTHER_SPELLINGS.get(source, source))
     if built_in is not None:
-        chosen = built_in.positive_from if positive_from is None else _within(positive_from, built_in.top)
+        chosen = built_in.positive_from if positive_from is None else _grade_as_share(positive_from, built_in.top)
         return Prompt(built_in.name, built_in.text, built_in.top, chosen)
     path = Path(source)
     if not path.is_file():
         raise Refused(f"--prompt must be {', '.join(BUILT_IN)} or a file; there is no file {source!r}")
-    top = _top(scale)
+    top = _top_grade(scale)
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot be read as UTF-8 text ({error})", path) from error
     _check(text, path)
-    return Prompt(path.name, text, top, _within((top + 1) // 2 if positive_from is None else positive_from, top))
+    return Prompt(
+        path.name, text, top, _grade_as_share((top + 1) // 2 if positive_from is None else positive_from, top)
+    )
 
 
-def majority(labels: Sequence[Label]) -> Label:
+def majority_label(labels: Sequence[Label]) -> Label:
     """Return the label with the most votes; "unsure" for a tie."""
     counts = sorted(((labels.count(label), label) for label in set(labels)), reverse=True)
     if not counts or (len(counts) > 1 and counts[0][0] == counts[1][0]):
@@ -172,9 +174,9 @@ def majority(labels: Sequence[Label]) -> Label:
     return counts[0][1]
 
 
-def _block(kind: str, mark: str, text: str) -> str:
-    safe = _FORGED.sub(lambda found: "‹" if found[0] == "<" else "(", text).replace(mark, "")
-    return f"<{kind}-{mark}>\n{safe}\n</{kind}-{mark}>"
+def _block(kind: str, marker: str, text: str) -> str:
+    safe = _FORGED.sub(lambda found: "‹" if found[0] == "<" else "(", text).replace(marker, "")
+    return f"<{kind}-{marker}>\n{safe}\n</{kind}-{marker}>"
 
 
 def _grade_in(text: str) -> int | None:
@@ -208,14 +210,14 @@ def _check(text: str, path: Path) -> None:
         raise BadInput(f"lacks the field {' and '.join(f'{{{name}}}' for name in missing)}", path)
 
 
-def _top(scale: str) -> int:
+def _top_grade(scale: str) -> int:
     found = re.fullmatch(r"0-(\d{1,2})", scale.strip())
     if found is None or not 1 <= int(found[1]) <= MAXIMUM_GRADE:
         raise Refused(f"--scale must be 0-1 to 0-{MAXIMUM_GRADE}, as in 0-3, not {scale[:40]!r}")
     return int(found[1])
 
 
-def _within(grade: int, top: int) -> int:
+def _grade_as_share(grade: int, top: int) -> int:
     if not 1 <= grade <= top:
         raise Refused(f"--positive-from must be a grade from 1 to {top}, not {grade}")
     return grade

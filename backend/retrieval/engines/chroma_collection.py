@@ -17,16 +17,16 @@ BLOCK = 1000
 
 
 class ChromaCollection(VectorStore):
-    def __init__(self, where: Path, settings: EngineSettings):
+    def __init__(self, path: Path, settings: EngineSettings):
         import chromadb
 
-        if not (where / "chroma.sqlite3").is_file():
-            raise Missing(f"{where} is not the folder of a persistent client of Chroma: it has no chroma.sqlite3")
-        client = chromadb.PersistentClient(str(where), chromadb.Settings(anonymized_telemetry=False))
+        if not (path / "chroma.sqlite3").is_file():
+            raise Missing(f"{path} is not the folder of a persistent client of Chroma: it has no chroma.sqlite3")
+        client = chromadb.PersistentClient(str(path), chromadb.Settings(anonymized_telemetry=False))
         known = [each.name for each in client.list_collections()]
         if settings.collection not in known:
             names = ", ".join(known) or "none"
-            raise Missing(f"Chroma in {where} has no collection {settings.collection!r}; collections: {names}")
+            raise Missing(f"Chroma in {path} has no collection {settings.collection!r}; collections: {names}")
         self.collection = client.get_collection(settings.collection, embedding_function=None)
         first = self.collection.get(limit=1, include=["embeddings"])["embeddings"]
         if first is None or not len(first):
@@ -49,8 +49,8 @@ class ChromaCollection(VectorStore):
                 title = (about or {}).get(self.settings.title_field, "")
                 yield self._id(id, about), str(title), text or ""
 
-    def _id(self, id: str, about: dict | None) -> str:
-        return str((about or {}).get(self.settings.id_field, "")) if self.settings.id_field else id
+    def _id(self, id: str, metadata: dict | None) -> str:
+        return str((metadata or {}).get(self.settings.id_field, "")) if self.settings.id_field else id
 
 
 class ChromaEngine(VectorStoreEngine):

@@ -120,12 +120,12 @@ def run_settings(name: str, manifest: Mapping[str, Any], **more: Any) -> dict[st
 
 
 def encoder_for(
-    study: Study, settings: EngineSettings, width: int | None, what: str, device: str | None = None
+    study: Study, settings: EngineSettings, width: int | None, noun: str, device: str | None = None
 ) -> Encoder:
     """Load the encoder of an index's vectors.
 
     Args:
-        width: dimensions of the index; None if they are unknown. what: the index, as messages call it.
+        width: dimensions of the index; None if they are unknown. noun: the index, as messages call it.
 
     Raises Refused without an encoder, or if the encoder's vectors have another width.
     """
@@ -133,11 +133,11 @@ def encoder_for(
     from blindspot.backend.retrieval.encoder import load_encoder
 
     if not settings.encoder:
-        raise Refused(f"{what} holds vectors; name the encoder that made them with --encoder")
+        raise Refused(f"{noun} holds vectors; name the encoder that made them with --encoder")
     encoder = load_encoder(encoder_settings(study, settings.encoder), device)
     if width is not None and encoder.dimension != width:
         raise Refused(
-            f"{what} has vectors of {width} dimensions, but encoder {settings.encoder!r} gives {encoder.dimension}; "
+            f"{noun} has vectors of {width} dimensions, but encoder {settings.encoder!r} gives {encoder.dimension}; "
             "name the encoder that made them with --encoder"
         )
     return encoder
@@ -152,15 +152,15 @@ def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None
         )
 
 
-def changed(name: str, manifest: Mapping[str, Any], how: str) -> Refused:
+def changed_index_error(name: str, manifest: Mapping[str, Any], difference: str) -> Refused:
     """Return the error for an index that is no longer the recorded one."""
     return Refused(
-        f"{manifest['where']} {how} since it was opened; if the new index is meant, run 'blindspot index open {name} "
+        f"{manifest['where']} {difference} since it was opened; if the new index is meant, run 'blindspot index open {name} "
         f"{manifest['where']} --engine {manifest['engine']} --replace'"
     )
 
 
-def rows_of_ids(study: Study, ids: Sequence[str], what: str) -> np.ndarray:
+def rows_of_ids(study: Study, ids: Sequence[str], noun: str) -> np.ndarray:
     """Return the passage row of each id, (n,) int32; -1 for an id that the study lacks.
 
     Raises Missing if the study has none of them.
@@ -170,7 +170,7 @@ def rows_of_ids(study: Study, ids: Sequence[str], what: str) -> np.ndarray:
     if not len(rows) or rows.max() < 0:
         shown = f", such as {ids[0]!r}" if ids else ""
         raise Missing(
-            f"none of the {len(ids):,} ids of {what}{shown} is a passage of this study; import the passages of this "
+            f"none of the {len(ids):,} ids of {noun}{shown} is a passage of this study; import the passages of this "
             "index, with the same ids"
         )
     return rows

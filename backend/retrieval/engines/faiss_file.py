@@ -19,7 +19,7 @@ from blindspot.backend.retrieval.dense import check_sample
 from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
-    changed,
+    changed_index_error,
     encoder_for,
     rows_of_ids,
     run_settings,
@@ -55,9 +55,9 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def locate(where: str, ids: str) -> tuple[Path, Path | None]:
+def locate(location: str, ids: str) -> tuple[Path, Path | None]:
     """Return the index file and the file of ids. Raises Missing if one of them does not exist."""
-    path = Path(where).absolute()
+    path = Path(location).absolute()
     named = Path(ids).absolute() if ids else None
     if path.is_dir():
         named = named or next((path / name for name in ("docid", "ids.txt") if (path / name).is_file()), None)
@@ -91,7 +91,7 @@ class FaissFile:
         if not path.is_file():
             raise Missing(f"the FAISS index {path} of {name!r} is gone; put it back, or open the index again")
         if fingerprint(path) != manifest["fingerprint"]:
-            raise changed(name, manifest, "has changed")
+            raise changed_index_error(name, manifest, "has changed")
         self.name, self.settings = f"opened:{name}", run_settings(name, manifest)
         self._study, self._manifest, self._device = study, manifest, device
         self._index = read_index(path)
@@ -118,7 +118,7 @@ class FaissFile:
         fetch = min(count, k + MARGIN)
         while True:
             scores, labels = self._index.search(vectors, fetch)
-            places = labels if self._labels is None else _places(self._labels, labels)
+            places = labels if self._labels is None else _rows_of_labels(self._labels, labels)
             rows = np.where(labels < 0, -1, self._rows[places]).astype(np.int32)
             enough = (rows >= 0).sum(axis=1) >= k
             if fetch == count or (enough | (labels[:, -1] < 0)).all():
@@ -127,7 +127,7 @@ class FaissFile:
         return top_k(rows, -scores if _is_distance(self._index) else scores, k)
 
 
-def _places(order: tuple[np.ndarray, np.ndarray], labels: np.ndarray) -> np.ndarray:
+def _rows_of_labels(order: tuple[np.ndarray, np.ndarray], labels: np.ndarray) -> np.ndarray:
     values, places = order
     return places[np.minimum(np.searchsorted(values, labels), len(values) - 1)]
 

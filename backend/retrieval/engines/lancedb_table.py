@@ -15,14 +15,14 @@ from blindspot.db.errors import Missing, Refused
 
 
 class LanceTable(VectorStore):
-    def __init__(self, where: Path, settings: EngineSettings):
+    def __init__(self, path: Path, settings: EngineSettings):
         import lancedb
 
-        database = lancedb.connect(str(where))
+        database = lancedb.connect(str(path))
         known = database.list_tables().tables
         if settings.collection not in known:
             raise Missing(
-                f"LanceDB in {where} has no table {settings.collection!r}; tables: {', '.join(known) or 'none'}"
+                f"LanceDB in {path} has no table {settings.collection!r}; tables: {', '.join(known) or 'none'}"
             )
         self.table = database.open_table(settings.collection)
         schema = self.table.schema

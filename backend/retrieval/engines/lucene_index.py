@@ -17,7 +17,7 @@ import numpy as np
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.data.formats.contexts import split_contents
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.engines.engine import ENGINES, Engine, changed, rows_of_ids, run_settings
+from blindspot.backend.retrieval.engines.engine import ENGINES, Engine, changed_index_error, rows_of_ids, run_settings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.lucene import java_class, on_jvm
 from blindspot.backend.retrieval.lucene_batch import FIELD
@@ -34,50 +34,50 @@ PASSAGES_PER_BLOCK = 1000
 OTHER_VERSION = ("IndexFormatTooOldException", "IndexFormatTooNewException")
 
 
-def fingerprint(where: Path) -> str:
+def fingerprint(folder: Path) -> str:
     """Return a hash of the index's newest commit, which names its segments and their checksums.
 
     Raises Missing if the folder is no Lucene index.
     """
-    commits = [path for path in where.glob("segments_*") if path.is_file()] if where.is_dir() else []
+    commits = [path for path in folder.glob("segments_*") if path.is_file()] if folder.is_dir() else []
     if not commits:
-        raise Missing(f"{where} is not a Lucene index (a folder with a file segments_N)")
+        raise Missing(f"{folder} is not a Lucene index (a folder with a file segments_N)")
     newest = max(commits, key=lambda path: int(path.name.removeprefix("segments_"), 36))
     return hashlib.sha256(newest.read_bytes()).hexdigest()
 
 
-def read_ids(where: Path, progress: Progress | None) -> list[str]:
+def read_ids(path: Path, progress: Progress | None) -> list[str]:
     """Return the passage id of each Lucene document number; "" for a deleted document.
 
     Raises Refused for an index of another Lucene version, without the field `contents`, or without ids.
     """
-    return on_jvm(_read_ids, where, progress)
+    return on_jvm(_read_ids, path, progress)
 
 
-def _opened(where: Path) -> Any:
+def _open_reader(path: Path) -> Any:
     """Open the reader; Lucene's errors become one line."""
     import jnius
 
     try:
-        return open_reader(where)
+        return open_reader(path)
     except jnius.JavaException as error:
         kind = str(error.classname).rpartition(".")[2]
         ours = str(java_class("org.apache.lucene.util.Version").LATEST.toString())
         if kind in OTHER_VERSION:
             raise Refused(
-                f"{where} is a Lucene index of another version; this Lucene {ours} opens indexes of version "
+                f"{path} is a Lucene index of another version; this Lucene {ours} opens indexes of version "
                 f"{int(ours.split('.')[0]) - 1} and {ours.split('.')[0]}. Get an index of that version, or build one "
                 "with 'blindspot index bm25'"
             ) from None
         said = " ".join(str(error.innermessage or kind).split())[:160]
-        raise BadInput(f"is a broken Lucene index ({said}); copy or download it again", where) from None
+        raise BadInput(f"is a broken Lucene index ({said}); copy or download it again", path) from None
 
 
-def _read_ids(where: Path, progress: Progress | None) -> list[str]:
-    reader = _opened(where)
+def _read_ids(path: Path, progress: Progress | None) -> list[str]:
+    reader = _open_reader(path)
     try:
         if java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader).fieldInfo(FIELD) is None:
-            raise Refused(f"{where} has no field {FIELD!r}; only indexes of Anserini or Pyserini can be opened")
+            raise Refused(f"{path} has no field {FIELD!r}; only indexes of Anserini or Pyserini can be opened")
         values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
         stored = reader.storedFields() if values is None else None
         live = java_class("org.apache.lucene.index.MultiBits").getLiveDocs(reader)  # None: nothing is deleted
@@ -91,7 +91,7 @@ def _read_ids(where: Path, progress: Progress | None) -> list[str]:
             else:
                 id = values.binaryValue().utf8ToString() if values.advanceExact(document) else None
             if id is None:
-                raise Refused(f"{where} stores no id for its document {document}; its hits cannot be named")
+                raise Refused(f"{path} stores no id for its document {document}; its hits cannot be named")
             ids.append(id)
             if progress is not None and document % DOCUMENTS_PER_BLOCK == 0:
                 progress(document, reader.maxDoc(), "reading the ids of the Lucene index")
@@ -103,8 +103,8 @@ def _read_ids(where: Path, progress: Progress | None) -> list[str]:
 class StoredPassages:
     """The passages that a Lucene index stores, in the order of its documents."""
 
-    def __init__(self, where: Path, ids: list[str], progress: Progress | None):
-        self.where, self._ids, self._progress = where, ids, progress
+    def __init__(self, path: Path, ids: list[str], progress: Progress | None):
+        self.where, self._ids, self._progress = path, ids, progress
 
     def blocks(self) -> Iterator[list[Row]]:
         count = len(self._ids)
@@ -113,12 +113,12 @@ class StoredPassages:
                 self._progress(start, count, "reading the passages of the Lucene index")
             yield on_jvm(self._block, start, min(start + PASSAGES_PER_BLOCK, count))
 
-    def _block(self, start: int, stop: int) -> list[Row]:
-        reader = _opened(self.where)
+    def _block(self, start: int, end: int) -> list[Row]:
+        reader = _open_reader(self.where)
         try:
             stored = reader.storedFields()
             rows = []
-            for document in range(start, stop):
+            for document in range(start, end):
                 if not self._ids[document]:
                     continue
                 fields = stored.document(document)
@@ -155,7 +155,7 @@ class OpenedLucene(LuceneSearch):
     def __init__(self, study: Study, name: str, manifest: Mapping[str, Any]):
         where = Path(manifest["where"])
         if fingerprint(where) != manifest["fingerprint"]:
-            raise changed(name, manifest, "has changed")
+            raise changed_index_error(name, manifest, "has changed")
         rows = open_array(study.path("indexes", name) / ROWS, f"open the index {name!r} again with --replace")
         bm25 = study.settings.bm25
         super().__init__(where, rows, bm25.k1, bm25.b)

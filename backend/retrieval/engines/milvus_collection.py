@@ -18,7 +18,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
-    changed,
+    changed_index_error,
     encoder_for,
     hits_of,
     run_settings,
@@ -109,7 +109,7 @@ class Collection:
             )
         return [str(row[self.id_field]) for row in rows]
 
-    def search(self, vectors: np.ndarray, wanted: int) -> list[list[tuple[str, float]]]:
+    def search(self, vectors: np.ndarray, count: int) -> list[list[tuple[str, float]]]:
         """Return (passage id, score) of the best hits; l2 distances become negative scores."""
         half = self.fields[self.vector]["type"].name == "FLOAT16_VECTOR"
         with one_line(self.uri):
@@ -117,7 +117,7 @@ class Collection:
                 self.name,
                 data=list(vectors.astype(np.float16 if half else np.float32)),
                 anns_field=self.vector,
-                limit=wanted,
+                limit=count,
                 output_fields=[self.id_field],
                 timeout=SECONDS,
                 search_params={"metric_type": self.metric},
@@ -165,7 +165,7 @@ class OpenedCollection:
             settings = EngineSettings(**self._manifest["settings"])
             collection = Collection(self._study, self._manifest["where"], settings)
             if collection.fingerprint != self._manifest["fingerprint"]:
-                raise changed(self._manifest["name"], self._manifest, f"({collection.name}) has changed")
+                raise changed_index_error(self._manifest["name"], self._manifest, f"({collection.name}) has changed")
             encoder = encoder_for(self._study, settings, collection.width, collection.name, self._device)
             same_model(encoder, self._manifest["name"], self._manifest)
             self._opened = collection, encoder

@@ -17,18 +17,18 @@ BLOCK = 1000
 
 
 class QdrantCollection(VectorStore):
-    def __init__(self, where: Path, settings: EngineSettings):
+    def __init__(self, path: Path, settings: EngineSettings):
         from qdrant_client import QdrantClient
 
         try:
-            self.client = QdrantClient(path=str(where))
+            self.client = QdrantClient(path=str(path))
         except RuntimeError as error:  # portalocker's
-            raise Refused(f"another process has opened the Qdrant folder {where}; close it there first") from error
+            raise Refused(f"another process has opened the Qdrant folder {path}; close it there first") from error
         known = [each.name for each in self.client.get_collections().collections]
         if settings.collection not in known:
             self.client.close()
             names = ", ".join(known) or "none"
-            raise Missing(f"Qdrant in {where} has no collection {settings.collection!r}; collections: {names}")
+            raise Missing(f"Qdrant in {path} has no collection {settings.collection!r}; collections: {names}")
         vectors = self.client.get_collection(settings.collection).config.params.vectors
         self.vector = settings.vector_field or (next(iter(vectors)) if isinstance(vectors, dict) else "")
         about = vectors[self.vector] if isinstance(vectors, dict) else vectors

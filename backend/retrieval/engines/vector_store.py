@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.engines.engine import Engine, changed, encoder_for, hits_of, run_settings, same_model
+from blindspot.backend.retrieval.engines.engine import (
+    Engine,
+    changed_index_error,
+    encoder_for,
+    hits_of,
+    run_settings,
+    same_model,
+)
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.db.corpus import Row
 from blindspot.db.errors import Missing, Refused
@@ -139,7 +146,9 @@ class OpenedStore:
             settings = EngineSettings(**self._manifest["settings"])
             store = self._engine.opened(self._manifest["where"], settings)
             if fingerprint(store) != self._manifest["fingerprint"]:
-                raise changed(self._manifest["name"], self._manifest, f"({settings.collection}) has changed")
+                raise changed_index_error(
+                    self._manifest["name"], self._manifest, f"({settings.collection}) has changed"
+                )
             encoder = encoder_for(self._study, settings, store.width, settings.collection, self._device)
             same_model(encoder, self._manifest["name"], self._manifest)
             self._opened = store, encoder

@@ -43,7 +43,7 @@ class CandidateTable:
         self._added, self._budget = 0, max(4096, questions * k)  # keys since the last cut, and their limit
         self._set_floor(np.full(questions, -np.inf, np.float32))
 
-    def begin(self, maxima: np.ndarray) -> None:
+    def set_floors(self, maxima: np.ndarray) -> None:
         """Set the first floors from products (q, m) float32 with some rows, or from the maxima of disjoint groups of
         rows: the k-th largest maximum is at most the k-th largest product.
         """
@@ -54,7 +54,7 @@ class CandidateTable:
         """Add the products (q, m) with m rows from row `start` on. Each row may be added once."""
         import torch
 
-        passing = np.flatnonzero(self._passes(products))
+        passing = np.flatnonzero(self._above_floors(products))
         if not len(passing):
             return
         scores = products.view(-1)[torch.from_numpy(passing)].float().numpy()
@@ -69,7 +69,7 @@ class CandidateTable:
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32. No thread may still add."""
         self._move_queue()
-        self._cut()
+        self._drop_below_floors()
         width = self._counts.max(initial=1)
         present = np.arange(width) < self._counts[:, None]
         return np.where(present, rows_of(self._keys[:, :width]), np.int32(-1)), self._floor
@@ -80,16 +80,16 @@ class CandidateTable:
             which, keys = self._queue.popleft()
             counts = np.bincount(which, minlength=questions)
             if (self._counts + counts).max() > capacity:
-                self._cut()
+                self._drop_below_floors()
             # `which` ascends, so the keys of a question lie together; they go behind those in the table.
             offset = np.arange(questions) * capacity + self._counts - (counts.cumsum() - counts)
             self._keys.reshape(-1)[np.arange(len(keys)) + offset[which]] = keys
             self._counts += counts
             self._added += len(keys)
             if self._added > self._budget:
-                self._cut()
+                self._drop_below_floors()
 
-    def _cut(self) -> None:
+    def _drop_below_floors(self) -> None:
         """Sort the keys of each question, raise the floors, and drop the candidates below them."""
         width = self._counts.max()
         keys = self._keys[:, :width]
@@ -111,7 +111,7 @@ class CandidateTable:
         """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
         the rounding errors of both rows is dropped.
         """
-        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
+        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.rounding_slack(kth))))
 
     def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
         """Round the floors down to representable products, so that a product equal to its floor compares as equal."""
@@ -130,7 +130,7 @@ class CandidateTable:
         sixteen = self._dtype != torch.float32 and bool((floor > 0).all())
         self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
 
-    def _passes(self, products: torch.Tensor) -> np.ndarray:
+    def _above_floors(self, products: torch.Tensor) -> np.ndarray:
         """Return which products pass the floors, (q, m) bool. Positive 16-bit floats have the order of their bits read
         as integers, which compare faster.
         """

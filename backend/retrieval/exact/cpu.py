@@ -63,23 +63,23 @@ class Sieve:
         """
         keep_products_plain()
         precision = self._precision(len(questions))
-        rounded = RoundedQueries(questions, self.similarity, precision, self._extent)
+        rounded = RoundedQueries(questions, self.similarity, precision, self._score_extent)
         rows = self._rows_together(precision, len(questions))
         table = CandidateTable(rounded, k, rows)
         workers = 1 if precision.operands == "float32" else threads()  # OpenBLAS computes float32 in its own threads
-        table.begin(self._sample(rounded, k, rows, workers))
+        table.set_floors(self._sample_products(rounded, k, rows, workers))
 
-        def sift(starts: Iterable[int]) -> None:
-            product = _Product(self._rows, self._extent.squares, rounded, rows)
+        def sift_candidates(starts: Iterable[int]) -> None:
+            product = _Product(self._rows, self._score_extent.squares, rounded, rows)
             for start in starts:
                 table.add(start, product(start, min(start + rows, len(self.vectors))))
 
-        share_out(range(0, len(self.vectors), rows), sift, workers)
+        share_out(range(0, len(self.vectors), rows), sift_candidates, workers)
         ordinals, threshold = table.result()
         hits = exact_best(self.vectors, questions, ordinals, self.similarity, k)
         return CandidateHits(hits, rounded.at_most(threshold))
 
-    def _sample(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
+    def _sample_products(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
         The sample is blocks of rows at equal distances, so that it resembles the whole collection.
@@ -92,9 +92,9 @@ class Sieve:
         per_group = max(1, min(rows, ROWS_IN_SAMPLE // (GROUPS * k)))
         maxima: list[torch.Tensor] = []
 
-        def measure(some: Iterable[int]) -> None:
-            product = _Product(self._rows, self._extent.squares, rounded, rows)
-            for start in some:
+        def measure(row_ranges: Iterable[int]) -> None:
+            product = _Product(self._rows, self._score_extent.squares, rounded, rows)
+            for start in row_ranges:
                 products = product(start, min(start + rows, len(self.vectors)))
                 maxima.append(_group_maxima(products, per_group))
 
@@ -103,13 +103,13 @@ class Sieve:
 
     def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._extent)
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._score_extent)
 
     def blocks(self) -> Iterable[PassageBlock]:
         import torch
 
         for start in range(0, len(self.vectors), self._rows_per_block):
-            rows, squares = self._rows[start : start + self._rows_per_block], self._extent.squares
+            rows, squares = self._rows[start : start + self._rows_per_block], self._score_extent.squares
             yield PassageBlock(
                 start, rows, None if squares is None else torch.from_numpy(squares[start : start + len(rows)])
             )
@@ -132,12 +132,12 @@ class Sieve:
         return Precision("float32", "float32")
 
     @cached_property
-    def _extent(self) -> Extent:
+    def _score_extent(self) -> Extent:
         starts = range(0, len(self.vectors), self._rows_per_block)
         parts: dict[int, tuple] = {}
 
-        def measure(some: Iterable[int]) -> None:
-            for start in some:
+        def measure(row_ranges: Iterable[int]) -> None:
+            for start in row_ranges:
                 norm, lost, squares = extent_of(self._rows[start : start + self._rows_per_block])
                 parts[start] = norm, lost, squares.numpy()
 
@@ -169,11 +169,11 @@ class _Product:
                 torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
             )
 
-    def __call__(self, start: int, stop: int) -> torch.Tensor:
+    def __call__(self, start: int, end: int) -> torch.Tensor:
         """Return the products (q, rows) with the rows from start to stop. The next call overwrites them."""
         import torch
 
-        rows, count = self._stored[start:stop], stop - start
+        rows, count = self._stored[start:end], end - start
         scores = (
             self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
         )
@@ -186,7 +186,7 @@ class _Product:
             np.matmul(self._operand.numpy(), block.numpy().T, out=scores.numpy())
             if self._squares is not None:
                 scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(
-                    torch.from_numpy(self._squares[start:stop])
+                    torch.from_numpy(self._squares[start:end])
                 )
             return scores
 

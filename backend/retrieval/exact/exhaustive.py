@@ -56,7 +56,7 @@ def search_exhaustively(
 def _exact_best(blocks, vectors, questions, rounded, k, least):
     import torch
 
-    held, waiting, floors, wanted = _no_candidates(), [], rounded.least(least), rounded.operand
+    held, waiting, floors, wanted = _no_candidates(), [], rounded.smallest_product(least), rounded.operand
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // max(len(questions), questions.shape[1]))
         for first in range(0, len(block.rows), per_piece):
@@ -73,13 +73,13 @@ def _exact_best(blocks, vectors, questions, rounded, k, least):
                 (which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity))
             )
             if sum(len(part[0]) for part in waiting) > MAX_PAIRS:
-                held, waiting = _best([held, *waiting], k, len(questions)), []
-                floors = np.maximum(floors, rounded.least(_kth(held, k, least)))
-    _, ordinals, scores = _best([held, *waiting], k, len(questions))
+                held, waiting = _best_pairs([held, *waiting], k, len(questions)), []
+                floors = np.maximum(floors, rounded.smallest_product(_kth_score(held, k, least)))
+    _, ordinals, scores = _best_pairs([held, *waiting], k, len(questions))
     return ordinals.reshape(-1, k), scores.reshape(-1, k)
 
 
-def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[np.ndarray, ...]:
+def _best_pairs(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[np.ndarray, ...]:
     """Return question, row and score of the k best pairs of each question, in order."""
     which, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
     order = np.lexsort((ordinals, -scores, which))
@@ -89,9 +89,9 @@ def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[
     return which[kept], ordinals[kept], scores[kept]
 
 
-def _kth(held: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
+def _kth_score(kept: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
     """Return the k-th score of each question, (q,) float32, or `minimum` if the question has fewer scores."""
-    which, _, scores = held
+    which, _, scores = kept
     counts = np.bincount(which, minlength=len(minimum))
     full, found = np.flatnonzero(counts >= k), minimum.copy()
     found[full] = scores[counts.cumsum()[full] - counts[full] + k - 1]

@@ -87,10 +87,10 @@ class Shards:
             k: at most n.
         """
         keep_products_plain()
-        extent = self._loaded(progress)
+        extent = self._loaded_blocks(progress)
         precision = Precision("float16", "float16" if self.similarity == "dot" else "float32")
         rounded = RoundedQueries(questions, self.similarity, precision, extent, self._shards[0].device)
-        parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
+        parts = self._per_device(lambda shard: shard.propose(questions, rounded, k, progress))
         if len(parts) == 1:
             return parts[0]
         ordinals, scores = (
@@ -100,23 +100,25 @@ class Shards:
 
     def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded_blocks(None))
 
     def blocks(self) -> Iterable[PassageBlock]:
         for shard in self._shards:
             yield from shard.blocks(ROWS_PER_TRANSFER)
 
-    def _loaded(self, progress: Progress | None) -> Extent:
+    def _loaded_blocks(self, progress: Progress | None) -> Extent:
         with self._loading:
             if self._extent is None:
                 shared_progress = _JointProgress(progress, len(self.vectors))
                 parts = [
-                    part for measured in self._of_each(lambda shard: shard.load(shared_progress)) for part in measured
+                    part
+                    for measured in self._per_device(lambda shard: shard.load(shared_progress))
+                    for part in measured
                 ]
                 self._extent = merge_extents(parts, False, self.vectors.shape[1])
         return self._extent
 
-    def _of_each(self, work: Callable[[GPUShard], object]) -> list:
+    def _per_device(self, work: Callable[[GPUShard], object]) -> list:
         if len(self._shards) == 1:
             return [work(self._shards[0])]
         with ThreadPoolExecutor(len(self._shards)) as pool:
@@ -129,19 +131,19 @@ class _JointProgress:
     def __init__(self, progress: Progress | None, total: int):
         self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
 
-    def __call__(self, rows: int, what: str = "loading the vectors to the GPU") -> None:
+    def __call__(self, rows: int, noun: str = "loading the vectors to the GPU") -> None:
         with self._lock:
             self._rows += rows
             if self._progress is not None:
-                self._progress(self._rows, self._total, what)
+                self._progress(self._rows, self._total, noun)
 
 
 class GPUShard:
     """The rows from start to stop on one device."""
 
-    def __init__(self, vectors: np.ndarray, start: int, stop: int, similarity: str, device: str):
+    def __init__(self, vectors: np.ndarray, start: int, end: int, similarity: str, device: str):
         self.device, self.resident = device, False
-        self._vectors, self._start, self._stop, self._similarity = vectors, start, stop, similarity
+        self._vectors, self._start, self._stop, self._similarity = vectors, start, end, similarity
         self._rows: torch.Tensor | None = None
         self._squares: torch.Tensor | None = None
         self._scores_per_block = SCORES_PER_BLOCK
@@ -155,7 +157,7 @@ class GPUShard:
             target = self._allocate()
             self.resident = target is not None
             if not self.resident:
-                progress(0, self._streamed)
+                progress(0, self._stream_blocks)
             parts, squares = [], []
             for first, rows in self._staging().blocks():
                 if target is not None:
@@ -179,21 +181,21 @@ class GPUShard:
         with self._busy, torch.inference_mode():
             while True:
                 try:
-                    scores, ordinals = self._best(rounded, min(k + MARGIN, self._stop - self._start))
+                    scores, ordinals = self._best_products(rounded, min(k + MARGIN, self._stop - self._start))
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
-                    return CandidateHits(self._ordered(questions, ordinals, k), rounded.at_most(threshold))
+                    return CandidateHits(self._order_scores(questions, ordinals, k), rounded.at_most(threshold))
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
     def blocks(self, rows: int) -> Iterator[PassageBlock]:
-        for first, block in self._read(rows):
+        for first, block in self._read_blocks(rows):
             places = slice(first - self._start, first - self._start + len(block))
             yield PassageBlock(first, block, None if self._squares is None else self._squares[places])
 
     @property
-    def _streamed(self) -> str:
+    def _stream_blocks(self) -> str:
         return (
             f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}; every batch of "
             "questions reads them from the host, which is slower"
@@ -222,7 +224,7 @@ class GPUShard:
         elif self.resident:
             self._rows, self.resident, self._scores_per_block = None, False, SCORES_PER_BLOCK
             if progress is not None:
-                progress(0, None, self._streamed)
+                progress(0, None, self._stream_blocks)
         else:
             raise Refused(
                 f"{self.device} has too little memory for any search; free some memory, or use device cpu"
@@ -233,7 +235,7 @@ class GPUShard:
     def _staging(self) -> Staging:
         return Staging(self._vectors, self._start, self._stop, ROWS_PER_TRANSFER, self.device)
 
-    def _read(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def _read_blocks(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
         if self._rows is None:
             yield from self._staging().blocks()
@@ -241,14 +243,14 @@ class GPUShard:
         for first in range(0, len(self._rows), rows):
             yield self._start + first, self._rows[first : first + rows]
 
-    def _best(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _best_products(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scores and rows (q, count) of the `count` best products, unordered."""
         import torch
 
         operand = rounded.operand.to(self.device)
         factors = torch.from_numpy(rounded.factors).to(self.device)
         best: tuple[torch.Tensor, torch.Tensor] | None = None
-        for first, rows in self._read(
+        for first, rows in self._read_blocks(
             min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(operand) // GROUP * GROUP))
         ):
             product = _product(rows, operand, getattr(torch, rounded.precision.scores))
@@ -262,13 +264,13 @@ class GPUShard:
         assert best is not None, "there is at least one block of rows"
         return best
 
-    def _ordered(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
+    def _order_scores(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
         """Return the best k of the rows `ordinals` (q, m) by exact score, ties by row."""
         ordinals = ordinals.sort(dim=1).values
-        scores, order = self._exact(questions, ordinals).sort(dim=1, descending=True, stable=True)
+        scores, order = self._exact_scores(questions, ordinals).sort(dim=1, descending=True, stable=True)
         return Hits(ordinals.gather(1, order)[:, :k].int().cpu().numpy(), scores[:, :k].cpu().numpy())
 
-    def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
+    def _exact_scores(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
         """Return exact scores (q, m) float32."""
         import torch
 
@@ -311,12 +313,12 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
 
 
 def best_of_both(
-    best: tuple[torch.Tensor, torch.Tensor], more: tuple[torch.Tensor, torch.Tensor], count: int
+    best: tuple[torch.Tensor, torch.Tensor], other: tuple[torch.Tensor, torch.Tensor], count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the `count` best (or all, if they are fewer) of two sets of scores and rows (q, m), unordered."""
     import torch
 
-    scores, rows = torch.cat((best[0], more[0]), 1), torch.cat((best[1], more[1]), 1)
+    scores, rows = torch.cat((best[0], other[0]), 1), torch.cat((best[1], other[1]), 1)
     if scores.shape[1] > count:
         scores, columns = scores.topk(count, dim=1, sorted=False)
         rows = rows.gather(1, columns)

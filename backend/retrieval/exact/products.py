@@ -142,7 +142,7 @@ class RoundedQueries:
         """Return the factors 2 / c, (q,) float32, which turn a product into 2 q.p."""
         return np.ldexp(np.ones(len(self._shift), np.float32), 1 - self._shift)
 
-    def slack(self, scores: np.ndarray) -> np.ndarray:
+    def rounding_slack(self, scores: np.ndarray) -> np.ndarray:
         """Return how far the true score of a row can exceed its product `scores`, in the product's scale."""
         scores = scores.astype(np.float64)
         magnitude = np.where(np.isfinite(scores), np.abs(scores), 0)
@@ -150,15 +150,15 @@ class RoundedQueries:
 
     def at_most(self, threshold: np.ndarray) -> np.ndarray:
         """Return the largest true score of a row whose product is at most `threshold`; -inf for -inf."""
-        return self._true(threshold.astype(np.float64) + self.slack(threshold))
+        return self._true_product(threshold.astype(np.float64) + self.rounding_slack(threshold))
 
-    def least(self, scores: np.ndarray) -> np.ndarray:
+    def smallest_product(self, scores: np.ndarray) -> np.ndarray:
         """Return the smallest product of a row whose true score, rounded to float32, is at least `scores`."""
         scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
-        return scaled - self.slack(scaled)
+        return scaled - self.rounding_slack(scaled)
 
-    def _true(self, values: np.ndarray) -> np.ndarray:
+    def _true_product(self, values: np.ndarray) -> np.ndarray:
         return values - self._own if self.similarity == "l2" else np.ldexp(values, -self._shift)
 
 

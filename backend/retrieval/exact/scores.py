@@ -6,7 +6,7 @@ import numpy as np
 
 from blindspot.backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
 from blindspot.backend.retrieval.exact.workers import share_out, threads
-from blindspot.backend.retrieval.retriever import pad
+from blindspot.backend.retrieval.retriever import pad_hits
 from blindspot.db.records import Hits
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors of one thread: 1 MiB, so that they fit the processor's cache
@@ -49,18 +49,18 @@ def exact_best(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray,
     keys.sort(axis=1)
     best = keys[:, :k]
     hits = Hits(rows_of(best), np.where(best == EMPTY, np.float32(-np.inf), scores_of(best)))
-    return hits if hits.k == k else pad(hits, k)
+    return hits if hits.k == k else pad_hits(hits, k)
 
 
 def exact_pairs(
-    vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str
+    vectors: np.ndarray, questions: np.ndarray, question_rows: np.ndarray, ordinals: np.ndarray, similarity: str
 ) -> np.ndarray:
-    """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
-    exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
+    """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `question_rows` (m,)."""
+    exact, per_block = np.empty(len(question_rows), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
     products = _Products(vectors, similarity)
-    for start in range(0, len(which), per_block):
+    for start in range(0, len(question_rows), per_block):
         part = slice(start, start + per_block)
-        exact[part] = products(questions[which[part]], ordinals[part, None])[:, 0]
+        exact[part] = products(questions[question_rows[part]], ordinals[part, None])[:, 0]
     return exact
 
 
@@ -76,13 +76,13 @@ class _Products:
     def __call__(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the products (q, m) float64 of questions (q, d) with the rows (q, m)."""
         shape = (*ordinals.shape, self._vectors.shape[1])
-        rows, asked = self._widened(ordinals.reshape(-1)).reshape(shape), questions.astype(np.float64)
+        rows, asked = self._as_float32(ordinals.reshape(-1)).reshape(shape), questions.astype(np.float64)
         if self._similarity == "dot":
             return np.einsum("qmd,qd->qm", rows, asked)
         rows -= asked[:, None, :]
         return -np.einsum("qmd,qmd->qm", rows, rows)
 
-    def _widened(self, ordinals: np.ndarray) -> np.ndarray:
+    def _as_float32(self, ordinals: np.ndarray) -> np.ndarray:
         """Return the rows (m, d) float64. The next call overwrites them. torch converts float16 to float64 fastest by
         way of float32.
         """

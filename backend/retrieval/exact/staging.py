@@ -22,10 +22,10 @@ class Staging:
     It has two blocks of page-locked memory and two on the device; one is filled while the other is used.
     """
 
-    def __init__(self, vectors: np.ndarray, start: int, stop: int, rows: int, device: str):
-        self._vectors, self._stop, self._device = vectors, stop, device
-        self._starts = range(start, stop, rows)
-        self._rows = min(rows, stop - start)
+    def __init__(self, vectors: np.ndarray, start: int, end: int, rows: int, device: str):
+        self._vectors, self._stop, self._device = vectors, end, device
+        self._starts = range(start, end, rows)
+        self._rows = min(rows, end - start)
 
     def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
@@ -36,22 +36,22 @@ class Staging:
         on_device = [torch.empty(shape, dtype=torch.float16, device=self._device) for _ in range(2)] if on_gpu else host
         copies = _Copies(self._device) if on_gpu else None
         with ThreadPoolExecutor(READERS, "reading") as readers:
-            coming = self._read(0, host[0], readers)
+            coming = self._read_block(0, host[0], readers)
             for i, start in enumerate(self._starts):
                 slot, count = i % 2, min(self._rows, self._stop - start)
                 for read in coming:
                     read.result()
                 if copies is not None:
-                    copies.send(slot, host[slot][:count], on_device[slot][:count])
+                    copies.start_copy(slot, host[slot][:count], on_device[slot][:count])
                     copies.host_is_free(1 - slot)
-                coming = self._read(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
+                coming = self._read_block(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
                 if copies is not None:
-                    copies.arrived(slot)
+                    copies.wait_for_copy(slot)
                 yield start, on_device[slot][:count]
                 if copies is not None:
-                    copies.used(slot)
+                    copies.record_use(slot)
 
-    def _read(self, i: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
+    def _read_block(self, i: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
         start, stop = self._starts[i], min(self._starts[i] + self._rows, self._stop)
         bounds = np.linspace(start, stop, READERS + 1).astype(int).tolist()
         rows = target.numpy()
@@ -71,29 +71,29 @@ class _Copies:
         self._copied: list[torch.cuda.Event | None] = [None, None]
         self._used: list[torch.cuda.Event | None] = [None, None]
 
-    def send(self, slot: int, source: torch.Tensor, target: torch.Tensor) -> None:
+    def start_copy(self, buffer: int, source: torch.Tensor, target: torch.Tensor) -> None:
         import torch
 
-        if (used := self._used[slot]) is not None:
+        if (used := self._used[buffer]) is not None:
             self._stream.wait_event(used)
         with torch.cuda.stream(self._stream):
             target.copy_(source, non_blocking=True)
-            self._copied[slot] = self._stream.record_event()
+            self._copied[buffer] = self._stream.record_event()
 
-    def host_is_free(self, slot: int) -> None:
+    def host_is_free(self, buffer: int) -> None:
         """Wait until the slot's previous block has been copied from the host."""
-        if (copied := self._copied[slot]) is not None:
+        if (copied := self._copied[buffer]) is not None:
             copied.synchronize()
 
-    def arrived(self, slot: int) -> None:
+    def wait_for_copy(self, buffer: int) -> None:
         """Make the products wait for the copy."""
         import torch
 
-        if (copied := self._copied[slot]) is not None:
+        if (copied := self._copied[buffer]) is not None:
             torch.cuda.current_stream(self._device).wait_event(copied)
 
-    def used(self, slot: int) -> None:
+    def record_use(self, buffer: int) -> None:
         """Record an event after the work queued so far, which reads these rows."""
         import torch
 
-        self._used[slot] = torch.cuda.current_stream(self._device).record_event()
+        self._used[buffer] = torch.cuda.current_stream(self._device).record_event()

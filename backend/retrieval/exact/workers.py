@@ -53,16 +53,16 @@ class _Shared:
         with self._lock:
             return next(self._items)
 
-    def stop(self) -> None:
+    def stop_workers(self) -> None:
         with self._lock:
             self._items = iter(())
 
 
-def _until_error(work: Callable, shared: _Shared) -> None:
+def _until_error(work: Callable, shared_state: _Shared) -> None:
     try:
-        work(shared)
+        work(shared_state)
     except BaseException:
-        shared.stop()
+        shared_state.stop_workers()
         raise
 
 

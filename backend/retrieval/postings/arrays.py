@@ -62,8 +62,8 @@ def write_postings(index: Path, progress: Progress | None = None) -> bool:
     if progress is not None:
         progress(0, None, "reading Lucene's postings")
     collection: CollectionStatistics = on_jvm(extract, index, raw)
-    np.save(folder / "terms.offsets.npy", _ends(_mapped(raw / "counts", np.dtype("<i4"))))
-    np.save(folder / "terms.places.npy", _ends(_mapped(raw / "lengths", np.dtype("<i4"))))
+    np.save(folder / "terms.offsets.npy", _piece_bounds(_mapped(raw / "counts", np.dtype("<i4"))))
+    np.save(folder / "terms.places.npy", _piece_bounds(_mapped(raw / "lengths", np.dtype("<i4"))))
     np.save(folder / "terms.texts.npy", _mapped(raw / "texts", np.dtype("u1")))
     pairs = _write_documents_and_pairs(raw, folder)
     shutil.rmtree(raw)
@@ -75,7 +75,7 @@ def write_postings(index: Path, progress: Progress | None = None) -> bool:
     return True
 
 
-def _ends(sizes: np.ndarray) -> np.ndarray:
+def _piece_bounds(sizes: np.ndarray) -> np.ndarray:
     """Return where each of some adjoining pieces begins, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
@@ -121,14 +121,18 @@ class Postings:
     def __init__(self, index: Path, rows: np.ndarray, k1: float, b: float):
         folder, advice = index / FOLDER, "run 'blindspot index bm25' again"
 
-        def part(name: str) -> np.ndarray:
+        def load_array(name: str) -> np.ndarray:
             return np.asarray(open_array(folder / f"{name}.npy", advice))
 
-        documents, self._pairs = part("postings.documents").view(np.uint32), part("postings.pairs")
+        documents, self._pairs = load_array("postings.documents").view(np.uint32), load_array("postings.pairs")
         self._postings = documents, self._pairs, np.asarray(rows)
-        self._offsets, self._places, self._texts = part("terms.offsets"), part("terms.places"), part("terms.texts")
-        self._collection = CollectionStatistics(*part("collection").tolist())
-        self._saturation = self._saturations(part("pairs"), np.float32(k1), np.float32(b))
+        self._offsets, self._places, self._texts = (
+            load_array("terms.offsets"),
+            load_array("terms.places"),
+            load_array("terms.texts"),
+        )
+        self._collection = CollectionStatistics(*load_array("collection").tolist())
+        self._saturation = self._saturations(load_array("pairs"), np.float32(k1), np.float32(b))
         self._descending = np.argsort(-self._saturation, kind="stable")
         self._bounds_k, self._bounds = 0, np.empty(0, np.float32)  # (v, 2) for this k, see `saturation_bounds`
 
@@ -165,7 +169,7 @@ class Postings:
         """Return the row in the index of each term (t,) int64; -1 for a term that the index lacks."""
         from blindspot.backend.retrieval.postings.kernel import find_terms
 
-        starts = _ends(np.array([len(text) for text in texts], np.int64))
+        starts = _piece_bounds(np.array([len(text) for text in texts], np.int64))
         rows = np.empty(len(texts), np.int64)
         find_terms(self._texts, self._places, np.frombuffer(b"".join(texts), np.uint8), starts, rows)
         return rows
@@ -190,7 +194,7 @@ class Postings:
         terms, question = terms[known], question[known]
         weights = np.array([times for each in counts for times in each.values()], np.float32)[known] * self._idf(terms)
         order = np.lexsort((weights * (1 - 1 / (1 + bounds[terms, 0])), question))
-        ends = _ends(np.bincount(question, minlength=len(counts)))
+        ends = _piece_bounds(np.bincount(question, minlength=len(counts)))
         return ends, terms[order], weights[order], bounds[terms[order]]
 
     def _idf(self, terms: np.ndarray) -> np.ndarray:

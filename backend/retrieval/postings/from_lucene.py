@@ -140,7 +140,7 @@ class QuestionTerms:
         spaced = handles().insertArguments(join, 0, " ").asType(type_of("java.lang.String", "java.util.List"))
         self._terms = function("java.util.function.Function", handles().filterReturnValue(analyze, spaced))
 
-    def of(self, texts: Sequence[str]) -> list[list[bytes]]:
+    def terms_of(self, texts: Sequence[str]) -> list[list[bytes]]:
         """Return the terms of each text in UTF-8, in order, repeated ones as often as they occur."""
         lines = java_class("java.util.stream.Collectors").joining(java_class("java.lang.String")("\n"))
         terms = java_class("java.util.Arrays").asList(*texts).parallelStream().map(self._terms).collect(lines)

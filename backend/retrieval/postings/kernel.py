@@ -71,7 +71,7 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
         begin, end = ends[question], ends[question + 1]
         terms, held = end - begin, 0
         cursors[:terms, 1:] = ranges[begin:end]
-        threshold = _start(weights[begin:end], bounds[begin:end], saturation, parts, reach)
+        threshold = _start_question(weights[begin:end], bounds[begin:end], saturation, parts, reach)
         essential = _first_essential(reach, 0, terms, threshold)
         for low in range(np.uint64(0), np.uint64(len(rows)), np.uint64(WINDOW)):
             if essential == terms:
@@ -83,16 +83,16 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
                     break
                 found = _add_term(postings, parts[term], cursors[term], low, window, found, threshold - reach[term + 1])
             if found:
-                held, threshold = _keep(rows, low, window, found, best, k, held, threshold)
+                held, threshold = _keep_candidates(rows, low, window, found, best, k, held, threshold)
                 essential = _first_essential(reach, essential, terms, threshold)
         if held > k:
-            _select(best[:held], k)
+            _select_best(best[:held], k)
             held = k
         keys[question, :held] = best[:held]
 
 
 @njit(nogil=True, cache=True)
-def _start(weights, bounds, saturation, parts, reach):
+def _start_question(weights, bounds, saturation, parts, reach):
     """Fill the parts of a question's terms and their reach, and return a sum below those of the k best passages."""
     one, floor = np.float32(1), np.float32(0)
     for term in range(len(weights)):
@@ -144,7 +144,7 @@ def _take_near(postings, cursors, low, window, near):
 
 
 @njit(nogil=True, cache=True)
-def _keep(rows, low, window, found, best, k, held, threshold):
+def _keep_candidates(rows, low, window, found, best, k, kept, threshold):
     """Add the keys of the candidates above the threshold to `best`. Return how many it holds, and the new threshold."""
     _, candidates, totals, bits = window
     score = bits.view(np.float32)
@@ -152,14 +152,14 @@ def _keep(rows, low, window, found, best, k, held, threshold):
         if totals[candidate] > threshold:
             score[0] = totals[candidate]
             row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + low])
-            best[held] = (np.uint64(bits[0]) << np.uint64(32)) | row
-            held += 1
-            if held == len(best):
-                _select(best, k)
-                held = k
+            best[kept] = (np.uint64(bits[0]) << np.uint64(32)) | row
+            kept += 1
+            if kept == len(best):
+                _select_best(best, k)
+                kept = k
                 bits[0] = np.uint32(best[k - 1] >> np.uint64(32))
                 threshold = max(threshold, score[0] * BELOW)
-    return held, threshold
+    return kept, threshold
 
 
 @njit(nogil=True, cache=True)
@@ -226,22 +226,22 @@ def find_terms(texts, places, asked, starts, found):
         low, high = 0, len(places) - 1
         while low < high:
             middle = (low + high) // 2
-            if _before(texts[places[middle] : places[middle + 1]], wanted):
+            if _text_precedes(texts[places[middle] : places[middle + 1]], wanted):
                 low = middle + 1
             else:
                 high = middle
         found[term] = -1
-        if low < len(places) - 1 and _equal(texts[places[low] : places[low + 1]], wanted):
+        if low < len(places) - 1 and _texts_equal(texts[places[low] : places[low + 1]], wanted):
             found[term] = low
 
 
 @njit(nogil=True, cache=True)
-def _equal(text, other):
-    return len(text) == len(other) and not _before(text, other) and not _before(other, text)
+def _texts_equal(text, other):
+    return len(text) == len(other) and not _text_precedes(text, other) and not _text_precedes(other, text)
 
 
 @njit(nogil=True, cache=True)
-def _before(text, other):
+def _text_precedes(text, other):
     """Return whether a text comes before another in the order of their bytes."""
     for place in range(min(len(text), len(other))):
         if text[place] != other[place]:
@@ -250,7 +250,7 @@ def _before(text, other):
 
 
 @njit(nogil=True, cache=True)
-def _select(values, k):
+def _select_best(values, k):
     """Move the k greatest values to the front and the least of them to place k - 1 (Hoare's selection)."""
     low, high = 0, len(values) - 1
     while low < high:

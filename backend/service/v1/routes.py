@@ -45,13 +45,13 @@ SliceName = Annotated[str, Path(max_length=100, description="Name of the slice."
 JobName = Annotated[str, Path(max_length=80, description="Id of the job.")]
 
 
-def asking(request: Request) -> Caller:
+def caller_of_request(request: Request) -> Caller:
     """Return who sends the request. `make_api` puts the function that finds out into the application's state."""
     found: Caller = request.app.state.caller_of(request)
     return found
 
 
-Asking = Annotated[Caller, Depends(asking)]
+Asking = Annotated[Caller, Depends(caller_of_request)]
 
 
 class Version1:
@@ -76,27 +76,27 @@ class Version1:
             self._places.release()
 
 
-def add_version_1(router: APIRouter, shared: Version1) -> None:
+def add_version_1(router: APIRouter, version: Version1) -> None:
     """Add every route of version 1."""
-    _add_study(router, shared)
-    _add_runs(router, shared)
-    _add_upload(router, shared)
-    _add_comparisons(router, shared)
-    _add_slices(router, shared)
-    _add_search(router, shared)
-    _add_labels(router, shared)
-    _add_judgements(router, shared)
-    _add_jobs(router, shared)
+    _add_study(router, version)
+    _add_runs(router, version)
+    _add_upload(router, version)
+    _add_comparisons(router, version)
+    _add_slices(router, version)
+    _add_search(router, version)
+    _add_labels(router, version)
+    _add_judgements(router, version)
+    _add_jobs(router, version)
 
 
-def _add_study(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_study(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/study", response_model=answers.StudyAnswer)
     def about_study(caller: Asking) -> dict[str, Any]:
         """What the study holds."""
         caller.require(study, "see results")
-        return reading.about(study)
+        return reading.describe_study(study)
 
     @router.get("/questions", response_model=answers.QuestionsAnswer)
     def list_questions(
@@ -125,8 +125,8 @@ def _add_study(router: APIRouter, shared: Version1) -> None:
         return asdict(reading.passage(study, id))
 
 
-def _add_runs(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_runs(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/runs", response_model=answers.RunsAnswer)
     def list_runs(caller: Asking) -> dict[str, Any]:
@@ -170,8 +170,8 @@ def _add_runs(router: APIRouter, shared: Version1) -> None:
         return PlainTextResponse(download(study, "run", run, "trec", caller.name).content)
 
 
-def _add_upload(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_upload(router: APIRouter, version: Version1) -> None:
+    study = version.study
     body = {
         "required": True,
         "content": {"text/plain": {"schema": {"type": "string"}, "example": "eq-P19-1 Q0 1189 1 14.2 mine\n"}},
@@ -215,8 +215,8 @@ def _import_run(study: Study, path: FilePath, name: str, split: str | None, repl
     return {"run": name, "questions": made.rows, "unchanged": made.unchanged, "notes": list(made.notes)}
 
 
-def _add_comparisons(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_comparisons(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/compare", response_model=answers.ComparisonAnswer, response_model_exclude_unset=True)
     def compare_two_runs(
@@ -235,7 +235,7 @@ def _add_comparisons(router: APIRouter, shared: Version1) -> None:
         caller.require(study, "see results")
         _refuse_labels(study, caller, relevance)
         options = ComparisonOptions(k=k, by=by, relevance=relevance, slice=slice, measure=measure)
-        with shared.computing():
+        with version.computing():
             return reading.compare(study, caller, a, b, options)
 
     @router.get("/why", response_model=answers.WhyAnswer)
@@ -246,8 +246,8 @@ def _add_comparisons(router: APIRouter, shared: Version1) -> None:
     ) -> dict[str, Any]:
         """Why runs missed a question: the gold's rank, the winner, the words that both share with the question."""
         caller.require(study, "see results")
-        with shared.computing():
-            return reading.why(study, caller, question, run)
+        with version.computing():
+            return reading.explain_question(study, caller, question, run)
 
 
 def _refuse_labels(study: Study, caller: Caller, relevance: Relevance) -> None:
@@ -255,8 +255,8 @@ def _refuse_labels(study: Study, caller: Caller, relevance: Relevance) -> None:
         caller.require(study, labelling.OTHERS)
 
 
-def _add_slices(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_slices(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/slices", response_model=answers.SlicesAnswer)
     def find_slices(
@@ -270,7 +270,7 @@ def _add_slices(router: APIRouter, shared: Version1) -> None:
         """Find the slices that explain most of the difference, as `blindspot compare --find-slices --json` does."""
         caller.require(study, "see results")
         _refuse_labels(study, caller, relevance)
-        with shared.computing():
+        with version.computing():
             return reading.find_slices(study, caller, a, b, k, relevance, slice)
 
     @router.get("/saved-slices", response_model=answers.SavedSlicesAnswer)
@@ -290,8 +290,8 @@ def _add_slices(router: APIRouter, shared: Version1) -> None:
         return asdict(save(study, name, body.expression, body.replace, caller.name))
 
 
-def _add_search(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_search(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.post("/search", response_model=answers.LiveAnswer)
     async def search_live(caller: Asking, body: requests.LiveRequest) -> dict[str, Any]:
@@ -299,7 +299,8 @@ def _add_search(router: APIRouter, shared: Version1) -> None:
         await run_in_threadpool(caller.require_live, study, body.questions)
         try:
             batched = await asyncio.wait_for(
-                asyncio.wrap_future(shared.service.ask(body.retriever, body.questions, body.k)), shared.time_limit
+                asyncio.wrap_future(version.service.submit_search(body.retriever, body.questions, body.k)),
+                version.time_limit,
             )
         except TimeoutError:
             raise HTTPException(504, f"{body.retriever} did not answer in time; ask again in a moment") from None
@@ -319,8 +320,8 @@ def _add_search(router: APIRouter, shared: Version1) -> None:
         return reading.find(study, caller, words, place, limit)
 
 
-def _add_labels(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_labels(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/labels", response_model=answers.LabelsAnswer)
     def labels_of_question(
@@ -343,8 +344,8 @@ def _add_labels(router: APIRouter, shared: Version1) -> None:
         return {"items": labelling.take_questions(study, caller, body.count)}
 
 
-def _add_judgements(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_judgements(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/machines", response_model=answers.MachinesAnswer)
     def list_machines(caller: Asking) -> dict[str, Any]:
@@ -370,8 +371,8 @@ def _add_judgements(router: APIRouter, shared: Version1) -> None:
         return {"receipts": labelling.store_judgements(study, caller, body.machine, given)}
 
 
-def _add_jobs(router: APIRouter, shared: Version1) -> None:
-    study = shared.study
+def _add_jobs(router: APIRouter, version: Version1) -> None:
+    study = version.study
 
     @router.get("/job-kinds", response_model=answers.JobKindsAnswer)
     def list_job_kinds(caller: Asking) -> dict[str, Any]:

@@ -49,14 +49,14 @@ class MatcherPool:
                     )
                 )
         except BaseException:
-            self._end()
+            self._end_worker()
             raise
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._end()
+        self._end_worker()
 
-    def _end(self) -> None:
+    def _end_worker(self) -> None:
         for worker in self.workers:
             worker.kill()
         for thread in self.threads:

@@ -128,7 +128,7 @@ class Rule(ABC):
         """Prepare the answers, without those that cannot match any passage."""
         return tuple(needle for needle in map(self.needle, answers) if needle is not None)
 
-    def holds(self, passage: Any, needles: Sequence[Any]) -> bool:
+    def contains_answer(self, passage: Any, needles: Sequence[Any]) -> bool:
         """Return whether the passage contains at least one of the answers."""
         return bool(self.matching(passage, range(len(needles)), needles))
 
@@ -203,11 +203,11 @@ class SpacelessRule(Rule):
     """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
-        return _spaceless(text), _spaceless(title)
+        return _without_spaces(text), _without_spaces(title)
 
     def needle(self, answer: str) -> str | None:
         # An answer of full stops and spaces becomes empty. RocketQA finds it in every passage; here it matches none.
-        return _spaceless(answer.strip(".").strip()) or None if has_tokens(answer) else None
+        return _without_spaces(answer.strip(".").strip()) or None if has_tokens(answer) else None
 
     def matching(self, passage: tuple[str, str], positions: Sequence[int], needles: Sequence[str]) -> list[int]:
         text, title = passage
@@ -223,7 +223,7 @@ class SpacelessRule(Rule):
         return merged(normalised.original(start, end) for start, end in spans)
 
 
-def _spaceless(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return text.lower().translate(SPACES)
 
 
@@ -234,7 +234,7 @@ class Pattern:
         self.source = source
         self.compiled = compiled_pattern(source)
 
-    def finds(self, text: str) -> bool:
+    def is_found(self, text: str) -> bool:
         return next(self.matches(text), None) is not None
 
     def matches(self, text: str) -> Iterator[Span]:
@@ -294,10 +294,10 @@ class PatternRule(Rule):
         return pattern if pattern.compiled is not None else None
 
     def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
-        return [i for i in positions if needles[i].finds(passage)]
+        return [i for i in positions if needles[i].is_found(passage)]
 
-    def holds(self, passage: str, needles: Sequence[Pattern]) -> bool:
-        return any(pattern.finds(passage) for pattern in needles)
+    def contains_answer(self, passage: str, needles: Sequence[Pattern]) -> bool:
+        return any(pattern.is_found(passage) for pattern in needles)
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
         normalised = Normalised.nfd(text)
@@ -338,7 +338,7 @@ def rule_for(question: Question, rule: str = DEFAULT_RULE) -> str:
 def has_answer(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE, title: str = "") -> bool:
     """Return whether a passage contains at least one of the answers. For a whole run, `match_run` is faster."""
     matcher = rule_named(rule)
-    return matcher.holds(matcher.passage(text, title), matcher.needles(answers))
+    return matcher.contains_answer(matcher.passage(text, title), matcher.needles(answers))
 
 
 def answer_spans(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE) -> list[Span]:

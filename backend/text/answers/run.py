@@ -65,7 +65,7 @@ class AnswerTable:
     members: np.ndarray
 
     @classmethod
-    def of(cls, questions: Sequence[Question], rule: str) -> AnswerTable:
+    def of_questions(cls, questions: Sequence[Question], rule: str) -> AnswerTable:
         positions: dict[str, int] = {}
         members = [
             [positions.setdefault(answer, len(positions)) for answer in question.answers] for question in questions
@@ -149,7 +149,7 @@ def match_run(
     done, total = 0, int((ordinals >= 0).sum())
     for name in sorted(set(rules)):
         rows = np.flatnonzero(rules == name)
-        table = AnswerTable.of([questions[row] for row in rows.tolist()], name)
+        table = AnswerTable.of_questions([questions[row] for row in rows.tolist()], name)
         with _matching(corpus, table, len(rows) * ordinals.shape[1], processes) as match:
             for hits, matched in match(_blocks(ordinals, rows)):
                 answered.ravel()[hits[matched]] = True

@@ -122,5 +122,5 @@ def write_lines(path: Path, records: Iterable[Any]) -> int:
     return count
 
 
-def left_out_note(count: int, of: str, why: str) -> tuple[str, ...]:
-    return (f"{count:,} {of} left out: {why}",) if count else ()
+def left_out_note(count: int, noun: str, reason: str) -> tuple[str, ...]:
+    return (f"{count:,} {noun} left out: {reason}",) if count else ()

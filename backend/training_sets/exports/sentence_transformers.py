@@ -28,21 +28,23 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     than `ExportOptions.negatives` are only in the other files.
     """
     width, cap = rows.options.negatives or 0, rows.options.rows or 1
-    further: list[str] = []
+    left_out_anchors: list[str] = []
     counts = {
-        PAIRS: write_lines(folder / PAIRS, _capped(_pairs(rows), cap, further)),
-        TRIPLETS: write_lines(folder / TRIPLETS, _capped(_triplets(rows), cap)),
-        TUPLES: write_lines(folder / TUPLES, _capped(_tuples(rows, width), cap)),
+        PAIRS: write_lines(folder / PAIRS, _cap_records(_pairs(rows), cap, left_out_anchors)),
+        TRIPLETS: write_lines(folder / TRIPLETS, _cap_records(_triplets(rows), cap)),
+        TUPLES: write_lines(folder / TUPLES, _cap_records(_tuples(rows, width), cap)),
     }
     notes = (
         _anchors(cap),
-        *left_out_note(len(further), f"pairs of {PAIRS}", f"at most {counted(cap, 'row')} a question"),
+        *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {counted(cap, 'row')} a question"),
     )
     notes += left_out_note(
         counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
     )
     if rows.training_set.manifest["request"]["model"] is not None:
-        scored = (record for record in _capped(_tuples(rows, width, scores=True), cap) if None not in record["scores"])
+        scored = (
+            record for record in _cap_records(_tuples(rows, width, scores=True), cap) if None not in record["scores"]
+        )
         counts[SCORED] = write_lines(folder / SCORED, scored)
         notes += left_out_note(
             counts[TUPLES] - counts[SCORED], f"rows of {SCORED}", "not all of their scores are known"
@@ -59,15 +61,17 @@ def _anchors(cap: int) -> str:
     )
 
 
-def _capped(records: Iterable[dict[str, Any]], cap: int, further: list[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The first `cap` records of each anchor. further: collects the anchors of the others."""
+def _cap_records(
+    records: Iterable[dict[str, Any]], cap: int, left_out_anchors: list[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The first `cap` records of each anchor. left_out_anchors: collects the anchors of the others."""
     seen: Counter[str] = Counter()
     for record in records:
         seen[record["anchor"]] += 1
         if seen[record["anchor"]] <= cap:
             yield record
-        elif further is not None:
-            further.append(record["anchor"])
+        elif left_out_anchors is not None:
+            left_out_anchors.append(record["anchor"])
 
 
 def _pairs(rows: ExportRows) -> Iterator[dict[str, Any]]:
