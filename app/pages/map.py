@@ -195,7 +195,7 @@ def _plot(
     )
     plot = held_figure(map, point_values, views, marked, points.titles, points.starts, points.ids, labelled)
     st.plotly_chart(
-        stacked(plot) if len(view) > 1 and url.value("stacked") else plot,
+        stacked(plot) if len(views) > 1 and url.value("stacked") else plot,
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
