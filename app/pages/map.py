@@ -11,7 +11,7 @@ from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import held_figure, selectable
+from blindspot.app.components.map.figure import held_figure, selectable, stacked
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import empty, notice, relation_label
@@ -195,7 +195,7 @@ def _plot(
     )
     plot = held_figure(map, point_values, views, marked, points.titles, points.starts, points.ids, labelled)
     st.plotly_chart(
-        plot,
+        stacked(plot) if len(views) > 1 and url.value("stacked") else plot,
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),

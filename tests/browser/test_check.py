@@ -36,6 +36,8 @@ def judge_three(tab):
     tab.get_by_role("button", name="Start").click()
     tab.wait_for_selector(".judge .candidate.here")
     expect(tab.locator(".judge")).not_to_contain_text("No known answer")
+    expect(tab.locator(".judge")).not_to_contain_text("untitled")
+    expect(tab.locator(".judge .task")).to_have_text("Does each passage, read on its own, answer the question?")
     for key in "133":
         before = tab.locator(".judge h1").inner_text()
         for _ in range(tab.locator(".judge .candidate").count()):  # a question may have several drawn pairs

@@ -163,3 +163,17 @@ def test_hostile_titles_stay_text_on_the_map(tab, maps_address):
     tab.wait_for_selector(".map-point")
     assert tab.evaluate("window.pwned") is None
     assert tab.locator(".map-point script, .map-point img").count() == 0
+
+
+def test_two_maps_stand_below_each_other_in_a_narrow_window(tab, maps_address):
+    """Each picture takes the whole width there, and half of it where the window is wide."""
+    bounds = "document.querySelector('.js-plotly-plot')._fullLayout"
+    wide = f"{bounds}.xaxis.domain[1] < 0.5 && {bounds}.yaxis.domain[1] === 1"
+    picture(tab, maps_address, "map=two")
+    assert tab.evaluate(wide) and "stacked" not in parameters(tab)
+    tab.set_viewport_size({"width": 400, "height": 900})
+    visit(tab, f"{maps_address}map?map=two")
+    tab.wait_for_function(f"{bounds}?.xaxis2?.domain[1] === 1 && {bounds}.yaxis2.domain[1] < {bounds}.yaxis.domain[0]")
+    tab.set_viewport_size({"width": 1400, "height": 900})
+    visit(tab, f"{maps_address}map?map=two&stacked=1")
+    tab.wait_for_function(wide)

@@ -26,7 +26,8 @@ const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", note: "Note
   answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
 const ON_THE_BAR = new Set(["rest", "next", "undo"]);         // on a phone; the other buttons open with "More"
 const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
-const TASK = "Does each passage, read on its own with its title, answer the question?";
+const taskOf = (card) => `Does each passage, read on its own${card.candidates.some((one) => one.title) ? " with its title" : ""}, answer the question?`;
+const titled = (one) => (one.title ? [node("b", {}, one.title), " "] : []);
 const MEANINGS = {
   positive: "It answers the question, and a reader would trust it without looking further.",
   related: "It is about the same thing, but the answer is not in it.",
@@ -168,14 +169,15 @@ class Judging {
 
   label(name) {
     const card = this.card;
-    const one = card?.candidates[this.at];
+    const place = this.at;
+    const one = card?.candidates[place];
     if (!one) { this.say(card ? `All passages are judged. ${this.nameOfKey("next")}: next question` : "No question has arrived yet"); return; }
     this.record(this.data.kind, [{ passage: one.passage, label: name }]);
     this.confirmed = null;
     const labels = this.labels();
     this.at = this.key === this.opened ? Math.min(this.at + 1, card.candidates.length - 1) : nextOpen(card.candidates, labels, this.at + 1);
     this.shownAt = performance.now();
-    this.announce(`${name}: ${one.title || "untitled"}. ${labels.size} of ${card.candidates.length} judged`);
+    this.announce(`${name}: ${one.title || `passage ${place + 1}`}. ${labels.size} of ${card.candidates.length} judged`);
   }
 
   rest() {
@@ -297,7 +299,7 @@ class Judging {
   note() {
     const one = this.card.candidates[this.at];
     this.noteAbout = one?.passage ?? null;
-    this.parts.noteAbout.textContent = one ? `about passage ${this.at + 1}, ${one.title || "untitled"}` : "about the question";
+    this.parts.noteAbout.textContent = one ? `about passage ${this.at + 1}${one.title ? `, ${one.title}` : ""}` : "about the question";
     this.parts.note.hidden = false;
     this.parts.noteText.value = "";
     this.parts.noteText.focus();
@@ -460,12 +462,12 @@ class Judging {
       : this.data.with_answers ? [node("span", { class: "soft" }, "No known answer: decide from the passage itself.")] : [];
     this.parts.positives = node("details", { class: "positives" },
       node("summary", {}, node("span", { class: "known" }, `★ ${card.positives.length} known positive${card.positives.length > 1 ? "s" : ""} `),
-        ...(card.positives[0] ? [node("b", {}, card.positives[0].title || "untitled"), " ", ...marked(card.positives[0].line)] : [])),
-      ...card.positives.map((one) => node("p", {}, node("b", {}, one.title || "untitled"), " ", ...marked(one.pieces))));
+        ...(card.positives[0] ? [...titled(card.positives[0]), ...marked(card.positives[0].line)] : [])),
+      ...card.positives.map((one) => node("p", {}, ...titled(one), ...marked(one.pieces))));
     this.parts.head.replaceChildren(
       card.notice ? node("div", { class: "practice" }, card.notice) : "", this.goneBack(),
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
-      node("p", { class: "task" }, TASK), this.howTo(),
+      node("p", { class: "task" }, taskOf(card)), this.howTo(),
       card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
   }
 
@@ -542,7 +544,7 @@ class Judging {
     const head = node("div", { class: "row-head" },
       node("span", { class: "place" }, `${place + 1}`),
       node("span", { class: `chip ${label ?? "none"}` }, label ? `${SIGNS[label]} ${label}` : "not judged"),
-      node("span", { class: "title" }, one.title || "untitled"),
+      one.title ? node("span", { class: "title" }, one.title) : "",
       one.group ? node("span", { class: "soft near" }, one.group) : "",
       one.others ? node("span", { class: "soft others" }, one.others) : "",
       label && one.where ? node("span", { class: "soft where" }, one.where) : "",

@@ -150,6 +150,18 @@ def map_figure(
     return result
 
 
+def stacked(plot: Any) -> Any:
+    """Return a copy of a figure with its two maps below each other, for narrow windows."""
+    from plotly.graph_objects import Figure
+
+    copy = Figure(plot)
+    for axis, low, high in (("", 0.53, 1.0), ("2", 0.0, 0.47)):
+        copy.update_layout({f"xaxis{axis}": {"domain": [0, 1]}, f"yaxis{axis}": {"domain": [low, high]}})
+    for head, top in zip(copy.layout.annotations, (1.0, 0.47), strict=True):
+        head.update(x=0, y=top)
+    return copy
+
+
 def selectable(points: int, views: int) -> np.ndarray:
     """Return the rows to draw as points: all, or a fixed random sample of too many. (m,) int64, ascending."""
     room = SELECTABLE // views
@@ -265,7 +277,9 @@ def _lay_out(plot: Any, map: Map, views: int) -> None:
     if views > 1 and map.manifest["together"] == "aligned":
         plot.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
     for number, head in enumerate(plot.layout.annotations):
-        head.update(x=plot.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14})
+        head.update(
+            x=plot.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4
+        )
     plot.update_layout(
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",

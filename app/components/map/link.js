@@ -20,6 +20,16 @@ function open(event) {
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
+// In a narrow window two maps stand below each other. The page draws them, so the address tells it.
+function stack(plot) {
+  const target = new URL(location.href);
+  const narrow = window.innerWidth < 620 && Boolean(plot._fullLayout.xaxis2);
+  if (narrow === target.searchParams.has("stacked")) return;
+  if (narrow) target.searchParams.set("stacked", "1"); else target.searchParams.delete("stacked");
+  history.replaceState({}, "", target);
+  window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
 // Map from id to [axis number, x, y] for each position of the point.
 function places(plot) {
   const found = new Map();
@@ -71,6 +81,7 @@ function axisOf(point) {
 function link(plot) {
   state.plot = plot;
   plot.on("plotly_click", open);
+  stack(plot);
   plot.dataset.linked = "yes";
   state.chosen = { ids: [], from: 0 };
   state.pointed = null;
