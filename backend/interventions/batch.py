@@ -96,6 +96,8 @@ def explain_misses(
         "encoder": explainer.dense.name,
         "missed": len(all_missed),
         "explained": len(explained),
+        "doubted_controls": list(explainer.doubted_controls),
+        "can_doubt": explainer.can_doubt,
         "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }
@@ -171,7 +173,8 @@ def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
     last. Results of version 0.2 have no placebos: their differences have no value.
     """
     rows = result["questions"]
-    counted = [_counted(result, edit.cause, edit.name) for edit in EDITS.values()]
+    tried = [edit for edit in EDITS.values() if edit.name != DOUBT or result.get("can_doubt", True)]
+    counted = [_counted(result, edit.cause, edit.name) for edit in tried]
     counted.sort(key=lambda each: -_or(each.difference.value, -2.0))
     nothing = proportion(np.zeros(0, bool))
     for cause in (SHARED, NONE):

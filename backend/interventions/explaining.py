@@ -22,12 +22,13 @@ from blindspot.backend.interventions.edits import (
     TOGETHER,
     EditedMiss,
     MissedQuestion,
+    apply,
     cut_off,
     edited,
     other_statements,
     pairs,
 )
-from blindspot.backend.interventions.misses import Wordings
+from blindspot.backend.interventions.misses import Wordings, shuffled
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.retrieval.dense import Dense
@@ -48,6 +49,10 @@ PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pas
 BEATEN = 0.75
 """Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause; and share
 of other sentences that the answer's sentence must leave behind, so that the passage counts as stating what is asked."""
+CONTROLS, FEWEST_CONTROLS = 30, 10
+"""Found questions on which the rule of doubtful gold is tried before it may name a cause: how many are drawn, and how many are
+enough."""
+FOUND_AT = 5  # a question whose gold passage has this rank or a better one is found
 FEW = 3  # placebos of an edit that does not mend the miss
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
 WORTH_CONVERTING = 96  # edited passages
@@ -180,6 +185,37 @@ class MissExplainer:
     def wordings(self) -> Wordings:
         return Wordings.of(self.study.questions.all())
 
+    @cached_property
+    def doubted_controls(self) -> tuple[int, int]:
+        """Of drawn questions that the encoder finds, return how many have gold that the rule of doubtful gold doubts, and
+        how many there are. The encoder does read what is asked in most of their passages.
+        """
+        drawn = shuffled([each for each in self.study.questions.all() if each.gold], self.seed)[: 4 * CONTROLS]
+        present = find_ordinals(self.study.corpus, tuple({id for each in drawn for id in each.gold}))
+        drawn = [each for each in drawn if any(id in present for id in each.gold)]
+        if not drawn:
+            return 0, 0
+        vectors = question_vectors(self.study, self.dense, [each.text for each in drawn])
+        found = [each for each in self._missed(drawn, vectors) if each.rank <= FOUND_AT][:CONTROLS]
+        own = [(each, one) for each in found if (one := apply(DOUBT, each.miss)) is not None]
+        tries = [
+            [_Try(one, each.miss.gold, each.row, each.gold_rows), *self._placebo_tries(each, {DOUBT: 0})[DOUBT]]
+            for each, one in own
+        ]
+        asked = [one for of_question in tries for one in of_question if one is not None]
+        reached_by = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        doubted = 0
+        for (each, one), of_question in zip(own, tries, strict=True):
+            places = [None if made is None else reached_by[id(made)] for made in of_question]
+            doubted += _tried(each.miss, DOUBT, one, places).beats_placebos
+        return doubted, len(found)
+
+    @property
+    def can_doubt(self) -> bool:
+        """Whether doubtful gold may be named: the rule doubts at most the share 1 - BEATEN of found questions."""
+        doubted, found = self.doubted_controls
+        return found >= FEWEST_CONTROLS and doubted <= (1 - BEATEN) * found
+
     def explain(self, questions: Sequence[Question]) -> Iterator[list[ExplainedMiss]]:
         """Yield the questions' explanations, a block at a time. Ranks that were computed before are not again.
 
@@ -276,7 +312,11 @@ class MissExplainer:
 
     def _own_tries(self, miss: _Missed) -> dict[str, _Try]:
         """Return each edit of the gold passage that applies."""
-        return {name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows) for name, own in edited(miss.miss).items()}
+        return {
+            name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows)
+            for name, own in edited(miss.miss).items()
+            if name != DOUBT or self.can_doubt
+        }
 
     def _pair_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, _Try]:
         """Return two edits together, where no single one mends the miss, of those that bring the gold passage closer."""

@@ -7,7 +7,7 @@ from typing import Any
 from blindspot.backend.core.result_table import Column, ResultTable
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import BEATEN
+from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
 from blindspot.backend.text.counting import counted
 
 COLUMNS = (
@@ -67,7 +67,24 @@ def _named_note(result: dict[str, Any]) -> str:
     return (
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
         f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes; where no edit "
-        "does it alone, both of two that do it together are named. Doubtful gold: without the answer, the sentence with the "
-        f"answer is closer to the question than fewer than {BEATEN:.0%} of the passage's other sentences and those of "
-        "placebos, the subject named in each."
+        f"does it alone, both of two that do it together are named. {_doubt_note(result)}"
+    )
+
+
+def _doubt_note(result: dict[str, Any]) -> str:
+    doubted, found = result.get("doubted_controls", (0, 0))
+    rule = (
+        "Doubtful gold: without the answer, the sentence with the answer is closer to the question than fewer than "
+        f"{BEATEN:.0%} of the passage's other sentences and those of placebos, the subject named in each."
+    )
+    if result.get("can_doubt", True):
+        return rule + (f" It doubts {doubted:,} of {found:,} questions that the encoder finds." if found else "")
+    if found < FEWEST_CONTROLS:
+        return (
+            f"Doubtful gold is not tried: its control needs {FEWEST_CONTROLS} questions that the encoder finds, and "
+            f"{found:,} of those drawn are found."
+        )
+    return (
+        f"Doubtful gold is not named: its rule doubts {doubted:,} of {found:,} questions that the encoder finds, and at most "
+        f"{1 - BEATEN:.0%} may be. A gold check of Compare or Training tells it by judging."
     )
