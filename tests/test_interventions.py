@@ -26,6 +26,7 @@ from blindspot.backend.interventions.misses import Wordings
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
+from blindspot.backend.interventions.table import cause_table
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Passage, Question
 
@@ -389,6 +390,31 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
             assert each.difference.value == pytest.approx(gold - lifted)
 
 
+@pytest.mark.parametrize(("controls", "may"), [((7, 30), True), ((8, 30), False), ((0, 9), False), ((2, 10), True)])
+def test_doubtful_gold_is_named_only_where_found_questions_are_seldom_doubted(missing, monkeypatch, controls, may):
+    """At most a quarter of ten or more found questions; a study without the control does not try the rule."""
+    monkeypatch.setattr(MissExplainer, "doubted_controls", controls)
+    result = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
+    assert any(DOUBT in row["edits"] or row["cause"] == "doubtful_gold" for row in result["questions"]) <= may
+    assert any(each.edit == DOUBT for each in cause_counts(result)) is may
+    note = cause_table(result).notes[-1]
+    assert ("Doubtful gold is not" in note) is not may and f"{controls[0]} of {controls[1]}" in note or controls[1] < 10
+
+
+def test_the_controls_of_doubtful_gold_are_found_questions(missing, monkeypatch):
+    """The rule is tried on them as on misses: counted again from what it says of each."""
+    explainer = MissExplainer(missing, "tiny", device="cpu")
+    doubted, found = explainer.doubted_controls
+    assert 0 <= doubted <= found <= 30
+    with_gold = [each for each in missing.questions.all() if each.gold]
+    ranks = {each.question.id: each.rank for block in explainer.explain(with_gold) for each in block}
+    assert found == min(30, sum(rank <= 5 for rank in ranks.values())), "fewer than 120 questions: all are drawn"
+    monkeypatch.setattr(MissExplainer, "can_doubt", True)
+    every = [each for block in explainer.explain(with_gold) for each in block if each.rank <= 5]
+    if found < 30:
+        assert doubted == sum(one.beats_placebos for each in every for one in each.tried if one.name == DOUBT)
+
+
 def test_a_false_negative_above_gets_its_own_rank(missing):
     """The run's second hit answers; after the edit it is the gold passage, so the rank is 2."""
     from dataclasses import replace
@@ -410,7 +436,7 @@ def test_a_false_negative_above_gets_its_own_rank(missing):
 
 
 def test_a_result_of_an_older_version_is_still_shown(missing):
-    from blindspot.backend.interventions.table import cause_table, notes
+    from blindspot.backend.interventions.table import notes
 
     row = {"id": "q", "cause": "late_fact", "edit": "move_first", "edits": {"move_first": {"rank": 1, "size": 0.1}}}
     old = {
