@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from blindspot.app.components.check.file_panel import NAMES
-from blindspot.app.components.files import _take
+from blindspot.app.components.files import _keep_upload
 from blindspot.app.main import PAGES
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import (
@@ -192,7 +192,7 @@ def test_a_language_model_judges_the_drawn_pairs_once_somebody_allowed_it(study)
         with pytest.raises(NeedsConsent):
             jobs.run(judge_drawn, study, "llm")
         assert server.requests == 0
-        consent.give(study, server.url)
+        consent.give_consent(study, server.url)
         page = Page(study.folder, "check", "Ann")
         (button,) = [each for each in page.app.button if each.label == "Let llm judge 150 pairs"]
         assert not button.disabled
@@ -243,7 +243,7 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
     bad = io.BytesIO(b'{"some": 1}\n')
     bad.name = "bad.jsonl"
-    _, found, fault = _take(study, bad)
+    _, found, fault = _keep_upload(study, bad)
     assert not found and "no training data of a known form" in fault
     assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'

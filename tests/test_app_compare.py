@@ -93,7 +93,7 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     """By answers only Success@k and MRR@k can be measured; the figures are those of `blindspot compare`."""
     page = compare(study, measure="mrr")
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation", measure="mrr"))
-    both = made.at[5]
+    both = made.figures_at[5]
     assert "MRR@k, %" in page.text and made.conclusion in page.text
     assert f"oracle {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "oracle")
     assert row(page, "place of birth (P19)").startswith(

@@ -390,6 +390,6 @@ def test_the_words_of_the_subjects_name_say_nothing_of_the_wording():
     from blindspot.db.records import Passage, Question
 
     asked = Question("q", "Where was Ada Holm born?", ("Oslo",), subject="Ada Holm")
-    other = GoldPassage.of(Passage("g", "Ada Holm", "Her cradle stood in Oslo."))
-    same = GoldPassage.of(Passage("h", "Ada Holm", "She was born in Oslo."))
+    other = GoldPassage.from_passage(Passage("g", "Ada Holm", "Her cradle stood in Oslo."))
+    same = GoldPassage.from_passage(Passage("h", "Ada Holm", "She was born in Oslo."))
     assert largest_overlap(asked, [other]) == 0 and largest_overlap(asked, [other, same]) == 1
