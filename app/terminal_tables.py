@@ -16,7 +16,7 @@ from blindspot.backend.text.counting import counted, noun
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blindspot.backend.checking.logs import LogFacts
+    from blindspot.backend.checking.golden_sets import LogFacts
     from blindspot.backend.core.study import Study
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport

@@ -16,7 +16,7 @@ from pathlib import Path
 from blindspot.db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.private_rows import Rights, rights_of, strip_rights
-from blindspot.db.schema import compare_schema
+from blindspot.db.schema_check import compare_schema
 
 FOLDER = "backups"
 _SIDE_FILES = ("-wal", "-shm", "-journal")

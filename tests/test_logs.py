@@ -15,9 +15,7 @@ import pytest
 from blindspot.app import cli
 from blindspot.app.components.check.log_upload import may_be_log, start_log
 from blindspot.app.main import PAGES
-from blindspot.backend.checking.jobs import import_retrieval_log
-from blindspot.backend.checking.log_words import precision_words
-from blindspot.backend.checking.logs import (
+from blindspot.backend.checking.golden_sets import (
     draw_questions,
     export_golden_set,
     golden_set,
@@ -25,6 +23,8 @@ from blindspot.backend.checking.logs import (
     log_precision,
     study_from_log,
 )
+from blindspot.backend.checking.jobs import import_retrieval_log
+from blindspot.backend.checking.log_words import precision_words
 from blindspot.backend.core import jobs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study

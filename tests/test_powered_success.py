@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from blindspot.analysis.judged import corrected
-from blindspot.analysis.powered_success import (
+from blindspot.analysis.expected_success import (
     QuestionCounts,
     SuccessSample,
     expected_success,
@@ -12,6 +11,7 @@ from blindspot.analysis.powered_success import (
     powered_success,
     shown_completely,
 )
+from blindspot.analysis.judged import corrected
 from blindspot.backend.judges.powered_success import run_successes
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit_samples

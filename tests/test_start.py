@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from blindspot.db.migrations import MIGRATIONS
-from blindspot.db.schema import NEWEST, is_newest
+from blindspot.db.schema_check import NEWEST, is_newest
 
 COMMAND = "import sys; from blindspot.app import cli\ntry: cli.main()\nfinally: print('loaded', *sorted(sys.modules), file=sys.stderr)"
 

@@ -74,7 +74,7 @@ def export_golden(
     study: StudyOption = None,
 ) -> None:
     """Export the judged questions as a golden set: qrels, BEIR's folder, or samples for Ragas or DeepEval."""
-    from blindspot.backend.checking.logs import export_golden_set
+    from blindspot.backend.checking.golden_sets import export_golden_set
 
     path, written, judged = export_golden_set(open_study(study), format, out)
     left = judged - written

@@ -108,7 +108,7 @@ def new(
 
 def _new_from_log(folder: Path, log: Path, title: str | None, columns: list[str], skip_bad: bool) -> None:
     from blindspot.app.terminal_tables import print_log, print_preview
-    from blindspot.backend.checking.logs import log_facts, study_from_log
+    from blindspot.backend.checking.golden_sets import log_facts, study_from_log
     from blindspot.backend.data.retrieval_logs import open_log, preview
 
     chosen = {name: column for name, _, column in (each.partition("=") for each in columns)}

@@ -13,7 +13,7 @@ from typing import Any
 
 from blindspot.backend.checking.building import fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
-from blindspot.backend.checking.logs import QUESTIONS, draw_questions, log_facts
+from blindspot.backend.checking.golden_sets import QUESTIONS, draw_questions, log_facts
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import DRAWS
 from blindspot.backend.core.jobs import job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blindspot.backend.checking.logs import LogFacts, LogPrecision
+from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
 from blindspot.backend.text.counting import counted
 
 

@@ -19,7 +19,7 @@ from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.questions import Questions
-from blindspot.db.schema import is_newest
+from blindspot.db.schema_check import is_newest
 
 if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run

@@ -29,7 +29,7 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.connection import connect, readable_sqlite_errors
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.private_rows import remove_private_rows
-from blindspot.db.schema import foreign_objects
+from blindspot.db.schema_check import foreign_objects
 
 STUDY_SUFFIXES = (*MODEL_SUFFIXES, ".parquet", ".npy", ".db", ".toml", ".csv", ".tsv")
 LARGEST_ABOUT = 1 << 20  # bytes

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.analysis.accuracy import success_at
-from blindspot.analysis.judged import bounds, corrected, is_judged
-from blindspot.analysis.powered_success import (
+from blindspot.analysis.expected_success import (
     QuestionCounts,
     SuccessSample,
     SuccessShare,
@@ -24,6 +23,7 @@ from blindspot.analysis.powered_success import (
     powered_success,
     shown_completely,
 )
+from blindspot.analysis.judged import bounds, corrected, is_judged
 from blindspot.analysis.prediction_powered import FEW
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.judges.powered_audit import passage_ids, score_stores

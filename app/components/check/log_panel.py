@@ -13,9 +13,7 @@ from blindspot.app import url, who
 from blindspot.app.components import jobs
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, escape_markdown, link, show, tag
-from blindspot.backend.checking.jobs import draw_log_questions
-from blindspot.backend.checking.log_words import fact_lines, precision_words
-from blindspot.backend.checking.logs import (
+from blindspot.backend.checking.golden_sets import (
     GOLDEN,
     QUESTIONS,
     LogPrecision,
@@ -23,6 +21,8 @@ from blindspot.backend.checking.logs import (
     log_facts,
     log_precision,
 )
+from blindspot.backend.checking.jobs import draw_log_questions
+from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
