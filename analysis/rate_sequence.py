@@ -98,7 +98,7 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What is known of the next estimate: its mean and variance by the chances, and its bounds; (r,) each."""
+    """The next estimate's mean and variance under the draw's probabilities, and its bounds; (r,) each."""
 
     mean: np.ndarray
     variance: np.ndarray

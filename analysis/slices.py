@@ -90,7 +90,7 @@ def find(
     questions.
 
     Every slice with at least `min_questions` units inside and outside is tested; a part of a unit counts as that part. A pair is reported only if its
-    difference is farther from the mean of all questions than the difference of each of its two predicates. Of slices
+    difference is farther from the mean of all questions than the difference of each of its two predicates. Among slices
     with nearly the same questions, only the one with the largest effect is reported.
 
     Args:

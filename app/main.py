@@ -75,7 +75,7 @@ def _main() -> None:
 
 
 def _empty_pages(open_study: Study) -> list[str]:
-    """Return the titles of the pages of which a study has nothing; an empty study may get everything but a check.
+    """Return the titles of the pages that this study cannot fill now. An empty study may still fill every page but Check.
 
     Where that cannot be read, all pages are named: the page below says what is wrong with the study.
     """

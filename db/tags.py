@@ -28,7 +28,7 @@ class QuestionTag:
     """A current tag.
 
     run: the run that the tag is about; None for the question itself. author: the person; None for the command line.
-    time: seconds since 1970 of the last event that made it what it is.
+    time: seconds since 1970 of the last event that set or removed the tag.
     """
 
     tag: str

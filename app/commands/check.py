@@ -64,7 +64,7 @@ def check(
 
 
 def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
-    """Print what was found, and the files that were written."""
+    """Print the findings and the files that were written."""
     if json:
         from blindspot.app.terminal_tables import print_json
 

@@ -22,7 +22,7 @@ def rename(
     yes: Confirmed = False,
     study: StudyOption = None,
 ) -> None:
-    """Rename a run, batch, training set, model or map. What was made from it keeps the old name in its records."""
+    """Rename a run, batch, training set, model or map. Parts made from it keep the old name in their records."""
     from blindspot.backend.upkeep import parts
 
     parts.rename(open_study(study), kind, name, new, yes)

@@ -88,7 +88,7 @@ def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], displayed: int) 
 
 @dataclass(frozen=True)
 class _Badges:
-    """What is known of passages beside their text: which are gold, and what a judge says."""
+    """Marks of passages in a list: which are gold, and what a judge says."""
 
     gold: frozenset[int]
     judged: Mapping[int, JudgeMark]

@@ -1,5 +1,5 @@
-"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from whoever still has
-to judge.
+"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from people who still
+have to judge.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class RowFile(ABC):
 
     @abstractmethod
     def write(self, target: Path, replacements: Replacements) -> int:
-        """Write the file with replaced rows, and return their number. Nothing is left of an interrupted writing."""
+        """Write the file with replaced rows, and return their number. An interrupted writing leaves no file."""
 
     def held_out(self) -> Iterator[tuple[int, Values]]:
         """Yield the rows of dev and test splits, if the file has such."""

@@ -1,6 +1,6 @@
 """What the app does with an uploaded training file or log: make the check, draw pairs, write the file back.
 
-The file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
+The uploaded file is in `uploads/` of the study, the cleaned file in `check/cleaned/`.
 """
 
 from __future__ import annotations

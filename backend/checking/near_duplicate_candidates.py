@@ -2,8 +2,8 @@
 `blindspot.backend.judging.near_duplicates`.
 
 A text's sketch holds the smallest hash of its 5-word sequences in each of 16 bins (one-permutation hashing, Li, Owen and
-Zhang 2012). Texts that agree in one of eight pairs of bins are compared. Of two texts that share 70% of all their
-sequences, 99% are found; of two that share half of them, 90%.
+Zhang 2012). Texts that agree in one of eight pairs of bins are compared. 99% of the pairs that share 70% of their
+sequences are found, and 90% of those that share half.
 """
 
 from __future__ import annotations

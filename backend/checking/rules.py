@@ -369,7 +369,7 @@ def _choose(
 
 
 def _unfit(qualities: Sequence[RuleQuality]) -> str:
-    """Say which rules drop true negatives before false ones, and which do not tell them apart."""
+    """Say which rules drop true negatives before false ones, and which cannot distinguish them."""
     kinds = {
         "drops the true ones first": [each for each in qualities if each.high < 0.5],
         "no better than chance": [each for each in qualities if each.high >= 0.5],

@@ -25,7 +25,7 @@ WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "
 
 
 def suspicion(pairs: NegativePairs, similarity: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
-    """Return (m,) float64, higher for more suspicious pairs, and what it is made of.
+    """Return (m,) float64, higher for more suspicious pairs, and the names of its signals.
 
     Args:
         similarity: (m,) of the vectors of question and passage (`blindspot.backend.checking.vectors`).

@@ -2,7 +2,7 @@
 
 A false negative that somebody judged becomes a positive (or goes, if so asked). A negative that the file itself calls
 positive goes, and so does what a rule drops: nobody judged it. `FILE.changes.jsonl` lists every change with its reason,
-and `FILE.card.md` says what is known of the file.
+and `FILE.card.md` describes the file and its estimates.
 """
 
 from __future__ import annotations

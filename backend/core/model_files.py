@@ -1,9 +1,10 @@
 """Model folders of other people: the location of a model, and the code that loading it would run.
 
 A model folder is data as long as its weights are safetensors and its configuration names only classes of transformers
-and sentence-transformers. Pickled weights and names of other classes are code of whoever made the folder. `open_model`
-refuses such a folder and lists what it would run. A person who trusts its maker says so with `--trust`; `trust` then
-records the folder's fingerprint in a file of that person (not of the study, which may come from the same stranger).
+and sentence-transformers. Pickled weights and names of other classes are code that the folder's author chose.
+`open_model` refuses such a folder and lists what it would run. A person who trusts its maker says so with `--trust`;
+`trust` then records the folder's fingerprint in a file of that person (not of the study, which may come from the same
+stranger).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Select the questions that may train: none whose text, or whose (subject, relation), is in a dev or test split.
 
-Bucket and one-off sets count as test. Of the one-off sets (EntityQuestions' `no-overlap` and `similar`) only their own
-train split may train.
+Bucket and one-off sets count as test. The one-off sets (EntityQuestions' `no-overlap` and `similar`) may train only
+with their own train split.
 """
 
 from __future__ import annotations

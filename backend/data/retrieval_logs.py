@@ -258,7 +258,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def parse_log(value: Any) -> Any:
-    """Return a text that is JSON, or a list or object as Python prints it, as what it is; anything else as it is."""
+    """Parse a text that is JSON, or a list or object as Python prints it; return anything else unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         for parse in (json.loads, ast.literal_eval):
             try:

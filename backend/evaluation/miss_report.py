@@ -38,7 +38,7 @@ PAIRED_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class MissReport(Results):
-    """A table of causes, with what it was made of."""
+    """A table of causes, with its run, k and options."""
 
     table: MissTable
     kind: Kind

@@ -86,7 +86,8 @@ class EditedMiss:
 
 @dataclass(frozen=True, slots=True)
 class Placebo:
-    """What stands in for the gold passage and its answer in a placebo. Neither answers the question.
+    """The passage and the word that take the places of the gold passage and its answer in a placebo. Neither answers
+    the question.
 
     passage: of the collection, without an answer and without the subject. row: its row. word: a word of it, which takes
     the answer's part; None if no sentence of the gold passage contains an answer. answers: those of another question,

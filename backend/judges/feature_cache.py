@@ -93,7 +93,7 @@ def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
 
 
 def _read_features(path: Path, depth: int) -> dict[str, np.ndarray]:
-    """What a file keeps: question id to (k, f) float32. Nothing for a file that is absent or damaged."""
+    """What a file keeps: question id to (k, f) float32. Empty for a file that is absent or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             ids, features = json.loads(file["questions"].item()), file["features"]

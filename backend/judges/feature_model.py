@@ -348,7 +348,7 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
 
 
 def _share(hits: np.ndarray, places: np.ndarray) -> tuple[float, float, float]:
-    """As `clustered_share`, with clusters from 0 to some number, of which some may have no pair."""
+    """As `clustered_share`, with clusters numbered from 0; some may have no pair."""
     n, count = len(hits), int(hits.sum())
     share = count / n
     sizes = np.bincount(places).astype(np.float64)

@@ -269,7 +269,7 @@ READERS: dict[str, Reader] = {
 
 
 class ImportedJudge:
-    """The judgements of a file as a `Judge`: it knows what it was given, and nothing else."""
+    """The judgements of a file as a `Judge`, which has no opinion on other pairs."""
 
     calibrated = False
 

@@ -44,7 +44,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgeCard:
-    """What is known of a judge without opening it.
+    """A judge's description, read without opening the judge.
 
     kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of
     positives in the lists that it was calibrated on; None if unknown. scored: whether the study has its scores.

@@ -97,7 +97,7 @@ class ScoreStore(PerThread):
 
     @staticmethod
     def remove(study: Study, model: str) -> None:
-        """Forget every score of a model, if there are any. Whoever replaces the model calls this first."""
+        """Forget every score of a model, if there are any. Code that replaces the model calls this first."""
         shutil.rmtree(study.path("scores", check_name(model, "model")), ignore_errors=True)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:

@@ -148,7 +148,7 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
 
 
 def _frame(settings: dict[str, Any], name: str) -> str:
-    """Return what tells the frames of batches apart."""
+    """Return a key that distinguishes the frames of batches."""
     return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)
 
 

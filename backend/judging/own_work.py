@@ -1,6 +1,6 @@
 """One person's judging, summarised for that person: how much, how fast, how consistent, and what it changes.
 
-The figures are about labels alone. Whoever annotates must not see how well retrieval does, nor other people's labels, so
+The figures are about labels alone. An annotator must not see how well retrieval does, nor other people's labels, so
 agreement with others is given only over enough passages that no single label shows.
 """
 

@@ -17,7 +17,7 @@ FEWEST, MOST = 30, 200_000
 class MapRequest:
     """The request for a map; with `second` the map shows both encoders, before and after.
 
-    Of the passages gold comes first, then the run's passages by rank, then random ones. Too many gold passages are
+    Gold passages are chosen first, then the run's passages by rank, then random ones. Too many gold passages are
     sampled.
     """
 

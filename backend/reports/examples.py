@@ -87,7 +87,7 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
 
 
 def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
-    """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared
+    """Describe a miss in sentences: the most informative fact, the gold's rank, and the shared
     words.
     """
     standing = next((each for each in explanation.standings if each.run == run_name), None)

@@ -56,7 +56,7 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
 
 
 def _with_prompts(values: dict[str, Any], ask_user: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
-    """Load a dense encoder; return its settings with its prompts, and what is known of it."""
+    """Load a dense encoder; return its settings with its prompts, and a description of the model."""
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.retrieval.prompts import Prompts, family_of, stored_prompts
 

@@ -41,7 +41,7 @@ INDEX_COMMANDS = {"dense": "index dense", "sparse": "index sparse", "late-intera
 
 
 def kind_of_model(folder: Path) -> str | None:
-    """Return a key of `WORDS`; None for a plain transformer, of which the library can make every kind.
+    """Return a key of `WORDS`; None for a plain transformer, which the library can load as every kind.
 
     Raises BadInput for a damaged configuration.
     """
@@ -62,7 +62,7 @@ def kind_of_model(folder: Path) -> str | None:
 def encoder_kind(settings: EncoderSettings) -> str:
     """Return the kind of an encoder of study.toml: as its settings say, else as its folder says, else dense.
 
-    A model that is missing or damaged counts as dense; whoever loads it gets the error.
+    A model that is missing or damaged counts as dense; loading it then raises the error.
     """
     if settings.kind != "auto" or settings.model is None:
         return settings.kind if settings.kind != "auto" else "dense"

@@ -65,7 +65,7 @@ class StoredNetwork:
 
 def network_fingerprint(settings: EncoderSettings) -> str | None:
     """Return a hash of all that decides about the vectors and the verdict: the contents of the model's files, the
-    settings, the libraries and the processor. None for a model of which a file may be elsewhere.
+    settings, the libraries and the processor. None for a model that may read files outside its folder.
 
     Raises what `open_model` raises.
     """

@@ -104,7 +104,8 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
 
 
 def _key(dense: Dense) -> str:
-    """Return a hash of all that decides about the vectors. A model that may change unseen is loaded to see what it is."""
+    """Return a hash of all that decides about the vectors. A model whose files may change without notice is loaded to
+    compute its fingerprint."""
     now = network_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
     index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
     return text_sha256(now, json.dumps(index, sort_keys=True))

@@ -1,7 +1,7 @@
 """The study for language-model agents: a server of the Model Context Protocol (`blindspot mcp`).
 
-Without further options it only reads. A name for the agent lets it label, as a machine annotator, and jobs are allowed
-apart. Texts of the study (passages, questions, notes, names of groups) are data from strangers, and a passage may hold
+Without further options it only reads. With a name the agent may label, as a machine annotator; a further option lets it
+start jobs. Texts of the study (passages, questions, notes, names of groups) are data from strangers, and a passage may hold
 instructions for the agent. So every such text comes under the key "untrusted", and nothing else does.
 """
 
@@ -126,7 +126,7 @@ def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 class AgentTools:
     """The tools. Their docstrings and the descriptions of their arguments are what the agent reads about them.
 
-    What they read, they read as whoever keeps the study's files does.
+    Agents read with the rights of the person who keeps the study's files.
 
     Args:
         asks_jobs: in whose name the agent asks about jobs. One that may start none is not told why a job failed.

@@ -50,7 +50,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class CurveOutcome:
-    """What one scope gave.
+    """The figures of a point for one scope.
 
     questions: training questions that it learned from. model: the judge's model, "prior" without labels; None in older
     points without labels, whose list kept its order. reranker: Success@1. adapter: Success@20; None without a dense index.

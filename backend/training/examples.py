@@ -101,7 +101,7 @@ def _take_turns(passages: Sequence[Passage], count: int, epoch: int, seed: str) 
 
 
 class SampledSettings(Protocol):
-    """The settings that say how many batches of which size a training takes."""
+    """The settings for the number and size of a training's batches."""
 
     @property
     def batch(self) -> int: ...

@@ -121,7 +121,7 @@ def is_unfinished(study: Study) -> bool:
 def start_if_due(study: Study) -> str | None:
     """Start the job that adds a point if labels call for one; return its id. Asked after every label, so it is quick.
 
-    Whoever labels need not have the right to train: the study asks for the point, not the person.
+    An annotator need not have the right to train: the study itself starts the computation of the point.
     """
     reason = is_point_due(study)
     if reason is None:

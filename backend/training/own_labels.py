@@ -49,7 +49,7 @@ class OwnEffect:
         return int(min(max(10 * math.ceil(needed / 10), 10), MOST_MORE))
 
     def lines(self) -> list[str]:
-        """Say it in plain words, the simulated annotators' part apart."""
+        """Return the effect in plain words; simulated annotators' labels are named separately."""
         beside = [f"{self.others:,} of other people"] if self.others else []
         beside += [f"{self.simulated:,} of simulated annotators"] if self.simulated else []
         counts = f"You gave {counted(self.labels, 'label')} that {noun(self.labels, 'teaches', 'teach')}"

@@ -36,7 +36,7 @@ class GoldCheck:
 
     @property
     def about(self) -> tuple[object, ...]:
-        """What the share is about, whoever drew the claims."""
+        """The population of the share, whoever drew the claims."""
         return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
 
 

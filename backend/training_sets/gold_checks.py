@@ -312,7 +312,7 @@ def stored_checks(study: Study) -> list[StoredCheck]:
 def gold_estimates(study: Study, population_name: str | None = None) -> list[GoldEstimate]:
     """Return the estimate of each population that people check, newest last; those of one run or set, if named.
 
-    Of several checks of a population (another judge, other scores), the one with the most judged claims counts.
+    If a population has several checks (another judge, other scores), the one with the most judged claims counts.
     """
     merged: dict[tuple[GoldCheck, str], list[StoredCheck]] = {}
     for each in stored_checks(study):

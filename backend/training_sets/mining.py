@@ -46,7 +46,7 @@ def mine_runs(
 ) -> list[list[NegativeCandidate]]:
     """Return each question's passages at ranks `first_rank` to `last_rank` (from 1).
 
-    Of several runs the better rank counts, then the earlier run.
+    With several runs, the better rank counts, then the earlier run.
     """
     mined: list[dict[int, NegativeCandidate]] = [{} for _ in questions]
     for run in runs:

@@ -67,7 +67,7 @@ def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[s
 def rename(
     study: Study, kind: str, old_name: str, new_name: str, confirmed: bool = False, actor: str | None = None
 ) -> None:
-    """Rename a part. What was made from it keeps the old name in its records.
+    """Rename a part. Parts made from it keep the old name in their records.
 
     Args:
         confirmed: The person knows the parts that name this one.

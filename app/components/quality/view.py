@@ -123,7 +123,7 @@ def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple,
 
 
 def _injections(open_study: Study, judge: str) -> str:
-    """What is known of injections against a language model; "" for other judges."""
+    """The result of injections against a language model; "" for other judges."""
     if judge not in llm_judges(open_study):
         return ""
     found = injection_report(open_study, judge)

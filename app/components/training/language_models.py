@@ -1,7 +1,7 @@
 """Asking a language model on the Training page: what it takes, where the texts go, and the job.
 
-Judges of this kind are added on the command line alone. Whether texts may go to their endpoint is decided there, or here by
-whoever uses this machine.
+Judges of this kind are added on the command line alone. The command line, or the person at this machine, decides
+whether texts may go to their endpoint.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from blindspot.backend.text.counting import counted
 
 NO_ENCODER = "none"
 _ENCODER_HELP = (
-    "Dense index whose similarities the judge also looks at. Without one it looks at words and at the run's own scores."
+    "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."
 )
 
 

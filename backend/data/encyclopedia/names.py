@@ -16,7 +16,7 @@ CROWDING = 0.65  # share of a group's look-alike names that are used
 class Groups:
     """Names that come in groups of `members` look-alikes: index -> (group, member), no pair twice.
 
-    Of the `available` groups, so many are drawn that each is filled to about CROWDING.
+    Draw as many of the `available` groups as fills each to about CROWDING.
     """
 
     def __init__(self, count: int, members: int, available: int, random: Random):

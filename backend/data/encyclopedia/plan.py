@@ -1,5 +1,5 @@
 """The skeleton of the generated encyclopedia: the number of entities of each kind, the lengths of their articles, and
-which articles state facts of which entities.
+the articles that state each entity's facts.
 
 Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both
 ways.

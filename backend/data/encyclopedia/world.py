@@ -365,7 +365,7 @@ class World:
         return [bisect_right(plan.mention_starts, plan.mention_places.inverse_relation(place)) - 1 for place in places]
 
     def notice_facts(self, number: int) -> tuple[str, ...]:
-        """The two facts in the notice of an entity, one of which is the question's."""
+        """The two facts in the notice of an entity; one of them is the question's."""
         entity = self.entity(number)
         random = Random(key(self.seed, 9, number)).random
         rest = [

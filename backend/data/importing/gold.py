@@ -118,7 +118,7 @@ def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) 
 
 
 def graded_notes(judgements: Sequence[GoldMatch]) -> tuple[str, ...]:
-    """Summarise recorded judgements for the user: how many, with which grades. Nothing if every grade is 1."""
+    """Summarise recorded judgements for the user: how many, with which grades. Empty if every grade is 1."""
     grades = Counter(int(match.score) for match in judgements if match.score is not None)
     if set(grades) <= {1}:
         return ()

@@ -112,7 +112,7 @@ def _write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
 
 
 def _write_qrels(path: Path, dataset: Any) -> None:
-    """Of several judgements of a pair the highest grade counts."""
+    """The highest grade counts where a pair has several judgements."""
     grades: dict[tuple[str, str], int] = {}
     for row in dataset.qrels_iter():
         pair = row.query_id, row.doc_id

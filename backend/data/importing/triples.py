@@ -51,7 +51,8 @@ SHARE = 0.1  # of a relation's facts for dev, and as many for test
 
 @dataclass(slots=True)
 class Fact:
-    """What is known of a subject and a relation. own, others: passages that report it, from the subject's article and
+    """The answers and passages of a subject and a relation. own, others: passages that report it, from the subject's
+    article and
     from others.
     """
 

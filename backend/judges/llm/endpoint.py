@@ -58,7 +58,7 @@ def is_same_model(requested: str, served: str) -> bool:
 
 
 class Endpoint:
-    """A chat endpoint. Threads may share it; one that is told to wait makes all of them wait.
+    """A chat endpoint. Threads may share it; when the server tells one of them to wait, all wait.
 
     Args:
         url: The base, as in https://host/v1, or the whole address of the chat completions.

@@ -1,4 +1,4 @@
-"""A collection of Chroma: WHERE is the folder of a persistent client. Nothing is reported to Chroma's makers."""
+"""A collection of Chroma: WHERE is the folder of a persistent client. Chroma's telemetry is off."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ MIN_SCORES = 1 << 20  # minimum scores in a block; if even these do not fit, the
 
 
 def devices(name: str) -> list[str]:
-    """Return the devices that a name stands for: "cuda" is every GPU, "cuda:1" is one. Raises Refused without a
+    """Return the devices of a name: "cuda" is every GPU, "cuda:1" is one. Raises Refused without a
     GPU.
     """
     import torch

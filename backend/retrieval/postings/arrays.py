@@ -76,7 +76,7 @@ def write_postings(index: Path, progress: Progress | None = None) -> bool:
 
 
 def _piece_bounds(sizes: np.ndarray) -> np.ndarray:
-    """Return where each of some adjoining pieces begins, and where the last ends."""
+    """Return the start of each of several adjoining pieces, then the end of the last one: offsets (pieces + 1,) int64."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 

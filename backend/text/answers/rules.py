@@ -199,7 +199,7 @@ class SpacelessRule(Rule):
     spaces.
 
     Of white space, only U+0020 is removed, and tab, LF and CR, which RocketQA's tab-separated files cannot contain.
-    Nothing is normalised, so accents count.
+    Texts are not normalised, so accents count.
     """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
