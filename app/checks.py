@@ -47,7 +47,7 @@ class Labelled:
 
 
 def check_of(study: Study) -> Check:
-    """Return the check of a study that `is_check`. Raises BadInput if the file is gone."""
+    """Return the check that belongs to a study for which `is_check` is true. Raises BadInput if the file is gone."""
     return _check(study, str(study.folder), _file_version(study, "manifest.json"))
 
 

@@ -53,7 +53,7 @@ def current() -> Study:
 
 
 def _file_version(path: Path) -> int | None:
-    """Return a mark that changes when the file is replaced, but not when it is written to."""
+    """Return a key that changes when the file is replaced, but not when it is written to."""
     try:
         return path.stat().st_ino
     except OSError:

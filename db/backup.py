@@ -267,7 +267,8 @@ def _constraints(sql: str) -> Iterator[str]:
 
 
 def _count_newer(path: Path, source: Path) -> int:
-    """Return how many events of labels and tags of a labels.db the backup lacks, as far as a damaged one can be read.
+    """Return the number of label and tag events in labels.db that the backup lacks; of a damaged labels.db, the
+    readable ones count.
 
     Raises:
         DatabaseUnavailable: The labels.db cannot be read for another reason than damage.

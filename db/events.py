@@ -204,7 +204,7 @@ def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueE
     for name in ("id", "kind", "batch"):
         _check_text(name, getattr(event, name))
     _check_text("question", event.question, limit=256)
-    _check_whole("milliseconds", event.milliseconds, 0)
+    _check_integer("milliseconds", event.milliseconds, 0)
     _check_number("client_time", event.client_time)
     if event.kind not in QUEUE_KINDS:
         raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(QUEUE_KINDS)}")
@@ -225,7 +225,7 @@ def validate(event: LabelEvent) -> None:
     _check_text("note", event.note, optional=True, limit=MAX_NOTE)
     if event.note is not None and event.kind in ("label", "undo"):
         raise BadInput(f"an event of kind {event.kind!r} carries no note; send the note as its own event")
-    _check_whole("milliseconds", event.milliseconds, 0)
+    _check_integer("milliseconds", event.milliseconds, 0)
     _check_number("client_time", event.client_time)
     if not isinstance(event.blind, bool):
         raise BadInput("blind must be true or false")
@@ -251,7 +251,7 @@ def _check_choices(event: LabelEvent) -> None:
     for choice in choices:
         _check_text("passage", choice.passage, limit=256)
         _check_text("run", choice.run, optional=True)
-        _check_whole("rank", choice.rank, 1)
+        _check_integer("rank", choice.rank, 1)
         _check_number("score", choice.score)
         _check_number("suggestion", choice.suggestion)
         if labelling != (choice.label is not None):
@@ -279,7 +279,7 @@ def _check_text(name: str, value: Any, optional: bool = False, limit: int = MAX_
         raise BadInput(f"{name} {problem}")
 
 
-def _check_whole(name: str, value: Any, minimum: int) -> None:
+def _check_integer(name: str, value: Any, minimum: int) -> None:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (is_whole and minimum <= value <= _MAX_INTEGER):
         raise BadInput(f"{name} must be a whole number, {minimum} or more")

@@ -83,7 +83,8 @@ class Questions(PerThread):
 
     @property
     def last_position(self) -> int:
-        """The highest position; -1 without questions. Each import of questions raises it, and it is fast to read."""
+        """The highest position; -1 without questions. Each import of questions raises the last position, and reading it
+        is fast."""
         return int(self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0])
 
     def get(self, id: str) -> Question:

@@ -272,7 +272,7 @@ class Queue(PerThread):
         )
         return {row[0] for row in rows}
 
-    def practised(self) -> set[str]:
+    def practised_questions(self) -> set[str]:
         """Return the practice questions: whoever did them has seen their settled labels."""
         return {
             row[0]

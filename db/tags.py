@@ -241,7 +241,7 @@ def _current_tags(connection: sqlite3.Connection) -> _State:
 
 
 def _spelling(state: _State, tag: str) -> str | None:
-    """Return an existing tag that differs at most in the case of its letters; None without one."""
+    """Return the existing tag that equals this one but for upper and lower case; None if there is none."""
     names = {key[0] for key in state}
     return tag if tag in names else next((name for name in sorted(names) if name.casefold() == tag.casefold()), None)
 

@@ -10,7 +10,7 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.hybrid import (
     Candidates,
     Hybrid,
-    least_scores,
+    lowest_scores,
     reciprocal_rank_fusion,
     scores_in,
     union,
@@ -63,8 +63,8 @@ def test_union_and_scores_in():
     assert union(A, B).tolist() == [[-1, -1, 1, 3, 5, 8]]
     np.testing.assert_array_equal(scores_in(union(A, B), A)[0, 2:], np.array([7, 9, np.nan, 2], np.float32))
     np.testing.assert_array_equal(scores_in(union(A, B), B)[0, 2:], np.array([0.9, np.nan, 0.8, np.nan], np.float32))
-    assert least_scores(B).tolist() == [[pytest.approx(0.8)]]
-    assert least_scores(hits([(-1, -np.inf)])).tolist() == [[0]]
+    assert lowest_scores(B).tolist() == [[pytest.approx(0.8)]]
+    assert lowest_scores(hits([(-1, -np.inf)])).tolist() == [[0]]
 
 
 def test_weighted_by_hand():

@@ -277,7 +277,7 @@ def test_practice_comes_first_for_everyone_and_is_never_done(desk):
         "whoever was shown the settled labels of q0 and q1 can give no label of their own"
     )
     assert [batch.done for batch in desk.queue.batches()] == [0, 0]
-    assert (desk.queue.waiting(), desk.queue.practised()) == ({"q0", "q1", "q2"}, {"q0", "q1"})
+    assert (desk.queue.waiting(), desk.queue.practised_questions()) == ({"q0", "q1", "q2"}, {"q0", "q1"})
 
 
 def test_the_candidates_come_back_as_they_were_put(desk):

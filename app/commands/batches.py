@@ -153,7 +153,8 @@ def batch_gold(
     size: Annotated[int, typer.Option(min=1, help="Questions or gold passages to draw.")] = 40,
     study: StudyOption = None,
 ) -> None:
-    """Create a batch that asks whether gold passages, or hits with an answer, state the fact. The same again draws more."""
+    """Create a batch that asks whether gold passages, or hits with an answer, state the fact. Repeat the command with
+    the same arguments to draw more."""
     from blindspot.backend.training_sets.gold_checks import queue_gold_check, with_judge
 
     of_training = settings.get("population") == "training"

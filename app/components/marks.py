@@ -32,9 +32,7 @@ def relation_label(id: str | None) -> str:
 
 
 def grouping(grouping: str) -> str:
-    """Return the word for a grouping: groups "by bucket" are groups by frequency, and only some of them official
-    buckets.
-    """
+    """Return the displayed name of a grouping. "bucket" means groups by frequency; some of these are official buckets."""
     return "frequency" if grouping == "bucket" else grouping
 
 

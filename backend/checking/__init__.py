@@ -1,1 +1,2 @@
-"""Check a file of training data: what is wrong at once, how many negatives are false, which rule drops them."""
+"""Check a file of training data: the problems that need no label, the number of false negatives, and the rule that
+drops them."""

@@ -337,7 +337,7 @@ def _is_bare(start: bytes) -> bool:
 
 @contextmanager
 def _binary(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file that appears when the block ends; gzip if its name ends so."""
+    """Open a file that is renamed into place when the block ends; it is compressed if its name ends in .gz."""
     partial = target.with_name(f".{target.name}.partial")
     try:
         opened = cast("IO[bytes]", gzip.open(partial, "wb") if target.suffix == ".gz" else open(partial, "wb"))  # noqa: SIM115

@@ -41,7 +41,7 @@ LISTED = 20
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What is seen in a log at once.
+    """The facts of a log that need no label.
 
     Attributes:
         events: Questions asked, repetitions counted. questions: Distinct ones; case, spaces and punctuation ignored.

@@ -148,7 +148,7 @@ class HttpClient:
             self._pause(self._wait_until - time.monotonic())
             retry_after = None
             try:
-                answer = self._once(method, body, path, content_type)
+                answer = self._send_once(method, body, path, content_type)
             except OSError as error:
                 problem = plain_error(error)
             else:
@@ -160,7 +160,7 @@ class HttpClient:
         requests = "1 request" if self.retries == 0 else f"{self.retries + 1} requests"
         raise ServerAway(f"{self.url}: {problem} after {requests}")
 
-    def _once(self, method: str, body: bytes, path: str, content_type: str) -> Answer:
+    def _send_once(self, method: str, body: bytes, path: str, content_type: str) -> Answer:
         import urllib3
 
         headers = {"Content-Type": content_type, "Accept": "application/json"}

@@ -96,7 +96,7 @@ def kill(job: Job) -> bool:
 
 
 def _shares_our_pids(job: Job) -> bool:
-    """Do the pids of this process and of the job's mean the same? Not where the job runs in another container."""
+    """Do the pids of this process and of the job's mean the same? False if the job runs in another container."""
     ours = process_of(os.getpid())
     return job.process is not None and ours is not None and job.process.rsplit(" ", 1)[0] == ours.rsplit(" ", 1)[0]
 

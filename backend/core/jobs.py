@@ -6,8 +6,8 @@ A job is a function that is registered where it is defined:
     def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict: ...
 
 `run(build_index, study, threads=2)` does the job in this process, as the command line does. `submit(build_index, study,
-threads=2)` starts a process for it, as the app does. Both take the arguments of the function itself, and the study
-shows both alike.
+threads=2)` starts a process for it, as the app does. `run` and `submit` take the function's own arguments, and the
+study lists both kinds of job in the same way.
 
 Heavy jobs of a study run one after another, in the order in which they were submitted. A light job starts at once.
 """

@@ -121,7 +121,7 @@ def _by_gold(
     }
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = take(questions, rows)
-    grades, ideal = _graded(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected)
+    grades, ideal = _gold_grades(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected)
     return Relevance(
         rows, matrix[rows], counts[rows], run_questions, "gold", requested_kind, None, left_out, grades, ideal
     )
@@ -152,7 +152,7 @@ def _without_relevant(qrels: Mapping[tuple[str, str], int], questions: Sequence[
     return np.array([best.get(id, 1) <= 0 for id in ids_of(questions)], dtype=bool)
 
 
-def _graded(
+def _gold_grades(
     study: Study,
     run: Run,
     is_gold: np.ndarray,

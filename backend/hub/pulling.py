@@ -1,7 +1,7 @@
 """Pull a training set, an encoder, a judge or a study from the Hugging Face Hub.
 
-A repository is a stranger's. Files of other kinds than the listed ones are not downloaded, no path leads out of the
-folder, and a model whose loading would run code is refused.
+A repository may come from a stranger, so its content is untrusted. Files of other kinds than the listed ones are not
+downloaded, no path leads out of the folder, and a model whose loading would run code is refused.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def pull_study(repository: HubRepository, target: Path) -> Pulled:
 def download(
     repository: HubRepository, folder: Path, suffixes: Sequence[str]
 ) -> tuple[dict[str, Any], list[RemoteFile], list[str]]:
-    """Download the files with these endings. Return `blindspot.json`, the files, and the paths of the others."""
+    """Download the files with these endings. Return the parsed `blindspot.json`, the files to download, and the paths
+    of the remaining files."""
     commit, files = repository.files()
     for file in files:
         check_inside(file.path, repository.address)

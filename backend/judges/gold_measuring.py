@@ -47,7 +47,8 @@ class GoldMeasured:
 def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None = None) -> GoldMeasured:
     """Measure a feature judge on the questions of a run that have gold.
 
-    Raises Missing where none has, Refused for training questions, which teach judges, and as `FeatureJudge` does.
+    Raises Missing if no judge has scores, Refused for training questions (judges learn from them), and the errors of
+    `FeatureJudge`.
     """
     from sklearn.metrics import roc_auc_score
 

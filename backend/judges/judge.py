@@ -64,7 +64,8 @@ class JudgeKind(ABC):
     run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a
     kind whose
         scores come from elsewhere.
-    scores_any_pair: an open judge scores pairs that it has never seen, at no cost but time. Others are read from `scores/`.
+    scores_any_pair: an open judge scores pairs that it has never seen, at no cost but time. The probabilities of other
+    judges are read from `scores/`.
     """
 
     name: ClassVar[str]

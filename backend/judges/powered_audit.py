@@ -1,6 +1,7 @@
 """The audit's rates of false negatives with the help of a judge that scored all pairs that the audit was drawn from.
 
-`blindspot.backend.judging.audits` has the classical rates, from labels alone. These stand beside them.
+`blindspot.backend.judging.audits` has the classical rates, from labels alone. The rates of this module are shown beside
+the classical ones.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class BatchBuilder:
                 "greater depth"
             )
         self.calibration = Calibration(self._outcomes())
-        self.waiting = self.queue.waiting() | self.queue.practised()
+        self.waiting = self.queue.waiting() | self.queue.practised_questions()
         self.active = {person.name for person in People(study.labels_path).all() if person.active}
         self.used: set[str] = set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)

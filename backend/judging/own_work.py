@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.audit import Rate
 from blindspot.backend.judging.quality import (
     AnnotatorStats,
-    last_blind,
+    last_blind_labels,
     repeated_judgements,
     share_same,
     standing_labels,
@@ -68,7 +68,7 @@ def _pace_sentence(work: AnnotatorStats) -> str:
 def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
     """Return (question, whether the labels are the same) for each label of another person on the annotator's passages;
     blind labels alone."""
-    blind = last_blind(label_events)
+    blind = last_blind_labels(label_events)
     return [
         (question, label == blind[annotator, question, passage])
         for (name, question, passage), label in blind.items()

@@ -257,7 +257,7 @@ def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], 
 def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
     """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
     by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
-    for (_, question, passage), label in last_blind(label_events).items():
+    for (_, question, passage), label in last_blind_labels(label_events).items():
         by_pair[question, passage].append(label)
     counts: Counter[tuple[Label, Label]] = Counter()
     for given in by_pair.values():
@@ -266,7 +266,7 @@ def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label,
     return tuple((first, second, count) for (first, second), count in counts.most_common() if count)
 
 
-def last_blind(label_events: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
+def last_blind_labels(label_events: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
     """Return the last blind label of each (annotator, question, passage)."""
     return {
         (event.annotator, event.question, event.passage): event.label
@@ -276,7 +276,7 @@ def last_blind(label_events: Sequence[EventRow]) -> dict[tuple[str, str, str], L
 
 
 def _agreements(study: Study, label_events: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
-    last = last_blind(label_events)
+    last = last_blind_labels(label_events)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
         by_pair[question, passage][annotator] = _CODE[label]

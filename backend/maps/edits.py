@@ -176,7 +176,7 @@ def undo(map: Map, seen_version: int | None = None, actor: str | None = None) ->
 
 
 def redo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
-    """Redo the last undone edit. Raises Refused if there is none, or if another edit followed."""
+    """Redo the last undone edit. Raises Refused if there is no edit to undo, or if a later edit exists."""
     return _move_edit(map, "undone", "edits", "nothing to redo", seen_version, actor)
 
 

@@ -66,6 +66,7 @@ def live_latency(retriever: Retriever, questions: Sequence[str], k: int) -> dict
 
 
 def index_bytes(study: Study, kind: RetrieverKind, options: Any) -> int | None:
-    """Return the size of the index files that a retriever with these options searches; None if it names none."""
+    """Return the size of the index files that a retriever with these options searches; None if the retriever names no
+    files."""
     sizes = [path.stat().st_size for path in kind.index_files(study, options) if path.is_file()]
     return sum(sizes) if sizes else None

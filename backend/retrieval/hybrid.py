@@ -105,7 +105,7 @@ def scores_in(rows: np.ndarray, hits: Hits) -> np.ndarray:
     return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(rows.shape)
 
 
-def least_scores(hits: Hits) -> np.ndarray:
+def lowest_scores(hits: Hits) -> np.ndarray:
     """Return the lowest score of each list, (q, 1) float32; 0 for an empty list."""
     lowest = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
     return np.where(np.isinf(lowest), 0, lowest).astype(np.float32)
@@ -187,7 +187,7 @@ class Hybrid:
         ordinals = union(sparse, dense)
         by_bm25, by_dense = scores_in(ordinals, sparse), scores_in(ordinals, dense)
         if self.missing == "minimum":
-            exact = least_scores(sparse), least_scores(dense)
+            exact = lowest_scores(sparse), lowest_scores(dense)
         else:
             unscored = np.where(np.isnan(by_bm25), ordinals, -1)
             assert isinstance(self.sparse, BM25)  # the constructor refused every other

@@ -290,7 +290,8 @@ def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
 def takes_halves(version: str, index: str, embedded: bool) -> bool:
     """Return whether a server of this version can hold 16-bit vectors under this index ("v2.3.5-lite" is of 2.3).
 
-    milvus-lite and GPU indexes cannot. A version that cannot be read counts as an old one: 32 bits are right everywhere.
+    milvus-lite and GPU indexes cannot. A version that cannot be parsed counts as an old one, because every version
+    takes 32-bit vectors.
     """
     found = re.match(r"v?(\d+)\.(\d+)", version)
     recent = found is not None and (int(found[1]), int(found[2])) >= HALVES_SINCE

@@ -108,7 +108,7 @@ class BulkEncoder:
         """
         import torch
 
-        with torch.inference_mode(), self._arithmetic():
+        with torch.inference_mode(), self._autocast():
             if self.tokenizer is None:
                 return self._encode_plainly(cast(Texts, tokenised), tick)
             ids = cast(Ids, tokenised)
@@ -167,7 +167,7 @@ class BulkEncoder:
         whole = precision != "float32" and self.device.type != "cpu"
         self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
 
-    def _arithmetic(self) -> AbstractContextManager:
+    def _autocast(self) -> AbstractContextManager:
         import torch
 
         return (

@@ -1,7 +1,7 @@
 """Passage vectors of an existing index, for a training with a fixed passage tower.
 
-Training the question tower alone encodes each passage again and again to the same vector. Looked up, a step costs the
-questions only, so batches of hundreds with many hard negatives fit a laptop.
+Training the question tower alone encodes each passage again and again to the same vector. A step looks up the passages'
+vectors and encodes the questions alone, so batches of hundreds with many hard negatives fit on a laptop.
 """
 
 from __future__ import annotations

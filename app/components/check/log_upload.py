@@ -1,4 +1,4 @@
-"""A dropped log: spans start at once; of a table one chooses the columns."""
+"""A dropped log: spans are read at once; for a table, the person chooses the columns first."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
 
 
 def plan_words(plan: LLMPlan) -> Html:
-    """Return what asking takes, and where the texts go."""
+    """Return the cost of asking the language model, and the server that receives the texts."""
     cost = "cost unknown (no price given)" if plan.cost is None else f"cost {plan.cost:,.4f}"
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     stored = f" {counted(plan.stored, 'answer')} stored already." if plan.stored else ""

@@ -25,9 +25,7 @@ from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.text.counting import counted
 
 NO_ENCODER = "none"
-_ENCODER_HELP = (
-    "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."
-)
+_ENCODER_HELP = "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."
 
 
 def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:

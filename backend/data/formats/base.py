@@ -295,7 +295,7 @@ def kept_gold(
 
 
 def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
-    """Return a row of a reader; a question without a file is of this one."""
+    """Return a row of a reader. A question without a path gets the path of this file."""
     return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 

@@ -52,7 +52,7 @@ class JsonStream:
                 return self._text[self._at : self._at + 1]
 
     def current_line(self) -> int:
-        """Return the current line, from 1."""
+        """Return the number of the current line, counted from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line

@@ -57,8 +57,8 @@ def resolve(
 ) -> tuple[list[Question], list[GoldMatch]]:
     """Return the questions with their paragraphs resolved to gold passages, and how each paragraph was matched.
 
-    A paragraph with an id of the collection is that passage, unless the two texts have nothing in common. In that case
-    the id belongs to another collection, and the text decides.
+    A paragraph whose id is in the collection counts as the passage with that id, unless the two texts have nothing in
+    common. In that case the id belongs to another collection, and the text decides.
     """
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []

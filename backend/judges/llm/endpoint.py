@@ -45,7 +45,7 @@ class Reply:
 
 
 def check_url(url: str) -> str:
-    """Return the address of an endpoint without a slash at its end. Raises Refused for one that is none."""
+    """Return the address of an endpoint without a slash at its end. Raises Refused for an invalid address."""
     return http_client.check_url(url, "--endpoint", "http://localhost:8000/v1")
 
 

@@ -62,19 +62,19 @@ class CandidateTable:
         self._queue.append((questions, keys_of(scores, columns + start)))
         if self._in_use.acquire(blocking=False):
             try:
-                self._move_queue()
+                self._flush_queue()
             finally:
                 self._in_use.release()
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32. No thread may still add."""
-        self._move_queue()
+        self._flush_queue()
         self._drop_below_floors()
         width = self._counts.max(initial=1)
         present = np.arange(width) < self._counts[:, None]
         return np.where(present, rows_of(self._keys[:, :width]), np.int32(-1)), self._floor
 
-    def _move_queue(self) -> None:
+    def _flush_queue(self) -> None:
         questions, capacity = self._keys.shape
         while self._queue:
             which, keys = self._queue.popleft()

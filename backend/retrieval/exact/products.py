@@ -29,10 +29,10 @@ numbers). So
 
 **What follows.** Let every row outside the candidates have a <= t. If the k-th best exact score s of the candidates,
 rounded to float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside can enter the first k
-places, not even on a tie, since rounding is monotone. If it is not greater, the question is searched again without a
-cut (`exhaustive`). And if t is at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition holds but on
-exact equality: k rows then score at least a_k - E - u |a_k|. That is how far below a_k the search on CPUs keeps its
-candidates.
+places, not even on a tie, since rounding is monotone. If that score is not greater, the question is searched again
+without a cut (`exhaustive`). And if t is at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition
+holds but on exact equality: k rows then score at least a_k - E - u |a_k|. That is how far below a_k the search on CPUs
+keeps its candidates.
 
 Squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2: twice the bound, and the float32 error of |p|^2 and of the
 sum.

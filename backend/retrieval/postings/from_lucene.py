@@ -125,7 +125,7 @@ def length_table() -> np.ndarray:
 
 
 class QuestionTerms:
-    """The terms of questions, by Anserini's analysis. Create and use it only inside `on_jvm`."""
+    """The terms of questions, by Anserini's analysis. Create and use the reader only inside `on_jvm`."""
 
     def __init__(self, analyzer: Any):
         analyze = static_method(
