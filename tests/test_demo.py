@@ -201,7 +201,7 @@ def test_the_experiment_command_prints_what_is_stored(own, blindspot):
 
 
 def test_the_demo_command_finds_a_whole_demo_and_makes_nothing(own, capsys, monkeypatch):
-    monkeypatch.setattr(making, "missing", lambda study: [])
+    monkeypatch.setattr(making, "missing_parts", lambda study: [])
     monkeypatch.setattr(sys, "argv", ["blindspot", "demo", str(own.folder), "--no-app"])
     with pytest.raises(SystemExit) as end:
         cli.main()

@@ -301,7 +301,7 @@ def test_as_many_steps_as_fit_into_the_given_time(bert, monkeypatch):
     from blindspot.backend.training.training_settings import DualEncoderSettings
     from tests.training import QUICK
 
-    monkeypatch.setattr(estimate, "_timed", lambda *_: 0.5)
+    monkeypatch.setattr(estimate, "_time_steps", lambda *_: 0.5)
 
     def sized(steps, within=None):
         settings = DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": 10})

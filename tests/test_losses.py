@@ -280,7 +280,7 @@ def test_each_process_teaches_its_own_questions(monkeypatch):
     other, mine = batch(seed=1), batch(seed=2)
     elsewhere = {True: torch.cat(other[1:]), False: torch.arange(100, 100 + 2 * QUESTIONS)}
     monkeypatch.setattr(losses, "rank", lambda: 1)
-    monkeypatch.setattr(losses, "gather", lambda rows: torch.cat([elsewhere[rows.is_floating_point()], rows]))
+    monkeypatch.setattr(losses, "gather_tensors", lambda rows: torch.cat([elsewhere[rows.is_floating_point()], rows]))
     plain = loss_of(mine).item()
     peer = DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(mine, torch.tensor(TAUGHT)[:, :2])
     assert loss_of(mine, taught()).item() == pytest.approx(plain + peer.item(), rel=1e-6)

@@ -119,7 +119,7 @@ def test_a_verdict_against_openvino_is_remembered(model, monkeypatch, reason):
             return openvino_model.convert_network(*given)
         raise Refused("OpenVINO cannot convert this model")
 
-    monkeypatch.setattr("blindspot.backend.retrieval.passage_encoder.converted", converted)
+    monkeypatch.setattr("blindspot.backend.retrieval.passage_encoder.convert_network", converted)
     monkeypatch.setattr(question_encoder, "OFF", 0.0)
     exact = load_encoder(settings(model), "cpu").encode_questions(QUESTIONS)
     for _ in range(2):

@@ -237,7 +237,7 @@ from pathlib import Path
 from blindspot.app import server_process
 from blindspot.db import connection
 
-begin = connection._begin
+begin = connection._begin_immediate
 
 def begin_unless_full(opened):
     if Path(sys.argv[1]).exists():
@@ -246,7 +246,7 @@ def begin_unless_full(opened):
         raise error
     begin(opened)
 
-connection._begin = begin_unless_full
+connection._begin_immediate = begin_unless_full
 server_process.main(sys.argv[2:])
 """
 
