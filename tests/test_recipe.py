@@ -260,7 +260,9 @@ def test_the_command(whole, monkeypatch):
     from blindspot.app.commands.recipe import rocketqa
 
     monkeypatch.setattr(
-        RecipeSettings, "from_values", lambda values, of=RecipeSettings.from_values: of({**SETTINGS, "depth": values["depth"]})
+        RecipeSettings,
+        "from_values",
+        lambda values, of=RecipeSettings.from_values: of({**SETTINGS, "depth": values["depth"]}),
     )
     app = typer.Typer()
     app.command()(rocketqa)
