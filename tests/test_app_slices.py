@@ -121,7 +121,7 @@ def test_mentions_are_counted_by_a_button(study, tmp_path, monkeypatch):
     with sqlite3.connect(own.questions.path) as connection:
         connection.execute("UPDATE question SET frequency = NULL, bucket = NULL")
     sent = []
-    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, by: sent.append(asked))
+    monkeypatch.setattr("blindspot.backend.core.jobs.submit_request", lambda study, asked, actor: sent.append(asked))
     page = relations(own, view="frequency")
     assert "have no frequencies" in page.text
     with monkeypatch.context() as patch:

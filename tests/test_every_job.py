@@ -234,6 +234,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     path = keep_file(checked, "mined.jsonl", io.BytesIO(mined.encode())).name
     assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
+    assert submit(checking.judge_drawn, "half", of=checked) == {"judge": "half", "pairs": 9}
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9
     log = "".join(f'{{"question": "where is {n}", "contexts": ["place {n}", "town {n}"]}}\n' for n in range(50))
     logged = Study.create(tmp_path / "logged")

@@ -363,7 +363,7 @@ def test_equal_scores_are_ordered_as_asked_in_and_out(tmp_path, ties, order):
         assert [line[2 if format == "trec" else 1] for line in lines] == order
     with pytest.raises(Refused, match="--ties must be one of id, row, file"):
         export_run(study, "file", "trec", tmp_path / "out", ties="score")
-    with pytest.raises(Refused, match="--ties"):
+    with pytest.raises(BadInput, match="ties"):
         import_run(study, path, "other", ties="score")
 
 

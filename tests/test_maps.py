@@ -40,7 +40,7 @@ WHOLE = {
 def point_ids(map):
     """The id of each point, as the selection of a map names it."""
     passages = map.study.corpus.passages(map.ordinals.tolist())
-    return [f"q:{id}" for id in map.question_ids[: map.drawn]] + [f"p:{passage.id}" for passage in passages]
+    return [f"q:{id}" for id in map.question_ids[: map.shown_questions]] + [f"p:{passage.id}" for passage in passages]
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_an_index_that_was_made_again_is_noticed(study, whole, monkeypatch):
             whole.neighbours(50)
     finally:
         path.write_text(json.dumps(before))
-    assert whole.outdated() == []
+    assert whole.outdated_indexes() == []
 
 
 def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study):

@@ -55,7 +55,7 @@ def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, monkeypatc
     lock.execute("BEGIN EXCLUSIVE")
     with pytest.raises(DatabaseUnavailable, match=r"labels\.db: another process has it locked") as error:
         backups.check(study.labels_path)
-    assert not error.value.damaged and "\n" not in str(error.value)
+    assert not error.value.damaged_file_error and "\n" not in str(error.value)
     said = command(study, "labels", "check", code=1)
     assert "locked" in said and "damaged" not in said and "restore" not in said
     with pytest.raises(DatabaseUnavailable, match="locked"):
