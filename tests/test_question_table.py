@@ -133,7 +133,17 @@ def measured(study: Study, by_table: bool, name: str, relevance="answers"):
 def test_figures_by_tables_and_by_records_agree(toy, a, b, relevance):
     tables, records = (compared(toy, by_table, a, b, relevance) for by_table in (True, False))
     assert isinstance(tables.questions, QuestionTable) and list(tables.questions) == records.questions
-    for name in ("first_ranks_a", "first_ranks_b", "rows_a", "rows_b", "relations", "buckets", "sets", "frequency", "contrast"):
+    for name in (
+        "first_ranks_a",
+        "first_ranks_b",
+        "rows_a",
+        "rows_b",
+        "relations",
+        "buckets",
+        "sets",
+        "frequency",
+        "contrast",
+    ):
         assert getattr(tables, name).tolist() == getattr(records, name).tolist(), name
     assert tables.searchable_text == records.searchable_text and tables.run_a.left_out == records.run_a.left_out
     assert figures_at(tables, 5) == figures_at(records, 5) and macro_at(tables, 5) == macro_at(records, 5)

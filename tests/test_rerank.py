@@ -68,7 +68,10 @@ def test_live_questions_are_reranked(study):
 def test_it_shares_open_indexes_and_opens_again_when_one_of_them_or_the_judge_changes(study):
     held = Indexes(study, "cpu")
     opened = held.open(NAME).retriever
-    assert opened.base_retriever is held.open("bm25").retriever and opened.judge._dense_index is held.open("tiny").retriever
+    assert (
+        opened.base_retriever is held.open("bm25").retriever
+        and opened.judge._dense_index is held.open("tiny").retriever
+    )
     assert held.open(NAME).retriever is opened
     assert held.one_thread(NAME) == held.one_thread("tiny") == "tiny"  # one thread at a time may search a dense index
     os.utime(study.path("indexes", "bm25", "manifest.json"))

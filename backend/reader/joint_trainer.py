@@ -72,7 +72,11 @@ class JointTrainer(ReaderTrainer):
     ):
         self.found, self.training, self.aside, self.settings = retrieved, training, held_out, retrieved.settings
         super().__init__(
-            *arguments, held_out=(), eval_dataset=list(range(len(held_out))), passages_read=retrieved.settings.read, **named
+            *arguments,
+            held_out=(),
+            eval_dataset=list(range(len(held_out))),
+            passages_read=retrieved.settings.read,
+            **named,
         )
 
     def network(self) -> DPRReader:
