@@ -28,11 +28,9 @@ def walk():
 
 
 def help_text(words, command):
-    context = None
-    for word in words:
-        context = type(command).context_class(
-            command, info_name=word, parent=context, max_content_width=100, terminal_width=100
-        )
+    context = type(command).context_class(
+        command, info_name=" ".join(words), max_content_width=100, terminal_width=100
+    )
     return command.get_help(context)
 
 
