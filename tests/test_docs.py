@@ -28,9 +28,7 @@ def walk():
 
 
 def help_text(words, command):
-    context = type(command).context_class(
-        command, info_name=" ".join(words), max_content_width=100, terminal_width=100
-    )
+    context = type(command).context_class(command, info_name=" ".join(words), max_content_width=100, terminal_width=100)
     return command.get_help(context)
 
 
