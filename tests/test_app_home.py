@@ -177,3 +177,12 @@ def test_a_lead_sets_the_unit_of_observation(tmp_path, monkeypatch):
     people.set_role("lea", "lead")
     people.add("ann")
     assert not [box for box in Page(study.folder, "", "ann").app.selectbox if box.key == "unit"]
+
+
+def test_the_cost_of_a_slow_run_is_in_whole_milliseconds():
+    """In three significant digits 3,057 would read 3.06e+03."""
+    from blindspot.app.components.run_table import _cost
+    from blindspot.backend.retrieval.cost import Cost
+
+    for milliseconds, shown in ((3057.2, "3,057 ms"), (99.95, "100 ms"), (78.41, "78.4 ms"), (0.0512, "0.0512 ms")):
+        assert shown in str(_cost(Cost(per_second=18.0, p50_ms=milliseconds, n=20, index_bytes=None)))

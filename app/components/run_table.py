@@ -150,12 +150,17 @@ def _cells(manifest: Mapping, measured_run: Measured, measure: RankingMeasure) -
     ]
 
 
+def _rounded(milliseconds: float) -> str:
+    """Return three significant digits, and whole milliseconds from 100 on: 78.4, 3,057."""
+    return f"{milliseconds:,.0f}" if milliseconds >= 99.95 else f"{milliseconds:.3g}"
+
+
 def _cost(cost: Cost) -> Html | str:
     """Milliseconds of one question; below it questions per second and the size of the index."""
     if cost.per_second is None:
         return "–"
     size = "" if cost.index_bytes is None else f", {index_size(cost)} MB"
-    time = "–" if cost.p50_ms is None else f"{cost.p50_ms:,.3g} ms"
+    time = "–" if cost.p50_ms is None else f"{_rounded(cost.p50_ms)} ms"
     return tag("span", time, span(f"{per_second(cost)}/s{size}", cls="interval"), cls="figure")
 
 
