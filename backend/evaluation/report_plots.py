@@ -93,7 +93,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
 
 
 def slice_plot(report: SliceReport) -> Figure:
-    """Plot A less B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
+    """Plot A − B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
     from plotly.graph_objects import Figure, Scatter
 
     names = [

@@ -37,7 +37,7 @@ LARGEST_ABOUT = 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What was pulled: the name of the part (or of the study's folder), its files and bytes, and what was skipped."""
+    """The result of a pull: the name of the part (or of the study's folder), its files and bytes, and what was skipped."""
 
     kind: str
     name: str

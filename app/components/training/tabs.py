@@ -23,7 +23,6 @@ TITLES: dict[Tab, str] = {
     "curve": "Learning curve",
 }
 _KNOWN = "training-sets-known"
-_BUILT = "training-set-built"
 
 
 def current() -> Tab:
@@ -41,10 +40,9 @@ def open_built(tab: Tab, sets: Sequence[str]) -> None:
     """Open a set that this visitor built and waited for on one of the two tabs of sets."""
     known = st.session_state.get(_KNOWN, set(sets))
     for name in sets:
-        if tab in ("sets", "set") and name not in known and jobs.started_here("build training set", name):
+        is_new = name not in known and name != url.value("set")
+        if is_new and tab in ("sets", "set") and jobs.started_here("build training set", name):
             st.query_params.from_dict({"tab": "set", "set": name})
-            known.add(name)
-            st.session_state[_BUILT] = name
             st.rerun()
 
 
@@ -58,8 +56,6 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
         if sets:
             names = list(reversed(sets))
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
-    if st.session_state.pop(_BUILT, None) == chosen:
-        show(notice(f"The set {chosen} is built."))
     known_sets: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
     for name in sets:
         if name not in known_sets:
