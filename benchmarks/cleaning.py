@@ -1,6 +1,6 @@
 """Does cleaning pay a dense retriever? The registered experiment of docs/experiments.md, an arm and a seed at a time.
 
-    python -m benchmarks.cleaning --study DIR --out FOLDER [--smoke] [--table]
+    python -m benchmarks.cleaning --study DIR --out FOLDER [--arms ARM ...] [--smoke] [--table]
 
 DIR is a study of the real data as for `benchmarks.judges`, with the runs bm25-train, minilm-train, bm25-dev and minilm-dev.
 Each arm and seed leaves FOLDER/ARM-SEED.json with its outcome of every dev question; a finished one is not run again, and an
@@ -26,8 +26,9 @@ from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.text.answers import match_run
 from blindspot.backend.training.checkpoints import TrainingPlace
-from blindspot.backend.training.dual_encoder import start_encoder, train
+from blindspot.backend.training.dual_encoder import FIGURE, start_encoder, train
 from blindspot.backend.training.examples import Example
+from blindspot.backend.training.training_log import read_lines
 from blindspot.backend.training.training_settings import DualEncoderSettings
 
 ARMS = ("none", "answer-dropped", "gold-dropped", "gold-relabelled", "random-dropped")
@@ -43,6 +44,7 @@ SETTINGS = {
     "in_batch": True,
     "passage_tokens": 128,
     "steps": 600,
+    "evaluate_every": 60,
 }
 
 
@@ -134,9 +136,12 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
         encoder.encode_questions([q.text for q in questions]), max(KS), None
     )
     right = match_run(study.corpus, questions, rows[hits.ordinals].astype(np.int32))
+    curve = [
+        {"step": line["step"], FIGURE: line[FIGURE]} for line in read_lines(model) if FIGURE in line
+    ]  # on held-out training questions: does it still improve at the end?
     outcome = {str(k): right[:, :k].any(axis=1).astype(int).tolist() for k in KS}
     about = {"arm": arm, "seed": seed, "smoke": smoke, "settings": SETTINGS, "questions": [q.id for q in questions]}
-    result.write_text(json.dumps({**about, "found": outcome}), encoding="utf-8")
+    result.write_text(json.dumps({**about, "curve": curve, "found": outcome}), encoding="utf-8")
     shutil.rmtree(model)
 
 
@@ -174,6 +179,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--arms", nargs="+", choices=ARMS, default=ARMS, help="only these: several processes share one FOLDER"
+    )
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
@@ -181,7 +189,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     if not arguments.table:
         for seed in SEEDS[: 1 if arguments.smoke else None]:  # whole seeds first: an interrupted run compares all arms
-            for arm in ARMS:
+            for arm in arguments.arms:
                 run(study, arguments.out, arm, seed, arguments.smoke)
     table(study, arguments.out)
 
