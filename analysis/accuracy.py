@@ -139,8 +139,7 @@ def _discounted_gain(grades: np.ndarray) -> np.ndarray:
 
 
 def proportion(values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL) -> Estimate:
-    """Return the share of values that are True. values: (q,) bool; units: (q,) int, see `blindspot.analysis.intervals`.
-    """
+    """Return the share of values that are True. values: (q,) bool; units: (q,) int, see `blindspot.analysis.intervals`."""
     return mean(np.asarray(values, dtype=bool), units, confidence)
 
 

@@ -107,8 +107,7 @@ def kappa(
 
 
 def _coincidences(counts: np.ndarray) -> np.ndarray:
-    """Return what each passage adds to the diagonal and to the margins of the coincidence matrix, (n, 1 + v).
-    """
+    """Return what each passage adds to the diagonal and to the margins of the coincidence matrix, (n, 1 + v)."""
     annotators = counts.sum(axis=1)
     alike = (counts * (counts - 1)).sum(axis=1) / (annotators - 1)
     return np.column_stack([alike, counts])

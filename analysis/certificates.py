@@ -77,8 +77,7 @@ class Bets:
     population: int
 
     def log_wealth(self, shares: np.ndarray, n: int | None = None) -> np.ndarray:
-        """Return the highest log wealth reached so far in the test of each study's share, after n draws. (r,) -> (r,).
-        """
+        """Return the highest log wealth reached so far in the test of each study's share, after n draws. (r,) -> (r,)."""
         against = np.asarray(shares)[None, :, None]
         factors = 1 + self.stakes[:, :, :n] * (against - self.estimates[:, :, :n])
         logs = np.cumsum(np.log(np.maximum(factors, 1e-300)), axis=2)

@@ -55,8 +55,7 @@ def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> 
 def flip_table_by(
     first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
 ) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out.
-    """
+    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out."""
     codes = cells(first_ranks_a, first_ranks_b, k)
     if len(groups) != len(codes):
         raise ValueError(f"{len(groups)} groups for {len(codes)} questions")

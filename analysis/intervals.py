@@ -247,8 +247,7 @@ def _group_means(means: np.ndarray, share: np.ndarray, group: np.ndarray) -> np.
 
 
 def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
-    """Return the factor, at least 1, by which the variance grows because some units have questions in several groups.
-    """
+    """Return the factor, at least 1, by which the variance grows because some units have questions in several groups."""
     within = float(deviations @ deviations)
     over_units = np.bincount(cell_unit, deviations)
     return max(1.0, float(over_units @ over_units) / within) if within > _TINY**2 else 1.0

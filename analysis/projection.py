@@ -17,9 +17,7 @@ from blindspot.analysis.neighbours import unit
 
 Method = Literal["umap", "tsne"]
 METHODS: tuple[str, ...] = ("umap", "tsne")
-DETERMINISM = (
-    "Computed with one thread and a fixed seed. The same input, versions and kind of processor give the same picture; another seed gives another picture of the same neighbourhoods."
-)
+DETERMINISM = "Computed with one thread and a fixed seed. The same input, versions and kind of processor give the same picture; another seed gives another picture of the same neighbourhoods."
 _BLOCK = 256
 
 

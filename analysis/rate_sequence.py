@@ -105,8 +105,7 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
 
 @dataclass(frozen=True)
 class _Outlook:
-    """The mean, the variance and the bounds of the next estimate, given the probabilities of the next draw; (r,) each.
-    """
+    """The mean, the variance and the bounds of the next estimate, given the probabilities of the next draw; (r,) each."""
 
     mean: np.ndarray
     variance: np.ndarray

@@ -93,8 +93,7 @@ def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.n
 
 
 def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn in the way of `draw_order`.
-    """
+    """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn in the way of `draw_order`."""
     keys, labels = [], []
     for cell, (count, weight) in enumerate(zip(cells.counts.tolist(), cells.weights.tolist(), strict=True)):
         shown = min(count, n)

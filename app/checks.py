@@ -62,8 +62,7 @@ def proven_labels(study: Study) -> Labelled:
 
 
 def rules(study: Study) -> RuleCurve:
-    """Return the comparison of the rules by people's labels. It takes seconds, and is computed once after each label.
-    """
+    """Return the comparison of the rules by people's labels. It takes seconds, and is computed once after each label."""
     return _rules(study, *_key(study))
 
 

@@ -98,8 +98,7 @@ def _empty_pages(open_study: Study) -> list[str]:
 
 
 def _path(open_study: Study, page: str, person: Person | None) -> Html:
-    """Return the path, or an empty path if computing it fails; the page itself then says what is wrong with the study.
-    """
+    """Return the path, or an empty path if computing it fails; the page itself then says what is wrong with the study."""
     try:
         return path(open_study, page, person)
     except Exception:

@@ -104,8 +104,7 @@ def _questions_key(study: Study) -> Key:
 
 
 def available_facts(study: Study) -> frozenset[str]:
-    """Return which of answers, relations and frequencies at least one question has. Pages do not mention the others.
-    """
+    """Return which of answers, relations and frequencies at least one question has. Pages do not mention the others."""
     return _available_facts(study, questions_key(study))
 
 

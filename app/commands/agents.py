@@ -36,8 +36,7 @@ def mcp(
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Serve the study to language-model agents (Model Context Protocol). Without --as and --jobs agents can only read.
-    """
+    """Serve the study to language-model agents (Model Context Protocol). Without --as and --jobs agents can only read."""
     if folder is not None and study is not None:
         raise typer.BadParameter("name the study once, as STUDY or with --study")
     if token_file is not None and port is None:

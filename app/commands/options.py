@@ -86,8 +86,7 @@ class LateCommand(TyperCommand):
 
 
 class ReadsFormat(TyperCommand):
-    """A command of `blindspot import`. Its help of --format lists all formats, including those of installed packages.
-    """
+    """A command of `blindspot import`. Its help of --format lists all formats, including those of installed packages."""
 
     kind: ClassVar[str]
 

@@ -1,5 +1,4 @@
-"""Mounts `behaviour.js`: links that do not reload the page, keyboard shortcuts, and the lines between shared passages.
-"""
+"""Mounts `behaviour.js`: links that do not reload the page, keyboard shortcuts, and the lines between shared passages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How a score is composed, on Question: term weights for learned sparse retrieval, token matches for late interaction.
-"""
+"""How a score is composed, on Question: term weights for learned sparse retrieval, token matches for late interaction."""
 
 from __future__ import annotations
 

@@ -118,8 +118,7 @@ def cancel(study: Study, id: str, force: bool = False) -> None:
 
 @contextmanager
 def with_job_panel(study: Study) -> Iterator[None]:
-    """Show a page that has a panel of jobs. If a job ends meanwhile, rerun the page, so that all parts show the result.
-    """
+    """Show a page that has a panel of jobs. If a job ends meanwhile, rerun the page, so that all parts show the result."""
     before = _unfinished(study)
     yield
     if before - _unfinished(study):

@@ -1,5 +1,4 @@
-"""The facts about a question (answers, relation, subject, frequency), and the ranks of its gold passages in both lists.
-"""
+"""The facts about a question (answers, relation, subject, frequency), and the ranks of its gold passages in both lists."""
 
 from __future__ import annotations
 

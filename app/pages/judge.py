@@ -141,8 +141,7 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
-    """Return how many questions of each batch the person can still get. It is computed once for each finished question.
-    """
+    """Return how many questions of each batch the person can still get. It is computed once for each finished question."""
     return _stores.queue.open_to(name)
 
 

@@ -150,8 +150,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
 
 
 def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
-    """Yield (name, ranks of the first relevant passages, k, units) for every run that searched questions of the slice.
-    """
+    """Yield (name, ranks of the first relevant passages, k, units) for every run that searched questions of the slice."""
     asked = take(compared.questions, np.flatnonzero(subset))
     for name in offered_runs(open_study):
         measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)

@@ -97,8 +97,7 @@ def store_events(key: str, study: Study, annotator: str) -> None:
 
 
 def _add_to_curve(study: Study) -> None:
-    """Add a point to the learning curve if enough new labels have come in. If that fails, the labels are still saved.
-    """
+    """Add a point to the learning curve if enough new labels have come in. If that fails, the labels are still saved."""
     with suppress(BlindspotError, OSError, *TRANSIENT_ERRORS):
         start_if_due(study)
 

@@ -193,8 +193,7 @@ def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: s
 
 
 def _calibration(bins: list[Bin]) -> Html:
-    """For each range of scores, the share of positives: the dot with its interval. The vertical mark is the mean score.
-    """
+    """For each range of scores, the share of positives: the dot with its interval. The vertical mark is the mean score."""
     scale = gauge_head("Dot and line: share of positives with its 95% interval. Upright mark: the mean score")
     lines = [
         row(

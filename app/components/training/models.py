@@ -84,8 +84,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
 
 
 def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
-    """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist.
-    """
+    """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist."""
     runs, split = study.shown_runs(open_study), _split(open_study)
     after = trial_run_name(model, split) if split else ""
     if model not in models or after not in runs:

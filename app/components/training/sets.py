@@ -155,8 +155,7 @@ def _more_fields(open_study: Study, set_manifest: Manifest | None) -> tuple[int,
 
 
 def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str, Any] | None:
-    """Return the settings that follow from the chosen model; None if the policy needs a model and there is none.
-    """
+    """Return the settings that follow from the chosen model; None if the policy needs a model and there is none."""
     definition = policy_named(policy).definition
     if not (definition.uses_model or definition.uses_ceiling):
         return {}  # a model that the policy does not use is no part of the set
