@@ -301,8 +301,7 @@ def passage_id(number: int) -> str:
 
 
 def _write_file_run(study: Study, places: Places, questions: int) -> None:
-    """Write the file's negatives as a run. Each question's list holds its distinct negatives in the order of the file.
-    """
+    """Write the file's negatives as a run. Each question's list holds its distinct negatives in the order of the file."""
     rows = np.flatnonzero(~places.positive)
     if not len(rows):
         return
