@@ -108,8 +108,8 @@ class StudyTraining(OpenedStudy):
             encoder: an encoder of study.toml with a dense index.
             settings: the options of `blindspot train adapter`, with underscores, and `replace`.
 
-        Returns what was trained: questions, scale, steps, held_out, and Success@20 of the held-out questions before
-        and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
+        Returns a record of the training: questions, scale, steps, held_out, and Success@20 of the held-out questions
+        before and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
         adapter. Raises BadInput for an unknown setting, Refused, Missing.
         """
         from blindspot.backend.training.adapter import train_adapter
