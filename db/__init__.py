@@ -1,3 +1,3 @@
-"""The SQLite stores of a study, and the record types that all packages share. This package imports no other package of
-Blindspot except itself.
+"""The SQLite stores of a study, and the record types that all packages share. This package imports none of `app`,
+`backend` and `analysis`.
 """

@@ -94,7 +94,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Skip a question for now. After SKIPS_FOR_GOOD skips the question is left to other people. Return whether this is
+    """Skip a question for now. After SKIPS_FOR_GOOD skips the question is left to other people. Return whether the event is
     new.
 
     Raises:
@@ -116,7 +116,7 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
 
 
 def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
-    """Return to a question that the annotator finished or skipped, or whose lease expired. Return whether this is new.
+    """Return to a question that the annotator finished or skipped, or whose lease expired. Return whether the event is new.
 
     Raises:
         Missing: The annotator never held the question.

@@ -1,5 +1,5 @@
 """A learned reranker that works without a study: it loads a folder or a repository on the Hub and ranks passages for a
-question. It needs no study.
+question.
 """
 
 from __future__ import annotations
