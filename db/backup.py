@@ -290,7 +290,7 @@ _SAME_EVENT = {
     "label_event": "k.number = e.number AND k.gesture = e.gesture AND k.part = e.part",
     "tag_event": "k.number = e.number AND k.tag = e.tag AND k.server_time = e.server_time",
 }
-"""The tables of people's events, and when a row of two files is the same event."""
+"""The tables of people's events, and the columns by which two files' rows are recognised as the same event."""
 
 
 def _count_absent(connection: sqlite3.Connection, table: str, key_columns: str) -> int:

@@ -46,8 +46,7 @@ class NotSaved(Refused):
 
 
 class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
-    """SQLite cannot read or write a file. `str(error)` replaces SQLite's words: it names the file and says what to do.
-    """
+    """SQLite cannot read or write a file. `str(error)` replaces SQLite's words: it names the file and says what to do."""
 
     def __init__(self, path: str | Path, error: Exception):
         self.path = path
@@ -71,8 +70,7 @@ def error_name(error: BaseException) -> str:
 
 
 def advice_for(error: BaseException) -> str | None:
-    """Say what is wrong and what to do about an error that has a cause outside this program; None for any other error.
-    """
+    """Say what is wrong and what to do about an error that has a cause outside this program; None for any other error."""
     name = error_name(error)
     return next((advice for prefix, advice in ADVICE.items() if name.startswith(prefix)), None)
 

@@ -19,8 +19,8 @@ from blindspot.db.names import text_problem
 
 Label = Literal["positive", "related", "negative", "unsure"]
 MACHINE = "qrels"
-"""The guideline version of labels that a machine gave, or an imported file of which nobody said that people gave
-them.
+"""The guideline version of labels from machines, and of labels from an imported file unless somebody said that people
+gave them.
 """
 Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 QueueKind = Literal["finish", "skip", "reopen"]

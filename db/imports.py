@@ -29,8 +29,7 @@ class ImportRecord:
 
 
 def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
-    """Insert a record inside the caller's transaction, so that rows and record are stored together or not at all.
-    """
+    """Insert a record inside the caller's transaction, so that rows and record are stored together or not at all."""
     when = record.imported_at or datetime.now(UTC).isoformat(timespec="seconds")
     connection.execute(
         "INSERT INTO import_record (kind, file, sha256, size, rows, left_out, options, imported_at) "

@@ -94,8 +94,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Skip a question for now. After SKIPS_FOR_GOOD skips the question is left to other people. Return whether the event is
-    new.
+    """Skip a question for now, and return whether the event is new. After SKIPS_FOR_GOOD skips the question is left to
+    other people.
 
     Raises:
         Missing: The annotator does not hold the question.
@@ -116,7 +116,8 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
 
 
 def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
-    """Return to a question that the annotator finished or skipped, or whose lease expired. Return whether the event is new.
+    """Reopen a question that the annotator finished or skipped, or whose lease expired. Return whether the event is
+    new.
 
     Raises:
         Missing: The annotator never held the question.

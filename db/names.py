@@ -12,8 +12,7 @@ MAX_NAME = 64
 
 
 def text_problem(value: Any, limit: int) -> str | None:
-    """Say why a value is not a text of 1 to `limit` characters that SQLite and UTF-8 can store; None if it is one.
-    """
+    """Say why a value is not a text of 1 to `limit` characters that SQLite and UTF-8 can store; None if it is one."""
     if not isinstance(value, str) or not value:
         return "must be text, and not empty"
     if len(value) > limit:

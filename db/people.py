@@ -17,12 +17,15 @@ from blindspot.db.names import check_display_name
 from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
 
 SESSION_SECONDS = 12 * 3600.0
-"""How long a browser stays signed in after its person opened their link. The link opens a new session."""
+"""How long a browser stays signed in after the person opened their link. Opening the link again starts a new session.
+"""
 PAUSE_SECONDS = 60.0
-"""How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
+"""How long the labels of a paused person are still accepted for questions they hold, because the labels may already
+have been sent.
+"""
 
 SIMULATED = " (simulated)"
-"""Ending of the names of annotators that are programs. Their labels count like those of people."""
+"""The end of the names of simulated annotators, which are programs. Their labels count like those of people."""
 ACTIVE_PERSON = f"(a.kind = 'person' AND a.paused = 0 AND substr(a.name, -{len(SIMULATED)}) <> '{SIMULATED}')"
 """SQL: whether annotator `a` is active, as in `Person.active`."""
 

@@ -87,7 +87,9 @@ JOBS: dict[str, str] = {
     "simulate": "make batches",
     "write": "export",
 }
-"""First word of a job's kind to the action it is. Every other job is "start other jobs"."""
+"""The first word of a job's kind, and the action to which starting such a job belongs. Every other job is "start other
+jobs".
+"""
 
 
 def role_allows(role: str, action: str) -> bool:

@@ -11,12 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 
 _RECORD = "_sqlite_migrations"
-"""Table of sqlite-utils with the migrations that a file had. Its text differs from version to version of that library."""
+"""The table of sqlite-utils that lists the migrations applied to a file. Its SQL differs between versions of that
+library.
+"""
 _RECORD_COLUMNS = ("id", "migration_set", "name", "applied_at")
 _OF_SQLITE = re.compile(r"sqlite_(sequence|stat[1-4]|autoindex_.*)")
 _PIECE = re.compile(r"(?P<text>'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\s+|[\"`\[\]]", re.DOTALL)
 NEWEST = (17, "m017_question_fields")
-"""How many migrations there are, and the last one's name: what an up-to-date file says of itself."""
+"""The number of migrations, and the name of the last one, as an up-to-date file records them."""
 GUARDS = ("trigger", "index")
 Objects = dict[tuple[str, str], str]
 """SQL of each table, index, view and trigger, by type and name."""

@@ -188,7 +188,10 @@ def test_the_conclusion_says_no_more_than_the_test(study):
         assert "p < 0.001" in found.conclusion and "only gold passages count" in found.reservation
     everything = Comparison.of_runs(*measure_all(clear, ("good", "bad"), "gold").values())
     assert macro_at(everything, 1).n == len(ids)
-    assert conclusion(figures_at(everything, 1, np.zeros(0, int)), "good", "bad") == "No questions, so no conclusion."
+    assert (
+        conclusion(figures_at(everything, 1, np.zeros(0, int)), "good", "bad")
+        == "There are no questions, so there is no conclusion."
+    )
 
 
 def test_a_panel_of_three_runs_is_over_what_all_measure(study):
@@ -292,7 +295,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     for table in made.tables():
         for row in table.texts():
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
-    assert made.conclusion in shown and "Limits: a figure may differ" in shown
+    assert made.conclusion in shown and "Limits: figures may differ" in shown
     assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2
 
 
