@@ -35,4 +35,4 @@ def where_details_are() -> str:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, RotatingFileHandler):
             return f"Details: {LOG} in the study's folder."
-    return "Details are in the terminal in which the app was started."
+    return "Details: the terminal where the app was started."

@@ -72,7 +72,7 @@ def test_judge_comes_back_by_itself_after_a_full_disk(study, monkeypatch):
 
 def test_errors_go_to_a_log_that_is_bounded(tmp_path, logging_restored, monkeypatch):
     monkeypatch.setattr("blindspot.app.log.BYTES", 2000)
-    assert where_details_are() == "Details are in the terminal in which the app was started."
+    assert where_details_are() == "Details: the terminal where the app was started."
     start_log(tmp_path)
     assert where_details_are() == f"Details: {LOG} in the study's folder."
     for number in range(200):
@@ -89,4 +89,4 @@ def test_a_study_that_cannot_be_written_to_has_no_log_and_opens(tmp_path, loggin
     (tmp_path / "logs").write_text("a file where the folder should be")
     start_log(tmp_path)
     assert "the app writes no log" in capsys.readouterr().err
-    assert where_details_are() == "Details are in the terminal in which the app was started."
+    assert where_details_are() == "Details: the terminal where the app was started."

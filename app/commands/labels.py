@@ -96,9 +96,7 @@ def labels_audit(
     ] = None,
     judge: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Judge whose scores narrow the intervals (repeatable; default: every judge)."
-        ),
+        typer.Option(metavar="NAME", help="Judge whose scores are used (repeatable; default: every judge)."),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -110,8 +108,7 @@ def labels_audit(
         list[int] | None, typer.Option(min=1, help="With --run: cut-off (repeatable; default: 1, 5, 20).")
     ] = None,
     relevance: Annotated[
-        Literal["answers", "gold"],
-        typer.Option(help="With --run: relevance of the hits of questions that gold alone decides."),
+        Literal["answers", "gold"], typer.Option(help="With --run: relevance of questions that gold decides.")
     ] = "answers",
     json: AsJson = False,
     study: StudyOption = None,
