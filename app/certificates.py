@@ -1,4 +1,6 @@
-"""Certificates in words: what the plan takes, what the labels prove, what was withdrawn. No formatting of a page."""
+"""Certificates in words: how many labels the plan needs, what the labels prove, and what was withdrawn. This module
+formats no pages.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from blindspot.backend.training_sets.certification import CertificatePlan
 
 
 def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
-    """Say what a new plan takes."""
+    """Say how many labels a new plan needs."""
     unjudged = plan.cells.size if plan.negatives > len(plan.known_negatives) else 0
     yield (
         f"Training set {name}: {counted(plan.negatives, 'negative')}, {len(plan.known_negatives):,} of them judged; "
@@ -73,7 +75,7 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
 
 
 def stated_lines(certificate: Certificate | None) -> Iterator[str]:
-    """Say what was certified of a set, or what was withdrawn."""
+    """Say what was certified for a set, or what was withdrawn."""
     if certificate is None:
         yield "No certificate."
     elif certificate.withdrawn:
@@ -84,7 +86,7 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
 
 
 def verdict(certificate: Certificate) -> str:
-    """Whether the target holds, in one sentence."""
+    """Say in one sentence whether the target is met."""
     target = f"at most {percent(certificate.at_most)} false negatives at {percent(certificate.confidence)} confidence"
     if certificate.meets_target:
         return f"Certified: {target}."
@@ -97,7 +99,7 @@ def verdict(certificate: Certificate) -> str:
 
 
 def more_line(certificate: Certificate) -> str:
-    """How many more pairs the target takes; "" if it is met."""
+    """Say how many more pairs must be judged to meet the target; "" if it is met."""
     if certificate.more == 0:
         return ""
     if certificate.more is None:

@@ -1,11 +1,11 @@
 """Keep Python's garbage collections short in the app's server.
 
-Streamlit runs `gc.collect(2)` after every run of a page's script, which visits every object of the process: the modules,
-the questions and everybody's pages. It took 85 ms of the 115 ms that storing a label took (benchmarks/RESULTS.md).
+Streamlit runs `gc.collect(2)` after every run of a page's script. This visits every object of the process: modules,
+questions and everybody's pages. It took 85 ms of the 115 ms that storing a label took (benchmarks/RESULTS.md).
 
-Here a whole collection now and then sets aside all that survives it, with `gc.freeze`. The collections in between visit
-only what has been made since, and free its garbage at once. Garbage among the objects that were set aside is freed by the
-next whole collection.
+This module therefore runs a full collection from time to time and excludes everything that survives it from later
+collections, with `gc.freeze`. The collections in between visit only objects created since then, and free their garbage
+at once. Garbage among the excluded objects is freed by the next full collection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARE = 1 / 200
 
 
 class ShortCollections:
-    """A callback for `gc.callbacks`; see the module."""
+    """A callback for `gc.callbacks`; see the docstring of this module."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock

@@ -34,8 +34,8 @@ def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> lis
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign
-    in.
+    """Return the environment of the server's process. If there are further host names, the app is behind a proxy with
+    remote users, who must sign in.
     """
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
 

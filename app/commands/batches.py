@@ -1,4 +1,4 @@
-"""`blindspot batch`: which questions are judged next, and by whom."""
+"""`blindspot batch`: which questions are judged next, and who judges them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blindspot check`: what is wrong with a file of training data, and how many of its negatives are false."""
+"""`blindspot check`: faults in a file of training data, and the share of its negatives that are false."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check(
 
 
 def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
-    """Print the findings and the files that were written."""
+    """Print the findings and the names of the files that were written."""
     if json:
         from blindspot.app.terminal_tables import print_json
 

@@ -1,4 +1,6 @@
-"""`blindspot consent`: what may leave this machine, kept in a file of this person and not in the study."""
+"""`blindspot consent`: which servers may receive texts from this machine. The file belongs to the person at this
+machine and is not in the study.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def withdraw(url: Address, study: StudyOption = None) -> None:
 
 @consent_app.command("list")
 def show(study: StudyOption = None) -> None:
-    """List the servers that this study names, and those that texts may go to."""
+    """List the servers that this study names, and the servers that may receive texts."""
     from blindspot.backend.core.consent import consents
     from blindspot.backend.upkeep.servers import servers_named
 

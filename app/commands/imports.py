@@ -1,4 +1,4 @@
-"""`blindspot new`, `copy` and `import`: create a study and bring data into it."""
+"""`blindspot new`, `copy` and `import`: create a study, copy it, and import data into it."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def labels_import(
 
 
 def _labels_path(folder: str | None) -> Path:
-    """The study's labels.db, without opening it: a damaged one must be restorable."""
+    """Return the path of labels.db without opening it, because a damaged file must be restorable."""
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 
     path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")

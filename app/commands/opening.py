@@ -1,4 +1,4 @@
-"""`blindspot open`, `demo` and `download`."""
+"""`blindspot open`, `blindspot demo` and `blindspot download`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blindspot rename`, `describe` and `delete`: upkeep of runs, batches, training sets, models and maps."""
+"""`blindspot rename`, `describe` and `delete`: manage runs, batches, training sets, models and maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blindspot train rocketqa`: a long job of several stages. Each finished stage is kept."""
+"""`blindspot train rocketqa`: one long job of several stages. Each finished stage is saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blindspot tags`: people's own words on questions."""
+"""`blindspot tags`: tags of people on questions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files by the browser: a training file becomes the check of an empty study, and a retriever's log the study of the log;
-anything else is imported.
+"""Uploads in the browser. In an empty study, a training file becomes a check, and a retriever's log becomes a study of
+the log; any other file is imported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ _TAKEN = "file-taken"  # (id of the uploaded file, its path, its readings, what 
 
 
 def is_empty(study: Study) -> bool:
-    """Return whether a study holds nothing yet."""
+    """Return whether a study is still empty."""
     return not study.has_corpus and study.questions.last_position < 0
 
 
 def files_panel(open_study: Study) -> None:
-    """Show the field for a file, its preview and the button that imports it; where others reach the app, the commands."""
+    """Show the upload field, a preview of the file and the button that imports it. If other machines can reach the app,
+    show the commands instead.
+    """
     if not who.may(open_study.labels_path, "import"):
         return
     if is_empty(open_study):
@@ -85,7 +87,9 @@ def _field(open_study: Study) -> None:
 
 
 def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[FileReading], str]:
-    """Keep the file. Return its path, the ways to read it, and what is wrong; a check of a training file starts at once."""
+    """Keep the file. Return the path of the uploaded file, the ways to read it, and what is wrong with it. The check of
+    a training file starts at once.
+    """
     try:
         path = keep_file(open_study, upload.name, upload)
     except BlindspotError as error:
@@ -113,7 +117,7 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
 
 
 def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> None:
-    """Show the first rows of the file, the choices of its kind of data, and the button that starts the import."""
+    """Show the first rows of the file, the choice of what kind of data it is, and the button that starts the import."""
     columns = st.columns([4, 2, 3, 3], vertical_alignment="bottom")
     kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in found}
     kind = columns[0].selectbox(

@@ -30,7 +30,7 @@ TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 def header(
     study_name: str | None, current_page: str, person: Person | None = None, hidden_pages: Collection[str] = ("Check",)
 ) -> Html:
-    """The study, the link to Find, the signed-in person and the menu.
+    """The study's name, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 

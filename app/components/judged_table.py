@@ -1,4 +1,4 @@
-"""Accuracy of two runs with the annotators' labels: judged share, original and corrected Success@k."""
+"""Accuracy of two runs by the annotators' labels: the judged share, and original and corrected Success@k."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _sampled_sentences(
     last_event: int,
     scored: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Success@k from a random sample of questions, in words; `last_event` and `scored` are keys of the cache."""
+    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored` serve as cache keys."""
     measured = corrected_run(_study, _study.run(name), relevance, rule)
     found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
     return [line for each in found for line in success_lines(_study, each)]

@@ -35,7 +35,7 @@ PAIRED = "Questions missed with the cause, A − B, in % of all questions, with 
 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
-    """Show the panel, or a link that opens it. `subset` are the questions that the filters leave, (q,) bool."""
+    """Show the panel, or a link that opens it. `subset` holds the questions that pass the filters, (q,) bool."""
     if url.value(OPEN) != "1":
         opening = link("Why are questions missed?", _address(selection), cls="quiet", data_focus="causes")
         show(div(opening, cls="foot"))
@@ -128,7 +128,9 @@ def _paired(difference: Difference) -> Html:
 
 
 def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html:
-    """The causes of the runs that miss a question at k, one line a run; empty if both find it."""
+    """The causes for each run that misses a question at k, one line per run; empty if both runs find a relevant
+    passage.
+    """
     row = comparison.rows.get(question_id)
     if row is None:
         return Html("")

@@ -33,7 +33,7 @@ SLICE_TEST = (
 
 
 def condition_help(runs: Sequence[str]) -> Html:
-    """The syntax of slices, in a fold."""
+    """The syntax of slices, in an expander."""
     written = (
         *TEXTS.values(),
         *FIELDS.values(),
@@ -71,7 +71,7 @@ def _explained_term(label: str) -> str:
 
 
 def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
-    """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
+    """Success@k of every run on the slice's questions, with the number of those questions that the run searched."""
     lines = []
     for name, first, k, units in rows:
         estimate = proportion(found_by(first, k), units.codes)
@@ -84,7 +84,7 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
 def saved_table(
     slices: Mapping[str, SavedSlice], facts: Facts, selection: Selection, questions_address: Callable[[str], str]
 ) -> Html:
-    """The saved slices with both runs' figures and jointly adjusted p values."""
+    """The saved slices with both runs' figures, and p values adjusted for all saved slices together."""
     members, broken = {}, {}
     for name, slice_ in slices.items():
         try:
@@ -113,7 +113,7 @@ def saved_table(
 
 
 def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:
-    """The slices that the finder lists, each linked to its questions."""
+    """The slices that the slice finder reports, each linked to its questions."""
     lines = (
         row(
             n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),

@@ -1,4 +1,4 @@
-"""Tags: the field and the tags of a question on Question, and the panel that counts and mends them on Slices."""
+"""Tags: the tag field of a question on Question, and the panel on Slices that counts, renames and merges tags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAID = "tags-said"
 
 
 def question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
-    """Show everybody's tags of a question, and the signed-in person's own in a field that takes new ones."""
+    """Show everybody's tags of a question. The signed-in person's own tags are in a field that accepts new ones."""
     st.fragment(_question_tags)(open_study, question, person, selection)
 
 
@@ -82,7 +82,7 @@ def _own_tags(
 
 
 def _store_tags(open_study: Study, question: str, run: str | None, key: str, old_tags: list[str]) -> None:
-    """Store what the person added to the field and took out of it."""
+    """Store the tags that the person added to the field or removed from it."""
     now = st.session_state[key]
     try:
         by = who.acting_name(open_study.labels_path)
@@ -116,7 +116,8 @@ def _tag_list(open_study: Study, tags: list[QuestionTag], selection: Selection) 
 
 
 def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Callable[[str], str]) -> None:
-    """Show the tags with both runs' figures, and what a person may do with them; nothing without tags.
+    """Show the tags with both runs' figures, and what the person may do with them. Nothing is shown if there are no
+    tags.
 
     Args:
         opens: from an expression to the address of its slice.
@@ -204,7 +205,7 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
 
 
 def _keep_message(label: str, failed: bool = False) -> None:
-    """Keep words for the next drawing of the page."""
+    """Keep the typed words for the next run of the page."""
     st.session_state[_SAID] = label, failed
 
 

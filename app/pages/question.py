@@ -65,7 +65,7 @@ def page() -> None:
 
 
 def _listed_question(open_study: Study) -> None:
-    """Show a question of the study within the list that the address selects."""
+    """Show a question of the study, with its place in the list that the address selects."""
     runs = offered_runs(open_study)
     if not runs:
         _ask_box(open_study)
@@ -135,14 +135,14 @@ def _miss_reasons(open_study: Study, compared: Comparison, question: Question, r
 
 
 def _ask_as_own(question: Question) -> dict[str, str]:
-    """The parameters that start a live question from a question of the study."""
+    """Return the query parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
 def _clearest_question(open_study: Study, compared: Comparison, rows: np.ndarray) -> str:
-    """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not
-    chance.
+    """Return the first question of the list whose first relevant passage mentions the question's subject, so that the
+    answer in it is probably not there by chance.
     """
     for row in rows[:QUESTIONS_CONSIDERED].tolist():
         question, a, b = compared.questions[row], int(compared.first_ranks_a[row]), int(compared.first_ranks_b[row])
@@ -270,7 +270,7 @@ def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, qu
 
 
 def _more_lists(offered: list[str]) -> list[str]:
-    """Show the field for further lists beside A and B, and return those chosen."""
+    """Show the field that adds further lists beside A and B, and return the chosen ones."""
     most = len(SIDES) - 2
     return url.multiselect(
         "Further lists", "more", offered, max_selections=most, placeholder="Add a list", label_visibility="collapsed"
@@ -294,7 +294,7 @@ def _ask_box(open_study: Study) -> None:
 
 
 def _unknown_names(open_study: Study, question_id: str) -> None:
-    """Warn of names in a typed question that are in none of the passages with their words."""
+    """Warn about names in a typed question that occur in no passage."""
     for name in unknown_names(open_study, question_id, hidden_questions.hidden_ids(open_study)):
         words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
         show(notice(words, kind="warning"))

@@ -1,4 +1,4 @@
-"""The answer first: the share of false negatives in a sentence, and the one thing to do next."""
+"""The answer on top of the page Check: the share of false negatives in one sentence, and the one next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VAGUE = 0.25
 
 
 def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
-    """Return the sentence on top of the page."""
+    """Return the sentence at the top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
     if labelled.rate is None or not labelled.judged:
@@ -47,7 +47,7 @@ def rate_sentence(rate: RateEstimate) -> str:
 
 
 def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
-    """Show the one next step: draw, judge, see the rule, or write the file."""
+    """Show the one next step: draw pairs, judge them, choose a rule, or write the file."""
     if not facts.negatives:
         return
     if labelled.rate is None:
@@ -69,7 +69,7 @@ def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: Cl
 
 
 def _next(labelled: Labelled) -> tuple[object, ...]:
-    """Return the button, and a second way in words."""
+    """Return the button, and in words a second way to do the same."""
     judge = link("judge on", url.JUDGE, data_key="j")
     if url.value("step"):
         second = "" if labelled.all_judged else join("or ", judge)

@@ -1,4 +1,4 @@
-"""What is seen in a training file at once: its size, what is wrong, and false negatives inside the batch."""
+"""The facts about a training file that need no labels: its size, its faults, and in-batch false negatives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_BATCH = (
 
 
 def facts_panel(facts: FileFacts, form: str) -> Html:
-    """Return sizes and faults."""
+    """Return the sizes and the faults of the file."""
     sizes = {
         "rows": facts.rows,
         "questions": facts.questions,
@@ -46,7 +46,9 @@ def _finding(finding: FileFinding) -> Html:
 
 
 def batch_panel(facts: FileFacts) -> Html:
-    """Return false negatives inside the batch by batch size; empty for a form that trains without them."""
+    """Return the number of in-batch false negatives by batch size; empty for a file form that is trained without
+    in-batch negatives.
+    """
     if not facts.batches:
         return Html("")
     head = tag(

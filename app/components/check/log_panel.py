@@ -1,4 +1,6 @@
-"""The page Check of a log: its precision in a sentence, the next step, what is seen at once, and the golden set."""
+"""The page Check for the log of a retriever: its precision in a sentence, the next step, the facts that need no labels,
+and the golden set.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folde
 
 
 def log_page(open_study: Study, name: str) -> None:
-    """Show the page for the run that a log was."""
+    """Show the page for the run that was imported from the log."""
     found = precision_of(open_study)
     sees = who.may(open_study.labels_path, "see others' labels")
     with st.container(key="answer"):
@@ -50,7 +52,7 @@ def log_page(open_study: Study, name: str) -> None:
 
 
 def precision_of(open_study: Study) -> LogPrecision | None:
-    """Return what the judged sample says, computed once after each label."""
+    """Return the figures from the judged sample, computed once after each label."""
     return _precision(
         open_study, str(open_study.folder), desk(open_study).labels.last_event, len(desk(open_study).queue.batches())
     )
@@ -62,7 +64,7 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
 
 
 def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
-    """Return the sentence on top."""
+    """Return the sentence at the top of the page."""
     if precision is None or not precision.judged:
         return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
     if not sees_labels:

@@ -1,4 +1,6 @@
-"""A language model judges the drawn pairs: where the texts go, what it takes, the button, and the rate by its labels."""
+"""A language model judges the drawn pairs: which server receives the texts, what it costs, the button, and the rate by
+the model's labels.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from blindspot.db.errors import BlindspotError
 
 
 def model_panel(open_study: Study, found: Check) -> None:
-    """Show the panel to who may ask language models, if the study has one and pairs are drawn."""
+    """Show the panel to people who may use language models, if the study has one and pairs are drawn."""
     judges, drawn = list(llm_judges(open_study)), read_sample(found.checked)
     if not judges or drawn is None or not who.may(open_study.labels_path, "train"):
         return
@@ -48,7 +50,7 @@ def model_panel(open_study: Study, found: Check) -> None:
 
 
 def _ask(open_study: Study, name: str, left: list[tuple[str, str]]) -> None:
-    """Show what asking takes, the consent if it is lacking, and the button."""
+    """Show the cost, the consent form if consent is missing, and the button."""
     needed = plan_pairs(open_study, name, left)
     show(plan_words(needed))
     lacking = "allow it first" if needed.how_to_allow else ""

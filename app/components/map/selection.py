@@ -1,4 +1,6 @@
-"""The selected points of the map: stored by id in the session, listed, saved as a slice, or sent to judging."""
+"""The selected points of the map. The session keeps them by id; people can list them, save them as a slice or send them
+to judging.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-sa
 
 
 def plot_key(map: Map) -> str:
-    """Return the plot's key. `clear` changes the key, so that the plot drops its selection."""
+    """Return the plot's key. `clear` changes the key, which makes the plot forget its selection."""
     return f"{PLOT}-{map.name}-{st.session_state.get(_EPOCH, 0)}"
 
 
@@ -55,7 +57,7 @@ def clear() -> None:
 
 
 def try_action(work: Callable[[], str]) -> None:
-    """Run the action of a button; the next run of the page shows its message or error."""
+    """Run the action of a button. The next run of the page shows its message or error."""
     try:
         st.session_state[_MESSAGE] = ("", work())
     except BlindspotError as error:
@@ -63,8 +65,8 @@ def try_action(work: Callable[[], str]) -> None:
 
 
 def show_last_message() -> None:
-    """Show the message of the last action. The container exists even without one; otherwise open expanders below would
-    close.
+    """Show the message of the last action. The container exists even without a message; otherwise open expanders below
+    it would close.
     """
     kind, words = st.session_state.pop(_MESSAGE, ("", ""))
     with st.container():
@@ -73,7 +75,7 @@ def show_last_message() -> None:
 
 
 def acting_person(map: Map) -> str | None:
-    """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and
+    """Return the name of the signed-in person, to record who acted (`by`). Raises Refused if sign-in is required and
     missing.
     """
     return who.acting_name(map.study.labels_path)

@@ -1,4 +1,4 @@
-"""Panels on inter-annotator agreement and on each annotator's work."""
+"""Panels about agreement between annotators and about each annotator's work."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _convention(rates: Rates) -> Html:
 
 
 def _powered_lines(powered_audits: Sequence[JudgeAssistedAudit]) -> Html:
-    """The first rate again with each judge's scores, or why a judge cannot help."""
+    """The rate again, estimated with each judge's scores, or why a judge cannot help."""
     lines = [
         tag("p", term("With a judge's scores", POWERED), ": ", powered_words(each), cls="convention powered")
         for each in powered_audits

@@ -1,4 +1,4 @@
-"""The panel on batches: their progress, and the precision of their strata."""
+"""The panel about batches: their progress, and the precision of each stratum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel of disagreements for the adjudicator, with annotators' names hidden."""
+"""The panel in which an adjudicator settles disagreements, with the annotators' names hidden."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def disputes_panel(
 
 
 def adjudicate(question: str) -> str:
-    """Return the address where a question is adjudicated."""
+    """Return the address of the page on which a question is adjudicated."""
     return url.href(JUDGE, {"adjudicate": 1, "question": question})
 
 

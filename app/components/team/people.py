@@ -21,7 +21,9 @@ _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
 
 
 def people_panel(open_study: Study, person: Person) -> None:
-    """Show a line for each person with a menu, simulated annotators and machines apart, and the form for a new person."""
+    """Show each person with a menu of actions, simulated annotators and machines separately, and the form for a new
+    person.
+    """
     with st.container(key="team-people"):
         show(tag("h2", "People"))
         with st.container():  # always there, so that a line in it moves no button below
@@ -52,7 +54,7 @@ def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
 
 
 def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
-    """Show what a lead may do with a person."""
+    """Show the actions that a lead may apply to a person."""
     people, acting = who.people(open_study.labels_path), partial(who.acting_name, open_study.labels_path)
     key = f"role-{person.name}"
     st.selectbox(
@@ -135,7 +137,7 @@ def _address() -> str:
 
 
 def _show_link() -> None:
-    """Show the link that was just created. It is shown once: the store keeps only its hash."""
+    """Show the link that was just created. It is shown only once, because the store keeps only its hash."""
     made = st.session_state.pop(_LINK, None)
     if made is None:
         return

@@ -1,4 +1,6 @@
-"""The panel of progress: each person's questions and pace by day, agreement in words, and labels given too fast."""
+"""The panel of progress: each person's questions and pace by day, agreement in words, and labels that were given very
+fast.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FAST = (
 
 
 def progress_panel(open_study: Study) -> None:
-    """Show the progress of everybody who has labelled or can get questions."""
+    """Show the progress of everybody who has labelled questions or can get some."""
     batches = tuple((batch.name, batch.state, batch.done) for batch in desk(open_study).queue.batches())
     mark = str(open_study.folder), desk(open_study).labels.last_event, batches
     people, agreement = _progress(open_study, *mark)

@@ -1,4 +1,4 @@
-"""The Team page for one person."""
+"""The Team page as one person sees it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blindspot.db.people import Person
 
 
 def render(open_study: Study, person: Person | None) -> None:
-    """Show the page to a lead; say to others why it is not for them."""
+    """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
         why = "Leads look after people and batches here. Sign in on "
         show(empty("Sign in to see this page", join(why, link("Judge", url.JUDGE), " first.")))

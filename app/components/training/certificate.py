@@ -1,4 +1,4 @@
-"""The certificate of a training set on Training, and the certificates of all sets on Quality."""
+"""The certificate of a training set on the Training page, and the certificates of all sets on Quality."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAID, _PLAN = "certificate-said", "certificate-plan"
 
 
 def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: bool) -> None:
-    """Show a set's certificate, or what has been withdrawn and why, and the buttons that draw pairs and state what the
+    """Show a set's certificate, or what was withdrawn and why, and the buttons that draw pairs and state what the
     labels prove. Withdrawals name labels.
     """
     try:
@@ -74,7 +74,9 @@ def _panel(*parts: object) -> Html:
 
 
 def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
-    """Show the form that plans the draws, and once they are planned, what people have to judge and the button for it."""
+    """Show the form that plans the draws. Once they are planned, show how many pairs people must judge, and the button
+    for it.
+    """
     scored = [NO_JUDGE, *reversed(open_study.parts("scores"))]
     with st.form("plan-certificate", border=False, enter_to_submit=False):
         columns = st.columns([1.6, 1.6, 2.4, 1.8, 1.4, 1.2], vertical_alignment="bottom")
@@ -160,7 +162,7 @@ def _certify(open_study: Study, name: str) -> None:
 
 @contextmanager
 def _certificate_sentence() -> Iterator[None]:
-    """Keep a refusal for the next run of the page, which shows it."""
+    """Save an error message for the next run of the page, which shows it."""
     try:
         yield
     except BlindspotError as error:
@@ -168,7 +170,7 @@ def _certificate_sentence() -> Iterator[None]:
 
 
 def certificates_panel(open_study: Study) -> Html:
-    """The certificates of all sets, one row each; empty if no pairs were drawn for one."""
+    """The certificates of all sets, one row each; empty if pairs were drawn for none of them."""
     rows = []
     for name in training_sets(open_study):
         try:

@@ -1,4 +1,4 @@
-"""The forms that start a training, sized to the minutes that one wants to wait for it."""
+"""The forms that start a training, with the size of the training chosen from the minutes that people want to wait."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ def _run_pressed(
     job: Callable[[], JobRequest],
     pressed_buttons: tuple[bool, bool],
 ) -> None:
-    """Do what was pressed_buttons: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
+    """Do what the person clicked. pressed_buttons: (train, estimate). Both measure the time of two steps, unless the
+    number of steps is given.
+    """
     trains, estimates = pressed_buttons
     if not (trains or estimates):
         return
@@ -168,7 +170,7 @@ def _further_settings(open_study: Study) -> dict[str, Any]:
 
 
 def cross_encoders(open_study: Study) -> list[str]:
-    """Return the names of the study's cross-encoders, newest first, including those that left only scores."""
+    """Return the names of the study's cross-encoders, newest first, including those of which only scores are left."""
     trained = [name for name, about in models_of(open_study).items() if about.get("kind") == "cross-encoder"]
     return list(dict.fromkeys([*reversed(trained), *open_study.parts("scores")]))
 
@@ -183,7 +185,7 @@ def has_gpu() -> bool:
 def _time_of_retriever(
     open_study: Study, training_set: str, start: str, settings: dict[str, Any], time_limit: float | None
 ) -> Sized:
-    """Time two steps, some encoded passages and some scored pairs."""
+    """Measure the time of two steps, of encoding some passages, and of scoring some pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.training.distillation import Teacher
     from blindspot.backend.training.dual_encoder import start_encoder

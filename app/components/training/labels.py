@@ -1,4 +1,4 @@
-"""How the labels so far count: which of them train, and the batch that would give labels that train."""
+"""How labels are used: which of them train, and a batch that would give labels that train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blindspot.backend.text.counting import counted
 
 
 def label_counts(open_study: Study) -> None:
-    """Show how many labels are on training questions. If none is, offer a batch of training questions."""
+    """Show how many labels are on training questions. If none are, offer a batch of training questions."""
     given = desk(open_study).labels.given_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:

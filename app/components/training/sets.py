@@ -1,4 +1,4 @@
-"""The tab Sets of the Training page: the list of the training sets, and the form that builds one."""
+"""The Sets tab of the Training page: the list of training sets, and the form that builds one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_MODEL = "none"
 
 
 def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> None:
-    """Show what the sets hold, the form, and the list."""
+    """Show what training sets contain, the form, and the list."""
     if manifests:
         newest = next(reversed(manifests))
         tabs.title(
@@ -54,7 +54,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
 
 
 def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
-    """Every set with its size, newest first, linked to its panel."""
+    """Every set with its size, newest first, linked to its own tab."""
     head = tag(
         "tr",
         *(
@@ -155,9 +155,7 @@ def _more_fields(open_study: Study, set_manifest: Manifest | None) -> tuple[int,
 
 
 def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str, Any] | None:
-    """Return the settings of a set that follow from the chosen model; None if the policy needs one and there is
-    none.
-    """
+    """Return the settings that follow from the chosen model; None if the policy needs a model and there is none."""
     definition = policy_named(policy).definition
     if not (definition.uses_model or definition.uses_ceiling):
         return {}  # a model that the policy does not use is no part of the set
