@@ -1,4 +1,6 @@
-"""The card of a cleaned training file: what was found, how many negatives are false, who judged, what was not checked."""
+"""Write the card of a cleaned training file: the problems, the share of false negatives, who judged, and what was not
+checked.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curv
 
 
 def size_lines(facts: FileFacts) -> list[str]:
-    """Return what the file holds."""
+    """Return the lines about the file's size: rows, questions, passages, pairs."""
     return [
         f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
         f"{counted(facts.positives, 'positive pair')}, {counted(facts.negatives, 'negative pair')} (each counted once)",
@@ -62,7 +64,7 @@ def batch_words(batch: BatchSize) -> str:
 
 
 def rate_words(rate: RateEstimate) -> str:
-    """Return the rate with its interval in a sentence or two."""
+    """Return the share of false negatives and its interval in a sentence or two."""
     known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
     if rate.estimate is None or rate.low is None or rate.high is None:
         return f"{counted(rate.pairs, 'negative pair')}; none is judged yet.{known}"
@@ -75,7 +77,9 @@ def rate_words(rate: RateEstimate) -> str:
 
 
 def rule_words(curve: RuleCurve) -> str:
-    """Return the chosen rule, what to paste, and its promise."""
+    """Return a sentence about the chosen rule: the mining argument to paste, and the guaranteed maximum share of false
+    negatives.
+    """
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
     rule = f"`{row.rule.as_text()}`"
@@ -89,7 +93,9 @@ def rule_words(curve: RuleCurve) -> str:
 
 
 def paste_words(curve: RuleCurve) -> str:
-    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    """Return a sentence about the best rule that `mine_hard_negatives` accepts if the chosen rule is the judge; else
+    "".
+    """
     if curve.to_paste is None or curve.to_paste == curve.chosen:
         return ""
     row = curve.rows[curve.to_paste]

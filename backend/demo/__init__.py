@@ -1,4 +1,6 @@
-"""The demo study: a generated encyclopedia, and everything that the app shows of a study, computed there."""
+"""The demo study: a generated encyclopedia with everything that the app can show, such as runs, labels, training sets
+and trained models.
+"""
 
 from __future__ import annotations
 
@@ -17,5 +19,5 @@ ANNOTATORS = {f"Ada{SIMULATED}": 0.96, f"Ben{SIMULATED}": 0.90}
 
 
 def is_demo(study: Study) -> bool:
-    """Whether `blindspot demo` made this study."""
+    """Return whether `blindspot demo` made this study."""
     return (study.path(SOURCE) / ABOUT).is_file()

@@ -115,7 +115,9 @@ def find_in_runs(
     slice: str = "",
     correction: Correction = "westfall-young",
 ) -> SliceReport:
-    """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
+    """Find the slices in which the difference between two runs is not the same as elsewhere. Raises Missing for an
+    unknown run, and BadInput for an invalid argument.
+    """
     measured = measure_all(study, (run_a, run_b), relevance, rule)
     return _find_slices(Comparison.of_runs(measured[run_a], measured[run_b]), k, slice, correction)
 
@@ -129,7 +131,9 @@ def find_in(
     hidden: frozenset[str] = frozenset(),
     with_evidence: bool = True,
 ) -> SliceReport:
-    """Do as `find_in_runs` without the questions that the reader still has to judge. `with_evidence`: see `Comparison`."""
+    """Do the same as `find_in_runs`, without the questions in `hidden`, which the reader still has to judge.
+    `with_evidence`: see `Comparison`.
+    """
     measured = measure_all(study, runs, relevance)
     if hidden:
         measured = {name: each.without_questions(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
