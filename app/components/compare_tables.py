@@ -117,14 +117,14 @@ def _other_line(
 def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
     """Say in one short sentence which run is better at the chosen k, and by how much."""
     if by_results(selection.slice):
-        return "These questions were chosen by their results."
+        return "These questions were selected by their results."
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
     estimate, where = (
         figures.difference.estimate,
         f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
     )
     if estimate.value is None:
-        return "No questions, so no conclusion."
+        return "There are no questions, so there is no conclusion."
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
@@ -246,9 +246,9 @@ FLIP_HEADS = {
     "only_b": (join("only ", letter("b")), "only B finds"),
     "neither": ("none", "neither finds"),
 }
-ORACLE = "The better of both lists for each question: the most that a choice between A and B per question can reach."
+ORACLE = "Success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
-    "Difference in percentage points, and the run that is ahead. Small print: paired 95% interval of the "
+    "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )

@@ -29,7 +29,7 @@ from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.counting import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
-FOUND = "Share among the questions that the run finds. A circumstance that is as common there explains nothing"
+FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 
@@ -46,7 +46,9 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
     head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
-        show(div(head, notice("The runs miss none of these questions."), cls="panel", id="causes"))
+        show(
+            div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
+        )
         return
     note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
     show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))

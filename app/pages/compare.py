@@ -198,7 +198,7 @@ def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
     except BlindspotError as error:
         show(
             notice(
-                f"{error}. The slice is ignored here. ",
+                f"{error}. The invalid slice is ignored. ",
                 link("Slices", url.href("slices", chosen.parameters())),
                 " explains the syntax.",
                 kind="error",
@@ -296,7 +296,7 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
     """What the comparison leaves out, or why it has no questions."""
     a, b = compared.run_a, compared.run_b
     if a.kind != b.kind:
-        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs."
+        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
     if not len(compared):
         counts = f"{a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}"
@@ -311,7 +311,7 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
     if a.k != b.k:
         warnings.append(f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {compared.depth}.")
     if chosen.relevance != a.kind:
-        warnings.append("No question of these runs has answers, so gold passages count as relevant.")
+        warnings.append("No question of these runs has known answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return [notice(line, kind="warning") for line in warnings]
 

@@ -54,7 +54,7 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
     about = experiments()[name]
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
     if not results:
-        show(tag("p", "No verdict yet: the experiment has not run on this study."))
+        show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
     else:
         keys = [result["key"] for result in results]
         chosen = next(result for result in results if result["key"] == url.one_of("result", keys, keys[0]))

@@ -225,8 +225,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
         tested = (
             f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
-            "other facts of the questions. This is no proof that the runs differ by the same amount everywhere: a small slice, or a "
-            "small difference, stays unseen."
+            "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
         )
         instead = (
             "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",

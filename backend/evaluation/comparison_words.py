@@ -24,7 +24,7 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     """
     estimate, k, p = paired.difference.estimate, paired.k, paired.difference.p_shown
     if estimate.value is None:
-        return "No questions, so no conclusion."
+        return "There are no questions, so there is no conclusion."
     questions = paired.questions
     words = (
         p_words(p) if paired.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
@@ -71,5 +71,5 @@ def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> s
         f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
         f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: success if either of the two lists has a relevant passage."
     )

@@ -193,8 +193,8 @@ def _shared_rows(panel: Panel, comparison: Comparison) -> np.ndarray:
 
 
 Cut = Literal["official", "mentions", "mass"]
-"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets
-of equal mass.
+"""How questions are grouped by frequency: by the buckets of the question sets; by mentions, as in Compare's table; or
+in 8 buckets with equal sums of frequencies.
 """
 
 
