@@ -2,8 +2,8 @@
 
 Weights are read only from safetensors.
 
-A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)`
-    load it anywhere.
+A trained reader is an ordinary folder, which `DPRReader.from_pretrained(folder)` and
+`AutoTokenizer.from_pretrained(folder)` load without Blindspot.
 """
 
 from __future__ import annotations
