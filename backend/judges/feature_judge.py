@@ -93,9 +93,8 @@ def learn_judge(
 
     People's labels take precedence over gold. Dev and test questions, and questions that leak from them, are left out.
 
-    run: a run over training questions, by the retriever whose lists will be judged. encoder: provides the semantic
-    features with its dense index; None for no such features. settings: differences from the defaults of
-    `FeatureJudgeSettings`.
+    run: a run over training questions, by the retriever whose lists will be judged. encoder: its dense index provides the
+    semantic features; None for no such features. settings: differences from the defaults of `FeatureJudgeSettings`.
 
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
