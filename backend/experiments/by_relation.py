@@ -27,7 +27,7 @@ K = 20  # the k of every table in the paper
 LEAST, SMALL_MINIMUM = 10, 2  # minimum questions of a relation to measure or to train on; the second is for --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
-"""A function from (k, relations, macro) to one measure for each seed."""
+"""A function from (k, relations, macro) to the measure of each seed."""
 
 
 def of_one_set(setting: Setting, bench: Workbench) -> Setting:

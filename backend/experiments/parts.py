@@ -34,9 +34,10 @@ FORMER_NAMES = {
     "ExactMatchOfSelected": "OfTheOneThatFinds",
     "SpreadMeasure": "Spread",
 }
-"""Classes that were renamed.
+"""The former names of classes that were renamed.
 
-Names of parts and keys of results are hashes over the former names, so older studies reuse theirs.
+The names of parts and the keys of results are hashes of the former names, so older studies can still use their parts
+and results.
 """
 
 

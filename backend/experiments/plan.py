@@ -32,9 +32,9 @@ FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot 
 """Verdicts in results of older versions."""
 NO_FINDING = "no finding"
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
-"""What a verdict needs at least."""
+"""The minimum that a verdict needs."""
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
-"""The sizes of `--small`: enough to show that the experiment runs, too small to learn anything."""
+"""The sizes used with `--small`: enough to show that the experiment runs, too small to learn anything."""
 
 
 class Setting(ExperimentSettings):

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 OWN = frozenset({"shares", "policy", "worth"})
-"""Settings that only experiments which take them are keyed by, so that older results of the others are found."""
+"""Settings that are part of a result's key only in experiments that have them. So older results of the other
+experiments are still found.
+"""
 
 
 @job("experiment")
@@ -315,7 +317,7 @@ def _convention(plan: ExperimentPlan, confidence: float, unit: str) -> str:
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
     if verdict == NO_FINDING:
         return (
-            "No finding: --small only shows that the experiment runs. Its models are too small, and its "
+            "This is no finding: --small only shows that the experiment runs. Its models are too small, and its "
             "questions too few, for a finding."
         )
     if not claims:

@@ -77,7 +77,7 @@ def model_card(name: str, kind: str, record: Mapping[str, Any], library: str | N
         "",
         "## How it was made",
         "",
-        *(facts or ["The study has no record of its making."]),
+        *(facts or ["The study has no record of how it was made."]),
         *([f"- settings: `{settings}`"] if settings else []),
         "",
     ]

@@ -153,8 +153,8 @@ def _training_set(study: Study, name: str, format: str, folder: Path, progress: 
     shutil.copytree(opened.folder, folder / SET_FOLDER, ignore=shutil.ignore_patterns(".*"))
     _write_about(folder, "training-set", name, corpus=study.corpus.digest, format=format)
     return [
-        "It holds the texts of questions and passages; ask whether their licences allow this.",
-        "No annotator is named.",
+        "It contains the texts of questions and passages; check whether their licences allow this.",
+        "It names no annotator.",
     ]
 
 
@@ -193,8 +193,8 @@ def _lay_out_judge(study: Study, name: str, folder: Path) -> list[str]:
     _write_about(folder, "judge", name, judge=kind.name, place=source.parent.name)
     about = _without_local_paths(study, record_of(source))
     write_text(folder / "README.md", model_card(name, "judge", about, None))
-    notes = ["It holds words and figures that were learned from the study's passages and labels."]
-    return notes + ["Its record names the address of a language model."] if "endpoint" in about else notes
+    notes = ["It contains words and numbers that were learned from the study's passages and labels."]
+    return notes + ["Its record contains the address of a language model."] if "endpoint" in about else notes
 
 
 def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
@@ -221,8 +221,8 @@ def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
     return [
         f"Left out: {', '.join(left_out)}.",
         *([f"It names the addresses of the language models of {judges}."] if judges else []),
-        f"{named} Notes go along as people wrote them. E-mail addresses and invitations do not.",
-        "It holds the texts of questions and passages; ask whether their licences allow this.",
+        f"{named} Notes are sent as people wrote them. E-mail addresses and invitations are not sent.",
+        "It contains the texts of questions and passages; check whether their licences allow this.",
     ]
 
 

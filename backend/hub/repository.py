@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 KINDS = {"training-set": "dataset", "study": "dataset", "encoder": "model", "judge": "model"}
-"""What can be pushed and pulled, and the type of its repository."""
+"""The kinds of part that can be pushed and pulled, and the type of repository of each."""
 ABOUT = "blindspot.json"
 SIGN_IN = "sign in with 'hf auth login', or set HF_TOKEN"
 

@@ -339,9 +339,11 @@ EDITS: dict[str, Edit] = {
         Edit("keep_sentence", "crowded_passage", "cut all but the answer's sentence", keep_sentence),
     )
 }
-"""Every edit by name, in the order in which two of them are made together. It decides nothing else."""
+"""Every edit by name, in the order in which two edits are applied together. It decides nothing else."""
 ALONE = frozenset({"relabel", DOUBT, "rename_subject"})
-"""The edits that are not made together with another: they change what counts, or who is asked about."""
+"""The edits that are never combined with another edit, because they change which passages count, or which entity the
+question is about.
+"""
 
 
 def does(names: str) -> str:

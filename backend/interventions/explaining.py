@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 BEATEN = 0.75
-"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause; and share
-of other sentences that the answer's sentence must leave behind, so that the passage counts as stating what is asked."""
+"""If after an edit the gold passage ranks above at least this share of a miss's placebos, the edit names a cause. If
+the answer's sentence beats this share of other sentences, the passage counts as stating what the question asks.
+"""
 CONTROLS, FEWEST_CONTROLS = 30, 10
-"""Found questions on which the rule of doubtful gold is tried before it may name a cause: how many are drawn, and how many are
-enough."""
+"""The rule for doubtful gold is first tried on found questions: how many of them are drawn, and how many are needed
+before the rule may name a cause.
+"""
 FOUND_AT = 5  # a question whose gold passage has this rank or a better one is found
 FEW = 3  # placebos of an edit that does not mend the miss
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
@@ -67,7 +69,7 @@ INDEX_KEYS = (
     "dimension",
     *VECTOR_SETTINGS,
 )
-"""The entries of an index's manifest on which ranks depend."""
+"""The entries of an index's manifest that affect ranks."""
 _SCHEMA = """
 DROP TABLE IF EXISTS edit_rank;  -- of version 0.2, without scores
 CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL, score REAL NOT NULL) STRICT, WITHOUT ROWID;

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 JOINING = "join_pieces"  # its placebos get the pieces beside the gold passage
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
-"""A passage that has words of the question would state the fact after the edit, of another entity's answer: such passages
-are placebos only where the others run out."""
+"""After the edit, a passage that has words of the question would state the fact about another entity. Such passages are
+used as placebos only if there are too few others.
+"""
 
 
 def placebos(

@@ -33,7 +33,7 @@ BYS = ("relation", "frequency", "source")
 MACHINE = "imported labels"
 SETTLED = ("positive", "related", "negative")
 SCORES: dict[str, float] = {"positive": 1.0, "related": 0.25, "negative": 0.0, "unsure": 0.5}
-"""The scores of a machine annotator's labels. Unsure is left out before."""
+"""The scores that stand for a machine annotator's labels. Pairs labelled unsure are left out beforehand."""
 
 
 @dataclass(frozen=True, slots=True)

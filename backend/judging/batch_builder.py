@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
-"""From question id to passage ids, with or without the probability of each."""
+"""Maps question ids to passage ids, with or without the probability of each."""
 
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
-"""From pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a score."""
+"""A function from pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a
+score.
+"""
 
 _BLOCK = 500
 

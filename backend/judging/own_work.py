@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 MIN_COMPARED = 10
-"""Agreement with others is given over at least this many passages; with fewer it would show their labels."""
+"""Minimum number of passages for which agreement with others is shown; with fewer passages it would reveal the others'
+labels.
+"""
 
 
 def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:

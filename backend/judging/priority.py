@@ -16,8 +16,8 @@ from blindspot.db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
 Evidence = tuple[bool | None, bool | None]
-"""(contains an answer, mentions the subject); None if that is not known. Passages without an answer are not read for
-the subject.
+"""(contains an answer, mentions the subject); None if that is not known. In passages without an answer, the subject is
+not looked for.
 """
 
 _PRIOR: dict[Evidence, tuple[float, ...]] = {
@@ -27,7 +27,7 @@ _PRIOR: dict[Evidence, tuple[float, ...]] = {
     (None, None): (0.3, 0.15, 0.08, 0.04),
     (False, None): (0.1, 0.05, 0.03, 0.02),
 }
-"""Prior P(false negative) by evidence and rank group: our estimate before any labels."""
+"""The probability that a passage is a false negative, by evidence and rank group, as assumed before any labels."""
 _PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
 JUDGE_WEIGHT = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 MAX_GESTURE_MS = 120_000
-"""Limit of the milliseconds counted for one gesture; beyond it the annotator was probably away."""
+"""Maximum number of milliseconds counted for one key press; after a longer time the annotator was probably away."""
 _RESAMPLES = 1000
 _CODE = {label: code for code, label in enumerate(LABELS)}
 _WORST = {frozenset({"positive", "negative"}): 0, frozenset({"positive", "related"}): 1}

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 WORDS_PER_SECOND = 15
-"""Nobody reads faster: 900 words a minute, three to four times the usual speed."""
+"""Faster than anybody reads: 900 words a minute, three to four times the usual speed."""
 EXCERPT_WORDS = 35
-"""Words of a passage that must be read at least: the excerpt around the answer, or the passage if it is shorter."""
+"""Number of words of a passage that an annotator has to read at least: the excerpt around the answer, or the passage if
+it is shorter.
+"""
 FLAGGED_SHARE, FLAGGED_LABELS = 0.25, 20
-"""A person is flagged if more than this share of at least this many timed labels came too fast."""
+"""A person is flagged if more than this share of their timed labels was given too fast, and there are at least this
+many timed labels.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[
 def reassigned_words(result: Reassigned) -> str:
     """Return what moving blocked questions on did, in a sentence or two."""
     if not (result.moved or result.done or result.left):
-        return "No question waits for somebody who is not active."
+        return "No question is waiting for a person who is not active."
     sentences = []
     if result.moved:
         sentences.append(f"Active people now get {counted(result.moved, 'question')}.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {
     SINGLE: "One encoder.",
-    ALIGNED: "Both encoders on one map. The second encoder's vectors were rotated onto the first's (orthogonal "
+    ALIGNED: "The map shows both encoders. The second encoder's vectors were rotated onto the first's (orthogonal "
     "Procrustes, which preserves every cosine), then all points were projected together. You can compare "
     "the two positions of a point.",
     MATCHED: "Two maps. The encoders have different dimensions, so each is projected alone; the second projection "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16
 GPU_BATCH = 128
-"""Passages read at a time. A GPU reads all 100 of a question at once."""
+"""Number of passages read at a time. A GPU reads all 100 of a question at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 KS = (1, 5, 10, 20, 50, 100)
-"""The k at which answers are stored and measured, as deep as the run goes."""
+"""The values of k at which answers are stored and measured, up to the depth of the run."""
 FOLDER = "answers-read."
 ARRAYS = ("relevance", "spans", "scores", "probabilities")
 PREDICTIONS = "predictions.jsonl"

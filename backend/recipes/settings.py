@@ -61,8 +61,8 @@ cross-encoder did not start to learn.
 JUDGED_POLICY = "answer_match"
 """The policy of step 2's training set.
 
-A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn,
-and be calibrated to, the labelling instead of the answering.
+A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn
+which passages are labelled, instead of which ones answer, and would be calibrated on that.
 """
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 CLOSING = (
-    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
     "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
     "answer it. A slice shows where a difference is, not its cause."
 )

@@ -88,7 +88,7 @@ def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator
     if models:
         yield _models(models, k).as_html()
         yield remark(
-            "Before: the run of the initial encoder over the same questions. Intervals and p are paired, by question."
+            "Before: the run of the initial model over the same questions. Intervals and p values are paired by question."
         )
 
 

@@ -27,7 +27,9 @@ class AddedEncoder:
 
 
 Ask = Callable[[str, str], str]
-"""What the prompt goes before ("question", "passage") and the proposed prompt -> the prompt that a person chose."""
+"""A function from the kind of text that gets the prompt ("question" or "passage") and the proposed prompt to the prompt
+that the person chose.
+"""
 
 
 def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_user: Ask | None = None) -> AddedEncoder:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more
 ROUNDS, POINTS_PER_CENTROID = 10, 64
-"""Rounds of k-means, and training vectors per code word, of IVF-PQ. FAISS's own 25 and 256 take three times as long and
-find about 1% more of the exact top 20 (python -m benchmarks.ivfpq)."""
+"""For IVF-PQ: the number of rounds of k-means, and of training vectors per code word. FAISS's defaults, 25 and 256,
+take three times as long and find about 1% more of the exact top 20 (python -m benchmarks.ivfpq).
+"""
 SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)

@@ -42,8 +42,9 @@ NAME = "bm25"
 KIND = "bm25 index"
 PASSAGES_PER_FILE = 20_000
 WORTH_POSTINGS = 1e8
-"""Questions times (passages + 300 k) from which the search in the postings pays for loading its compiled code. For
-fewer, Lucene searches; the hits are the same."""
+"""If questions times (passages + 300 k) is at least this number, searching the postings is faster, although its
+compiled code must be loaded first. Below it, Lucene searches; the hits are the same.
+"""
 HITS_PER_BLOCK = 1 << 21
 QUESTIONS_PER_BLOCK = 1024
 MOST_TERMS = 256  # Lucene searches for longer questions: the postings' memory grows with the terms of a question

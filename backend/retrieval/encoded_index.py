@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 Blocks = Callable[[], Iterator[dict[str, np.ndarray]]]
-"""Yields the arrays of following passages; it can be called again."""
+"""Yields the arrays of consecutive passages; it can be called repeatedly."""
 
 
 class DescribedModel(Protocol):

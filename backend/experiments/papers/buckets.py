@@ -142,8 +142,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
             for relation in relations
         ]
         notes = [
-            "Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. "
-            "train ent: entities in questions of Natural Questions. Some questions are in both sets, so the "
+            "The buckets are the official ones of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities that occur in questions of Natural Questions. Some questions are in both sets, so the "
             "interval of the difference is conservative.",
             *left_out,
         ]

@@ -67,10 +67,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     return ExperimentPlan(
         cells,
         [PaperClaim("the retriever with higher success gives better answers", (MOST, at), (LEAST, at))],
-        convention="EM@k: the best span of the reader's best passage among the top k is an answer, after SQuAD's "
-        "normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
+        convention="EM@k: the reader's answer, which is the best span of its best passage among the top k, equals a known answer after SQuAD's normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
         notes=[
-            "One half of the questions decides which retriever finds most and which least; those two rows are "
-            "measured on the other half."
+            "One half of the questions decides which retriever finds the most and which the least; these two rows are measured on the other half."
         ],
     )

@@ -59,7 +59,7 @@ TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
     ("FT OnlyP", "passage"),
     ("FT OnlyQ", "question"),
 )
-"""The rows with training, and the only tower that each trains."""
+"""The rows with training, and the only tower that each of them trains."""
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:

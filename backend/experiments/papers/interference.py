@@ -112,14 +112,13 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         notes=[
             general_words,
             *left_out,
-            f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. The paper's "
-            "figures are with Natural Questions as the general set.",
+            f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. In the paper, Natural Questions is the general set.",
         ],
     )
 
 
 HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
-"""The runs of a row over some questions."""
+"""The runs of a row over a set of questions."""
 
 
 def _hits_before_training(setting: Setting, k: int) -> HitsOf:

@@ -33,11 +33,7 @@ TAKES = frozenset({"shares", "policy", "worth"})
 DEFAULTS = {"ks": (20,)}
 WORDS = {"worth it": "supported", "not worth it": "not supported"}
 """Verdicts in results of older versions."""
-CONVENTION = (
-    "A passage is relevant by people's labels; without a label, a passage that contains an answer is relevant (where "
-    "no question has an answer: gold). Labels count in the order in which people gave them, one label of each person for a pair. The "
-    "verdict assumes that the next labels gain as much as the last labels."
-)
+CONVENTION = "A passage is relevant if people labelled it positive. Without a label, it is relevant if it contains an answer; if no question has a known answer, gold decides. Labels are used in the order in which people gave them, with one label per person and pair. The verdict assumes that the next labels will gain as much as the last labels did."
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         (before.row, column),
         minimum_gain=setting.worth / 100 * more / 100,
     )
-    notes = [] if more else ["The last two budgets have the same labels, so they say nothing about further labels."]
+    notes = [] if more else ["The last two budgets contain the same labels, so they say nothing about further labels."]
     return ExperimentPlan(cells, [claim] if more else [], CONVENTION, notes=notes)
 
 

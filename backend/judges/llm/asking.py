@@ -112,7 +112,7 @@ class Asking:
         self.too_dear = 0
         """Pairs that were left out because of `max_cost`."""
         self.unreadable = ""
-        """The last answer that could not be read."""
+        """The last answer of the model that could not be parsed."""
         self._spent_before = judge.cost(*self.store.tokens(judge.models, judge.recipe)) or 0.0
         self._in_a_row, self._news, self._doing = 0, 0.0, ""
         self._lock, self._unreadable_in_a_row = threading.Lock(), 0

@@ -72,7 +72,7 @@ class Endpoint:
         authorization = f"Bearer {self._key}" if self._key else ""
         self._http = HttpClient(self.url, consent, authorization, timeout, retries, connections)
         self.refused: set[str] = set()
-        """Options that the endpoint refused; later requests go without them."""
+        """Options that the endpoint refused; later requests leave them out."""
 
     def stop_waiting(self) -> None:
         """End every pause; requests that wait raise Stopped."""
