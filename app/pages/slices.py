@@ -246,17 +246,17 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
         summary = tag("summary", counted(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
-    def title(found_slice: FoundSlice) -> Html:
+    def spoken(found_slice: FoundSlice) -> Html:
         return link(sentence(found_slice, names), opens(found_slice.expression))
 
     def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        return tag("li", title(found_slice), evidence(found_slice, nested))
+        return tag("li", spoken(found_slice), evidence(found_slice, nested))
 
     apart = merged(found, facts)
     if chosen.slice:
         show(tag(heading, "Within the slice"), about)
     else:  # the first one is the page's sentence
-        show(tag(heading, title(apart[0][0])), div(evidence(*apart[0]), cls="spoken"), about)
+        show(tag(heading, spoken(apart[0][0])), div(evidence(*apart[0]), cls="spoken"), about)
         apart = apart[1:]
     further = tag("ol", *(slice_line(*each) for each in apart), cls="spoken", start=1 if chosen.slice else 2)
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
