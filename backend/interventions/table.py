@@ -1,4 +1,4 @@
-"""The table of causes by intervention, for the terminal, files and the report."""
+"""Format the causes found by intervention as a table for the terminal, files and the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def cause_table(result: dict[str, Any]) -> ResultTable:
-    """Return the table of a stored result: shares in percent with 95% intervals."""
+    """Return the table of a stored result, with shares in percent and 95% intervals."""
     rows = [
         [
             each.cause.replace("_", " "),
@@ -42,7 +42,7 @@ def cause_table(result: dict[str, Any]) -> ResultTable:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    """Return how the table was made: which misses, and what counts as the cause."""
+    """Return notes on how the table was computed: which misses were explained, and what counts as a cause."""
     where = f" in the slice {result['where']}" if result["where"] else ""
     found_by = f" that {result['found_by']} finds" if result["found_by"] else ""
     drawn = (

@@ -1,5 +1,5 @@
-"""What annotators' labels say, for a report: agreement, the share of false negatives, and figures corrected by
-labels.
+"""Collect the results from annotators' labels for a report: agreement, the share of false negatives, and figures
+corrected by labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """corrected: by run whose questions have labels, its figures at KS. powered: the audit's rates with each judge.
+    """The results from labels. corrected: for each run whose questions have labels, the figures at KS. powered: the
+    audit's rates estimated with each judge.
 
     success: Success@k of the same runs at KS, from the random audits and the judges' scores.
     """
@@ -48,7 +49,7 @@ class LabelFindings:
 
 
 def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str) -> LabelFindings | None:
-    """Return what the labels say; None if there are none."""
+    """Return the results from labels; None if there are no labels."""
     found = quality(study)
     if not found.work:
         return None

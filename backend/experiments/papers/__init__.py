@@ -1,9 +1,10 @@
-"""The experiments of the papers, by name. A module of the same name has the plan and the paper's figures.
+"""The experiments of the papers, by name. The module with an experiment's name contains its plan and the paper's
+figures.
 
 Such a module has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (fields of `Setting` that it uses besides
 the common ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry
-point group `blindspot.experiments`. The table of names is here so that the command line lists the experiments without
-importing them.
+point group `blindspot.experiments`. The table of names is in this module so that the command line can list the
+experiments without importing them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from blindspot.backend.core.registry import Registry
 
 
 class About(NamedTuple):
-    """The paper, the table or figure, and the question in a sentence."""
+    """The description of an experiment: the paper, the table or figure, and the research question in a sentence."""
 
     paper: str
     source: str

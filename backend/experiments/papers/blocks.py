@@ -87,7 +87,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 @dataclass(frozen=True)
 class _Notes:
-    """Notes that are written after the blocks have been cut."""
+    """Notes about the blocks, which are written after the articles have been split."""
 
     bench: Workbench
     blocks: Blocks

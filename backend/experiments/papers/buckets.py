@@ -37,7 +37,7 @@ BM25 = "BM25"
 
 @dataclass(frozen=True)
 class BucketLine:
-    """A line of the figure. n: questions by bucket, for buckets with enough questions; see `Bucket`."""
+    """A line of the figure. n: number of questions by bucket, for buckets with enough questions; see `Bucket`."""
 
     name: str
     selection: QuestionSelection
@@ -196,8 +196,8 @@ def _bucket_line(
 
 
 def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
-    """Yield (row, buckets, buckets to compare with): the two ends of the first line, and the two lines bucket by
-    bucket.
+    """Yield (row, buckets, buckets to compare with). The comparisons are the most with the least frequent subjects of
+    the first line, and the two lines bucket by bucket.
     """
     if not lines:
         return

@@ -75,7 +75,7 @@ class SpreadMeasure:
 
 @dataclass(frozen=True)
 class Less:
-    """The difference of the means of two groups."""
+    """A measure: the mean of one group minus the mean of another group."""
 
     larger: SpreadMeasure
     smaller: SpreadMeasure

@@ -1,8 +1,8 @@
-"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? The papers' figures are exact match
-on Natural Questions.
+"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? The papers report exact match on
+Natural Questions.
 
-Each retriever has a reader trained on its hits, as in DPR. BM25's reader also reads the dense hits, as RocketQA first
-used DPR's reader.
+For each retriever, a reader is trained on its hits, as in DPR. BM25's reader also reads the dense hits, because
+RocketQA first used DPR's reader for its own hits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""DPR, Table 2 and section 5: hybrid retrieval as `BM25 + weight x dot`, with the weight chosen on dev, and as
-reciprocal rank fusion.
+"""DPR, Table 2 and section 5: hybrid retrieval with the score `BM25 + weight x dot product`, where the weight is chosen
+on dev, and with reciprocal rank fusion.
 
-If dev is measured, one half of its questions chooses the weight and the other half measures all methods, so that no
-question serves twice.
+If dev is also the measured split, the weight is chosen on one half of its questions and all methods are measured on the
+other half.
 """
 
 from __future__ import annotations

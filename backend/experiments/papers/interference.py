@@ -161,8 +161,8 @@ def _cells(
 
 
 def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
-    """Return (the measured questions of the general set, its training data, a note). Raises BadInput without a second
-    set.
+    """Return the measured questions of the general set, its training data, and a note. Raises BadInput if the study has
+    no second question set.
     """
     split = setting.on if setting.on in ("dev", "test") else "dev"
     if setting.sets:

@@ -1,8 +1,10 @@
-"""Our own experiment: what people's labels gain, and whether a hundred more are worth it.
+"""Blindspot's own experiment: how much do people's labels improve a retriever, and how much would a hundred more labels
+add?
 
-Labels count in the order in which people gave them. A budget holds the labels up to an event; a label that somebody
-changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it.
-The present labels of the measured questions, which no training uses, measure the retrievers.
+Labels are used in the order in which people gave them. A budget consists of all labels up to a given event. A label
+that was changed later has the value that it had at that event. For each budget there is one training set, and for each
+seed one retriever trained on it. The retrievers are measured with the current labels of the measured questions, which
+are never used for training.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ CONVENTION = "A passage is relevant if people labelled it positive. Without a la
 
 @dataclass(frozen=True, slots=True)
 class LabelBudget:
-    """A share of the labels, in percent: their number, and the last event that counts, 0 for none."""
+    """A budget of labels as a share of all labels in percent, with the number of labels and the number of the last
+    label event (0 for no labels).
+    """
 
     share: int
     labels: int
@@ -51,7 +55,9 @@ class LabelBudget:
 
 @dataclass(frozen=True)
 class LabelledSuccess:
-    """Success@k by labels, as they are at `last_event`, over the questions of a bucket; "" for all."""
+    """A measure: Success@k with relevance by the labels up to `last_event`, over the questions of a bucket ("" for all
+    questions).
+    """
 
     share: ClassVar[bool] = True
     hits: RunPart
@@ -118,7 +124,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 
 def label_budgets(bench: Workbench, shares: Sequence[int]) -> list[LabelBudget]:
-    """Return the budgets by ascending share. Raises Refused without labels of training questions."""
+    """Return the budgets by ascending share. Raises Refused if no training question has labels."""
     shares = sorted(set(shares))
     if len(shares) < 2 or not 0 <= shares[0] <= shares[-1] <= 100:
         raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
@@ -142,7 +148,9 @@ def _bucket(question: Question) -> str:
 
 
 def former_result(result: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a result of an older version, which stored label budgets in a form of their own, in the form of all results."""
+    """Convert a result of an older version, which stored label budgets in a separate format, to the common format of
+    results.
+    """
     column, cells = f"Success@{result['k']}", []
     rows = [LabelBudget(each["share"], each["labels"], 0).row for each in result["budgets"]]
     for row, budget in zip(rows, result["budgets"], strict=True):
