@@ -16,7 +16,7 @@ from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.study import Study
 
 SHORT = 0.05
-"""Half width of the interval from which the page leads on to the rules."""
+"""If the half-width of the interval is at most this, the page suggests the comparison of rules as the next step."""
 
 
 @dataclass(frozen=True)

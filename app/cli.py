@@ -121,13 +121,13 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
         "delete": ("parts:delete", "Delete a run, batch, training set, model or map."),
     },
 }
-"""The commands as the work goes, and in each step the most used first: the function or group of each, and its line of
-the help, which a test compares with the command's own.
+"""The commands in the order in which people use them, and within each step the most used first: the function or group
+of each, and its line of help. A test compares this line with the command's own docstring.
 """
 LATE = {"retrieve": "runs:RetrieveCommand"}
-"""Commands with a class of their own."""
+"""Commands that have a class of their own."""
 MORE = {"train": ("recipe", "read")}
-"""Modules besides a group's own that add commands to it."""
+"""Modules, besides the group's own, that add commands to a group."""
 
 
 class _Commands(Mapping[str, Any]):

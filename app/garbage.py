@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Mapping
 
 SECONDS_BETWEEN = 30.0
-"""Shortest time from the end of a whole collection to the start of the next."""
+"""Shortest time between the end of a full collection and the start of the next."""
 LONG = 0.05
-"""Seconds. What survives a longer collection is set aside too: modules or questions have just been loaded."""
+"""Seconds. If a collection takes longer than this, everything that survives it is excluded too, because modules or
+questions have just been loaded.
+"""
 SHARE = 1 / 200
-"""Largest share of the time that whole collections take: with millions of questions one takes seconds."""
+"""Largest share of the time that full collections may take; with millions of questions, one takes seconds."""
 
 
 class ShortCollections:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INVITATION = "invite"
 LINK, INVALID = "link", "invalid"
-"""The parameter and value that mark an invalid link after the redirect."""
+"""The query parameter and value that mark an invalid link after the redirect."""
 Work = tuple[str, list[tuple[str, str]]]
 """A page and the parameters of its address."""
 HOME: Work = ("", [])

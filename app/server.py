@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable: "none" lets everybody sign in by name, "links" requires personal links. Otherwise the address
-decides.
+"""Environment variable: with "none" everybody can sign in by name, and "links" requires personal links. Without it, the
+address that the app listens on decides.
 """
 SECONDS_TO_START = 60
 

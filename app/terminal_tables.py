@@ -159,8 +159,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
             rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev "
-        "questions measure and never train.",
+        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *worked_batches(last),
     ]
     heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]

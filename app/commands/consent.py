@@ -10,7 +10,9 @@ import typer
 
 from blindspot.app.commands.common import StudyOption, group, open_study
 
-consent_app = group("Allow texts of a study to go to a server, or take that back. Kept outside the study.")
+consent_app = group(
+    "Allow texts of a study to go to a server, or take that back. The consent is stored outside the study."
+)
 Address = Annotated[
     str,
     typer.Argument(metavar="URL", help="Address of the server; scheme, host and port count, as in https://host:443."),
@@ -63,4 +65,4 @@ def show(study: StudyOption = None) -> None:
         state = f"allowed, {key}, since {consent.given[:10]}" if consent else "not allowed"
         print(f"{server}: {state}; {', '.join(named.get(server, ['named by no part of the study']))}")
     if not named and not allowed:
-        print("This study names no server, and nothing may leave this machine.")
+        print("This study names no server, so nothing of it can leave this machine.")

@@ -26,7 +26,7 @@ experiment_app = group(
 
 
 TRAINING = ("layers", "batch", "epochs", "steps", "learning_rate", "passage_tokens")
-"""The settings of dual encoders with options of their own; `--training` takes the others."""
+"""The settings of dual encoders that have options of their own; `--training` takes all other settings."""
 _NAMED = ("training", "cross", "reader")
 
 

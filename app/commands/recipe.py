@@ -33,7 +33,7 @@ def rocketqa(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name for the recipe; the names of its training sets, models and runs begin with it."
+            metavar="NAME", help="Name for the recipe; its training sets, models and runs get names that begin with it."
         ),
     ],
     run: Run,

@@ -222,7 +222,7 @@ def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_ru
     else:
         print(*plan_lines(name, planned), sep="\n")
         if batch is None:
-            print("Nothing was drawn (--dry-run).")
+            print("Nothing was drawn, because of --dry-run.")
         elif planned.batches:
             print(
                 f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}"

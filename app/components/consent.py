@@ -25,7 +25,7 @@ def consent_form(open_study: Study, url: str) -> None:
             "Environment variable with its key",
             key=f"consent-key-{server}",
             max_chars=100,
-            help="Name of the variable, sent to this server alone. Leave it empty if the server needs no key.",
+            help="Name of the variable, sent to this server alone. Leave the field empty if the server needs no key.",
         )
         given = st.form_submit_button("Allow")
     if given and agreed:

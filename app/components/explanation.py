@@ -99,7 +99,9 @@ def term_weights(weights: TermWeights) -> Html:
     shared = {match.term for match in weights.shared_terms}
     return div(
         tag("h2", f"Score {weights.score:.4g}: terms that question and passage share"),
-        scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
+        scrolling(table(head, rows, "figures small"))
+        if rows
+        else tag("p", "The question and the passage share no term."),
         tag("p", f"and {len(weights.shared_terms) - TERMS:,} more shared terms", cls="soft")
         if len(weights.shared_terms) > TERMS
         else "",
@@ -125,8 +127,7 @@ def token_matches(matches: TokenMatches, passage: Passage) -> Html:
         tag("p", marked_passage(matches, passage.text)),
         tag(
             "p",
-            "The darker a word, the more it adds to the score. Below: the product of every question token with every "
-            "token of the passage; the largest of each row adds to the score.",
+            "The darker a word, the more it adds to the score. Below: the product of every question token with every passage token; the largest product of each row is added to the score.",
             cls="convention",
         ),
         cls="panel explanation",

@@ -51,8 +51,7 @@ def files_panel(open_study: Study) -> None:
             show(
                 tag(
                     "p",
-                    "Passages, questions or a run of your own. Or check a training file: are its negatives false? Or the log of a "
-                    "retriever: how precise is it?",
+                    "Add your own passages, questions or a run. Or check a training file: how many of its negatives are false? Or the log of a retriever: how precise is the retriever?",
                 )
             )
             _field(open_study)
@@ -67,10 +66,10 @@ def _field(open_study: Study) -> None:
         "Folders and larger files: ", command("blindspot import --help"), ", ", command("blindspot check FILE")
     )
     if megabytes <= 1:
-        show(tag("p", "Others can reach this app, so files come from the command line. ", lines))
+        show(tag("p", "Other people can reach this app, so files can be added only with the command line. ", lines))
         return
     given = st.file_uploader(
-        f"{', '.join(TYPES)}; at most {megabytes:,} MB. It stays on this machine.", list(TYPES), key="file"
+        f"{', '.join(TYPES)}; at most {megabytes:,} MB. The file stays on this machine.", list(TYPES), key="file"
     )
     show(tag("p", lines, cls="convention"))
     if given is None:
@@ -127,7 +126,7 @@ def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> Non
     if kind in ("runs", "questions"):
         words = [AS_IN_FILE, *SPLITS]
         split = columns[1].selectbox(
-            "Split", words, key=f"file-split-{path.name}", help="Take only the questions of this split."
+            "Split", words, key=f"file-split-{path.name}", help="Import only the questions of this split."
         )
         arguments["split"] = None if split == AS_IN_FILE else split
     if kind == "runs":

@@ -24,7 +24,7 @@ PAGES = (
 )
 FIND = "Find words in passages, questions and notes. Key: /"
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
-"""The right that a person needs to be offered a page."""
+"""The right that a person needs to see the link to a page."""
 
 
 def header(

@@ -31,10 +31,7 @@ class JudgeMark:
     contributions: list[tuple[str, float]]
 
     def badge(self) -> Html:
-        tooltip = (
-            f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It "
-            "never saw the answers."
-        )
+        tooltip = f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. The judge never saw the answers."
         return span(f"judge {self.probability:.0%}", cls="badge judge", title=tooltip)
 
     def reasons(self) -> Html:

@@ -61,7 +61,11 @@ def _panel(open_study: Study, place: str) -> None:
     if not points and lacking:
         if place == "training":
             show(
-                empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}", heading="h2")
+                empty(
+                    "No learning curve yet",
+                    f"The curve shows how much labels improve retrieval on dev. {lacking}",
+                    heading="h2",
+                )
             )
         return
     with st.container(key=f"curve-{place}"):
@@ -131,10 +135,7 @@ def _button(open_study: Study, missing_reason: str, place: str) -> None:
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
-        words = (
-            "No point yet. A point says how well a judge and an adapter do on dev when they learn from the "
-            "labels so far."
-        )
+        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -173,7 +174,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
-            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev measures and never trains.",
+            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
             cls="convention",
         ),
     ]
@@ -181,7 +182,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
 
 def _scope_sentence(scope: Scope) -> str:
     return (
-        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. "
+        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge that reorders the first ranks of BM25. "
         "Adapter: a linear map of the encoder's question vectors."
     )
 

@@ -24,7 +24,7 @@ def next_step(open_study: Study) -> Html:
     """Return the next step in the study, with its command or with directions to its button."""
     steps = next_steps(open_study)
     if not who.may(open_study.labels_path, "retrieve"):
-        return join("A lead of the study prepares it; come back later.")
+        return join("A lead prepares the study; come back later.")
     if not steps:
         return join("Next: another run. ", link("Retrieve on Home", url.HOME), ".")
     step = steps[0]

@@ -25,10 +25,7 @@ from blindspot.backend.upkeep import parts
 from blindspot.db.descriptions import Description
 from blindspot.db.errors import BlindspotError
 
-COST = (
-    "Median time of one question asked alone. Small print: questions per second searched together, and the size of the "
-    "index without models. Measured when the run was made."
-)
+COST = "Median time of one question asked alone. Small print: questions per second when searched together, and the size of the index without models. Both were measured when the run was made."
 STAR, HIDE = "starred", "hidden"
 """Keywords of runs, which a lead sets: a starred run comes first, a hidden one is left out of Home."""
 

@@ -27,9 +27,7 @@ MOVES = (
 )
 
 CLASSES = "figures groups slices"
-SLICE_TEST = (
-    "Studentised score test of the slice against the other questions; it allows for different rates of disagreement."
-)
+SLICE_TEST = "Studentised score test that compares the slice with the other questions; it allows for different rates of disagreement between the runs."
 
 
 def condition_help(runs: Sequence[str]) -> Html:
@@ -54,7 +52,7 @@ def condition_help(runs: Sequence[str]) -> Html:
             *_codes("and", "or", "not"),
             "and parentheses. Put words with spaces in double quotes. Compare numbers with ",
             *_codes("<=", "<", ">=", ">", "=", "!="),
-            "An unknown value matches no comparison. An unlabelled passage is neither gold nor judged. ",
+            "A comparison with an unknown value is never true. An unlabelled passage is neither gold nor judged. ",
             f"Runs: {', '.join(runs)}.",
         ),
         tag("ul", *lines, cls="conditions"),

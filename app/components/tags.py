@@ -127,7 +127,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
     if not counts:
         return
     head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
-    note = "People who saw the results chose these questions. A difference within a tag follows from their choice."
+    note = "People who saw the results chose these questions. A difference within a tag can therefore be an effect of their choice."
     show(
         div(
             head,
@@ -173,7 +173,11 @@ def _manage(open_study: Study, names: list[str]) -> None:
         with columns[0]:
             st.multiselect("Tags", names, key="tags-chosen")
         with columns[1]:
-            st.text_input("New name", key="tags-name", help="One tag: rename. Several, or an existing name: merge.")
+            st.text_input(
+                "New name",
+                key="tags-name",
+                help="One tag: rename. Choose several tags, or type an existing name, to merge tags.",
+            )
         with columns[2]:
             st.button("Rename or merge", key="tags-rename", on_click=_edit_tags, args=(open_study, False))
         with columns[3]:
@@ -192,7 +196,7 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
         by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
-            _keep_message(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")
+            _keep_message(f"Taken back from {counted(count, 'question')}. The record of who tagged them is kept.")
         elif len(chosen) == 1 and name.casefold() not in others:
             store.rename(chosen[0], name, by)
             _keep_message(f"Renamed {chosen[0]} to {name}.")

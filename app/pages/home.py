@@ -157,7 +157,7 @@ def _make_more(open_study: Study, contents: dict[str, Any]) -> None:
             format_func=lambda name: retrievers[name].label(name),
         )
         sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
-        split = middle.selectbox("Questions", sets, key="more-split", help="A split or one named question set.")
+        split = middle.selectbox("Questions", sets, key="more-split", help="A split, or one question set by name.")
         kind = retrievers[retriever]
         job = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
         with right:

@@ -174,7 +174,7 @@ def _empty_state(
 ) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state when there is nothing to judge."""
     if person.paused:
-        return "Paused", ["A lead has paused you. Labels already sent are still saved for a minute."]
+        return "Paused", ["A lead has paused your work. Labels already sent are still saved for a minute."]
     batches = [batch for batch in batches if batch.state == "open"]
     if not batches:
         return "There is nothing to judge yet", [

@@ -69,7 +69,7 @@ def _listed_question(open_study: Study) -> None:
     runs = offered_runs(open_study)
     if not runs:
         _ask_box(open_study)
-        about = "This page compares the hits of runs for one question. With an index, ask your own question above."
+        about = "This page compares the hits of runs for one question. If the study has an index, ask your own question above."
         show(empty_page(open_study, "No runs yet", about))
         return
     show(missing_runs(runs))
@@ -84,7 +84,7 @@ def _listed_question(open_study: Study) -> None:
     if not asked:
         _ask_box(open_study)
         compare = link("Compare", chosen.on_compare())
-        show(notice("No question can be measured in both runs. Choose other runs on ", compare, "."))
+        show(notice("No question of the study can be measured in both runs. Choose other runs on ", compare, "."))
         return
     with st.container(key="walk"):
         left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
@@ -312,7 +312,7 @@ def _own_question(open_study: Study) -> None:
     """Show the live hits of two or more retrievers for a typed question."""
     retrievers = live.available(open_study)
     if not retrievers:
-        show(empty_page(open_study, "No index yet", "Retrievers answer your own questions from an index."))
+        show(empty_page(open_study, "No index yet", "Retrievers need an index to answer your own questions."))
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])

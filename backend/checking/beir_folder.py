@@ -97,10 +97,13 @@ class BeirFolder(RowFile):
                 if (fields[0], fields[-2] if len(fields) > 2 else "") not in changed:
                     out.write(last)
                     count += 1
+            end = b"\r\n" if next(_raw_lines(self.qrels)).endswith(b"\r\n") else b"\n"
+            iteration = ["0"] if last.count(b"\t") == 3 else []  # the second of TREC's four columns
+            out.write(end if added and not last.endswith(b"\n") else b"")
             for row in added:
-                out.write(b"" if last.endswith(b"\n") else b"\n")
-                out.write(f"{row['question']}\t{row['passage']}\t{row['grade']}\n".encode())
-                last, count = b"\n", count + 1
+                fields = [row["question"], *iteration, row["passage"], str(row["grade"])]
+                out.write("\t".join(fields).encode() + end)
+                count += 1
         with _binary(target / self.run.name) as out:
             for line in _raw_lines(self.run):
                 fields = line.decode("utf-8", "replace").split()

@@ -37,7 +37,7 @@ RUN = "file"
 BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
 OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
-"""In the place of a retriever, in the manifests of runs."""
+"""Written in place of a retriever in the manifests of runs."""
 EMPTY = "[empty]"
 MOST_LISTED = 100  # negatives of a question in the run
 _FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap", "shared", "similar", "empty")

@@ -13,9 +13,8 @@ from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.counting import counted, noun
 
 NOT_CHECKED = (
-    "Positives were taken as right.",
-    "Pairs that nobody judged are as the file had them. What the labels call an answer is what these judges call one; "
-    "their own mistakes are in the estimate.",
+    "Positives were assumed to be correct.",
+    "Pairs that nobody judged are as in the original file. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
     "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
 )
 

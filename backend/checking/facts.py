@@ -19,7 +19,9 @@ from blindspot.backend.judging.near_duplicates import THRESHOLD
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 SHOWN = 5
 CUT_SHARE, CUT_LEAST = 0.01, 5
-"""Texts are cut if at least this share of all passages, and so many, have exactly the length of the longest."""
+"""Texts count as truncated if at least this share of all passages, and at least this number, have exactly the length of
+the longest.
+"""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Replacements = Mapping[int, Sequence[Values]]
-"""The rows that come in the place of a row, by its number from 0; no rows take it out."""
+"""The rows that replace a row, by its number from 0; an empty list removes the row."""
 TRAIN = ("train", None)
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 

@@ -35,7 +35,7 @@ from blindspot.db.records import Question
 
 FACTS, BATCH = "log-facts.json", "log"
 DEPTH, QUESTIONS = 5, 40
-"""First chunks that are judged of a question, and questions in a sample."""
+"""Number of first chunks that are judged for a question, and number of questions in a sample."""
 LISTED = 20
 
 
@@ -290,7 +290,7 @@ GOLDEN: Mapping[str, tuple[str, Callable[[Study, Sequence[GoldenQuestion], Path]
     "beir": ("golden-beir", _write_beir),
     "qrels": ("golden.qrels", _write_trec),
 }
-"""Forms of a golden set: the usual name of the file or folder, and the writer."""
+"""The forms of a golden set: the usual name of the file or folder, and the function that writes it."""
 
 
 def export_golden_set(study: Study, form: str, path: Path | None = None) -> tuple[Path, int, int]:

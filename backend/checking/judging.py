@@ -20,7 +20,9 @@ from blindspot.db.records import Hits
 
 RUN = "check-sample"
 SURE = (0.5, 0.5)
-"""Below the first probability a judge calls a pair negative, and from the second on positive, if it has no own limits."""
+"""A judge without thresholds of its own calls a pair negative below the first probability, and positive from the second
+on.
+"""
 
 
 def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, progress: Progress | None = None) -> str:

@@ -20,7 +20,9 @@ BINS, BAND = 16, 2
 BLOCK = 4000  # texts whose words are in memory together
 MOST_COMPARED = 2_000_000
 NEARLY_ALL = 0.9
-"""Share of the shorter text's sequences that both have. At 70%, articles written to one template would count as copies."""
+"""Minimum share of the shorter text's word sequences that both texts contain. At 70%, articles written from the same
+template would count as copies.
+"""
 
 
 def near_copies(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> np.ndarray:

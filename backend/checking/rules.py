@@ -25,13 +25,13 @@ from blindspot.backend.checking.sample import JudgedDraws, interval
 from blindspot.db.errors import BadInput
 
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
-"""Shares of the negatives that the rows of a rule keep, about: the values are rounded."""
+"""Approximate shares of the negatives that the rows of a rule keep; approximate because thresholds are rounded."""
 MARGINS = (0.0, 0.05, 0.1)
 RANKS = (1, 2, 3, 5, 10, 20)
 UPPER = ("max_score", "judge")
 """Rules with an upper limit; their statistics are negated."""
 FEWEST = 5
-"""False and true negatives among the labels without which nothing is compared."""
+"""Minimum numbers of false and of true negatives among the labels for a comparison of rules."""
 RESAMPLES = 400
 FOLDS = 5
 

@@ -15,12 +15,15 @@ from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.pairs import FEATURES, NegativePairs
 
 EDGES = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
-"""Quantiles of suspicion that separate the cells; the most suspicious 2% are one."""
+"""Quantiles of suspicion that separate the cells; the most suspicious 2% are one cell."""
 SEPARATION = 1.3
-"""How far apart the suspicions of false and of true negatives are taken to be, in standard deviations (AUC 0.82)."""
+"""The assumed distance between the suspicions of false and of true negatives, in standard deviations (an AUC of 0.82).
+"""
 EXPECTED = 0.08
 UNIFORM = 0.65
-"""Share of uniform drawing; the rest is in proportion to the standard deviation of a cell's pairs."""
+"""Share of each weight that is the same for all pairs; the rest is proportional to the standard deviation of a cell's
+pairs.
+"""
 WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "vectors": 2.0}
 
 

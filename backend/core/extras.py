@@ -57,8 +57,9 @@ EXTRAS = {
     "service": Extra("the service needs", ("fastapi", "prometheus_client")),
     "tracking": Extra("TensorBoard needs", ("tensorboard",)),
 }
-"""Every extra by name, but `all` and `gpu`, which brings the module of `cpu`. A module stands under the smallest extra that
-brings its package."""
+"""Every extra by name, except `all` and `gpu`, which has the same module as `cpu`. A module is listed under the
+smallest extra that installs its package.
+"""
 
 _EXTRA_OF = {module: name for name, extra in EXTRAS.items() for module in extra.modules}
 

@@ -64,7 +64,7 @@ class DataclassInstance(Protocol):
 
 
 JobResult = str | int | float | Mapping[str, Any] | Sequence[Any] | DataclassInstance | Named | None
-"""What the function of a job may return. The record keeps a part by its name and everything else as JSON."""
+"""What the function of a job may return. The record stores a part by its name, and everything else as JSON."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -31,7 +31,7 @@ _TYPES: dict[str, _Kind] = {
     "seconds": _NUMBER,
     "versions": dict,
 }
-"""Types of the entries that manifests of all kinds share. Whoever reads a part checks its other entries."""
+"""Types of the manifest entries that parts of all kinds share. The code that reads a part checks the other entries."""
 PACKAGES = (
     "numpy",
     "torch",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ABSENT = "\N{EN DASH}"
 """Shown in place of a missing value."""
 TOO_FEW = "too few to say"
-"""Stands in the place of an interval where none can be given."""
+"""Shown in place of an interval if there are too few observations for one."""
 NARROWEST = 9
 """Minimum width of the first column in characters; longer names continue on the next line."""
 LONG = 5
@@ -360,7 +360,7 @@ _ESCAPED = str.maketrans({
     ABSENT: "--", "\N{MINUS SIGN}": "$-$", "\N{LESS-THAN OR EQUAL TO}": "$\\leq$", "\N{MIDDLE DOT}": "$\\cdot$",
 })  # fmt: skip
 _SIGN = re.compile(r"(?<![\w)\]])-(?=[\d.])")
-"""A hyphen that means a minus: before a digit, and not within a word or a range."""
+"""A hyphen that means minus: it stands before a digit, and not within a word or a range."""
 
 
 def latex_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ class Settings:
 
 MODELS = ("model", "question_model", "passage_model")
 VECTOR_SETTINGS = ("question_prompt", "passage_prompt", "dimensions")
-"""Settings that change the vectors and that manifests record only if they are set: older manifests lack them."""
+"""Settings that change the vectors. A manifest records them only if they are set, because older manifests lack them."""
 
 
 def check_name(name: str, noun: str) -> str:

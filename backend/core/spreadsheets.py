@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a formula begins; the last four are full-width signs, which Excel takes too."""
+"""The characters with which a formula begins; the last four are full-width, which Excel accepts too."""
 
 
 def safe_cell(text: str) -> str:

@@ -93,6 +93,6 @@ def _from_results(study: Study) -> dict[str, Any] | None:
             "The study has only the passages that these files name, so a search says nothing about the whole "
             "collection: ask no live questions and make no runs here.",
             f"Negatives can be mined no deeper than the files go ({deepest} hits).",
-            "Gold is unknown, unless qrels are imported: relevance is by answers.",
+            "Gold is unknown unless qrels are imported, so relevance is by answers.",
         ],
     }

@@ -75,7 +75,7 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     recorded = ((id, passage, grade) for id, of_question in grades.items() for passage, grade in of_question.items())
     if all(grade == 1 or passage in rejected.get(id, ()) for id, passage, grade in recorded):
         return made
-    note = "The format has no place for grades; 'blindspot export qrels' writes them."
+    note = "The format cannot store grades; 'blindspot export qrels' writes them."
     return replace(made, notes=(*made.notes, note))
 
 

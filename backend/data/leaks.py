@@ -1,8 +1,8 @@
 """Select the questions that may be used for training. Questions whose text or (subject, relation) occurs in a dev or
 test split are left out.
 
-Bucket sets and one-off sets count as test. The train split of a one-off set (EntityQuestions' `no-overlap` and
-`similar`) may be used only if it is named.
+Bucket sets and one-off sets count as test. Of a one-off set (EntityQuestions' `no-overlap` and `similar`), only its own
+train split may be used for training.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "chunk_id": ("chunk_id", "doc_id", "document_id", "passage_id", "docid", "ids", "chunk_ids", "doc_ids"),
     "score": ("score", "scores", "similarity"),
 }
-"""The columns of a table, by their usual names; each can be chosen."""
+"""The columns of a table, each with its usual names; the user can choose another column for each."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ configs:
 # {name}
 
 A retrieval task in BEIR's form: {passages}, {questions} with {judgements}. Made with Blindspot from a study whose
-passages have the digest `{digest}`. The texts keep the licences of their makers.
+passages have the digest `{digest}`. The texts keep the licences of their authors.
 """
 TASK = '''"""The MTEB task of this folder: `mteb.evaluate(model, {name}())`."""
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 SOURCE = "encyclopedia"
-"""The folder of the study that holds the generated files."""
+"""The folder in the study that holds the generated files."""
 ABOUT = "about.json"
 ANNOTATORS = {f"Ada{SIMULATED}": 0.96, f"Ben{SIMULATED}": 0.90}
-"""The simulated annotators: name to the share of labels that are right."""
+"""The simulated annotators: each name with the share of its labels that are right."""
 
 
 def is_demo(study: Study) -> bool:

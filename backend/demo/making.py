@@ -64,7 +64,7 @@ TRAINING: dict[str, Any] = {
     "pool": 200,
     "evaluate_every": 12,
 }
-"""Fields of `DualEncoderSettings`: small enough for a CPU, about a minute a model."""
+"""Fields of `DualEncoderSettings`, small enough that a CPU trains a model in about a minute."""
 
 
 @dataclass(frozen=True)

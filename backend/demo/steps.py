@@ -73,7 +73,7 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See the blind spot"
     if BEFORE not in runs:
         return DemoStep(
-            "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
+            "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval starts when its index is built."
         )
     all_findings = findings(comparison(RUNS["bm25"], BEFORE), HEADLINE_K, NAMES)
     falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
@@ -84,7 +84,7 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
 def _question(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "Open one question where dense retrieval fails"
     if BEFORE not in runs:
-        return DemoStep("question", title, "waiting", "The question is chosen when both retrievers have searched.")
+        return DemoStep("question", title, "waiting", "The question is chosen after both retrievers have searched.")
     question = telling_question(comparison(RUNS["bm25"], BEFORE))
     if question is None:
         return DemoStep(
@@ -145,7 +145,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
     batch = next((batch for batch in queue.batches() if batch.name == YOURS), None)
     if batch is None:
         return DemoStep(
-            "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
+            "judge", title, "waiting", "The passages are chosen after BM25 has searched the training questions."
         )
     own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
     return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
@@ -153,7 +153,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
 
 def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
-        return "The training data calls these passages negatives. Do they answer their question?"
+        return "The training data uses these passages as negatives. Do they answer their question?"
     if batch.done < batch.questions:
         return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
     who = "You judged all five" if own_labels == batch.questions else "All five are judged"
@@ -220,7 +220,7 @@ def cleaning_verdict(pair: Comparison) -> str:
     )
     if open_at:
         sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
-    measured = f"Measured over {pair.units.count_words()}. Another seed of the training may give another result."
+    measured = f"Measured over {pair.units.count_words()}. Training with another seed may give another result."
     return " ".join([*sentences, measured])
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Side = Literal["a", "b"]
 Answer = bool | None
-"""What a rule says of one question; None if a fact that it needs is unknown."""
+"""The result of a rule for one question; None if a fact that the rule needs is unknown."""
 ORDER = tuple(Cause)
 """The column of each cause."""
 

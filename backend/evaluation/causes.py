@@ -82,7 +82,7 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.CHANCE_MATCH: CauseRule(
         "Chance match of the other run",
-        "The other run finds the question, but its first relevant passage is not gold and does not mention the subject.",
+        "The other run finds a relevant passage, but this passage is not gold and does not mention the subject.",
     ),
     Cause.DOUBTFUL_GOLD: CauseRule(
         "Doubtful gold",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 KS = (1, 5, 20, 100)
 SEED = 0
 STILL_TO_JUDGE = "the reader has still to judge them"
-"""Why a question that is hidden from the reader is left out."""
+"""The reason that is given for leaving out questions hidden from the reader."""
 SURE = 0.05
 FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question

@@ -40,7 +40,7 @@ COLUMNS = (
 )  # fmt: skip
 FLIP_KEYS = ("both", "only_a", "only_b", "neither")
 BETTER_KEYS = ("a_better", "b_better", "equal")
-"""These replace FLIP_KEYS for measures other than Success@k."""
+"""The keys of the tables for measures other than Success@k, in place of FLIP_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,9 @@ def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
         return []
     said = [f"{measure.title_at('k')}: {measure.help}."]
     if needs_gold:
-        said.append("It needs all relevant passages of a question, so relevance is gold.")
+        said.append(
+            "This measure needs to know all relevant passages of a question, so gold passages count as relevant."
+        )
     return said
 
 

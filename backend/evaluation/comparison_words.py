@@ -24,7 +24,7 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     """
     estimate, k, p = paired.difference.estimate, paired.k, paired.difference.p_shown
     if estimate.value is None:
-        return "No questions, so no conclusion."
+        return "There are no questions, so there is no conclusion."
     questions = paired.questions
     words = (
         p_words(p) if paired.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
@@ -50,6 +50,21 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     )
 
 
+def significance(paired: PairedFigures, tests: int) -> str:
+    """Return one sentence for below a headline that has the difference and its interval: over what, and how sure."""
+    p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
+    after = f"{p_words(p)} after Holm's method for {tests} tests"
+    if p <= SURE:
+        better = f"finds a relevant passage in the top {paired.k} more often"
+        if paired.measure is not SUCCESS:
+            better = f"has a higher {paired.title}"
+        return f"It {better} over these {paired.questions}; on this collection the difference is significant ({after})."
+    adjusted = (
+        "" if low <= 0 <= high else f", though this interval, which is not adjusted for the {tests} tests, excludes 0"
+    )
+    return f"Inconclusive over these {paired.questions}: the difference is not significant ({after}){adjusted}."
+
+
 def reservation(kind: str, rule: str) -> str:
     """Return one sentence on the limits of a comparison's conclusion."""
     if kind in ("gold", "labels"):
@@ -71,5 +86,5 @@ def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> s
         f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
         f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: success if either of the two lists has a relevant passage."
     )

@@ -16,18 +16,14 @@ from blindspot.backend.evaluation.comparison import Comparison
 
 EXAMPLES = 3
 NONE = "none"
-"""The name of the line of misses without a measured cause, also in slices."""
+"""The name of the line that counts misses without a known cause; slices use it too."""
 NONE_TITLE = "None measured"
 METHOD = (
-    "A cause is a circumstance that a rule measured at a miss. It does not prove why the run missed. A miss may have "
-    "several causes. Shares are of the misses for which the cause could be measured, with Wilson's 95% interval by unit of observation. "
-    "'Found' is the share of the questions that the run finds. Difference: misses - found, with Newcombe's 95% "
-    "interval. If it includes 0, the circumstance is as common where the run succeeds, and explains nothing."
+    "A cause is a circumstance that a rule detected for a miss. It does not prove why the run missed. A miss may have "
+    "several causes. Each share is of the misses for which the cause could be determined, with Wilson's 95% interval by unit of observation. 'Found' is the same share among the questions for which the run finds a relevant passage. Difference: misses - found, with Newcombe's 95% "
+    "interval. If the interval includes 0, the circumstance may be equally common where the run succeeds, so it explains nothing."
 )
-PAIRED_METHOD = (
-    "Paired: questions that a run misses with the cause, in % of all questions that count, and A - B over the same "
-    "questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the causes."
-)
+PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in % of all questions with a known cause, and A - B over the same questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the number of causes."
 
 
 @dataclass(frozen=True, slots=True)

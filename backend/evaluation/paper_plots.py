@@ -23,10 +23,10 @@ PlotForm = Literal["pdf", "svg", "png"]
 FORMS: tuple[PlotForm, ...] = ("svg", "pdf", "png")
 MIME = {"svg": "image/svg+xml", "pdf": "application/pdf", "png": "image/png"}
 COLUMN = 3.35
-"""Inches: one column of the ACL style (7.7 cm) with its margins."""
+"""Width in inches of one column of the ACL style (7.7 cm) with its margins."""
 DPI = 300
 LONGEST = 34
-"""Characters of a category beside the y axis; longer ones are shortened before their n."""
+"""Maximum number of characters of a category beside the y axis; a longer name is shortened before its n."""
 STYLE: dict[str, Any] = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
          "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "axes.linewidth": 0.6, "lines.linewidth": 1.0,
          "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "blindspot"}  # fmt: skip

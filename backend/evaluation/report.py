@@ -211,8 +211,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
     if "labels" in kinds:
         sentences.append(
             "A passage is relevant if people labelled it positive, or if it is gold and no settled label says "
-            "otherwise. Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if "
-            "every other passage were not relevant, or relevant."
+            "otherwise. Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if no other passage were relevant, and if every other passage were."
         )
     sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% interval.",
@@ -221,7 +220,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
         f"{' or '.join(sorted(kinds))}.",
         "Recall@k: mean share of a question's gold passages in the top k, always over gold.",
         f"Every interval counts by the {unit} (Wilson's, with the effective n of these units). {generalisation(unit)}",
-        "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
+        "Passages with equal scores are ordered by their row in the collection; in an imported run, by their order in the file.",
     ]
     if grouping == "bucket":
         source = frequency_source or "none, no frequencies are known"

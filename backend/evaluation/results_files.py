@@ -33,7 +33,7 @@ NAMES = {
     "mrr": ("mrr_at_{}", "MRR@{}"),
     "success": ("hit_rate_at_{}", "Accuracy@{}"),
 }
-"""Measure to its names in MTEB's and in BEIR's results."""
+"""For each measure, its names in MTEB's and in BEIR's results."""
 FORMATS = ("mteb", "beir")
 MAIN = "ndcg_at_10"
 SUITABLE = 10  # hits per question that the main score needs

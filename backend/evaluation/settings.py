@@ -15,7 +15,7 @@ Kind = Literal["answers", "gold", "labels"]
 By = Literal["relation", "bucket", "slice"]
 MEASURES = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)"
 HEADLINE_K = 5
-"""The k of Success@k wherever no other is asked for: on every page, and in every command that counts misses."""
+"""The default k of Success@k: on every page, and in every command that counts misses."""
 
 RelevantBy = Annotated[
     Kind,
@@ -110,4 +110,4 @@ class ComparisonOptions:
 
 
 COMPARED = ("k", "by", "slice", "measure", "relevance", "rule")
-"""The options of comparisons that a person chooses."""
+"""The options of comparisons that people choose."""

@@ -100,8 +100,7 @@ def method_note(slices: FoundSlices) -> str:
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[slices.correction]}; slices with an adjusted p of at "
         f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
-        f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
-        "difference is, not why. Confirm it on other questions. "
+        f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where the runs differ, not why. Confirm the finding on other questions. "
         f"{generalisation(slices.units.name)}"
     )
 

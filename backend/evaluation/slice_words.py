@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted
 
 CONTAINED = 0.9
-"""A slice with this share of its questions in another one is nested in it."""
+"""A slice counts as nested in another slice if at least this share of its questions is in the other one."""
 NUMBERS = {
     "length": "of {} words",
     "answer_length": "whose answer has {} words",

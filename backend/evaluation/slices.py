@@ -71,10 +71,7 @@ TAGS = {
 }
 
 
-CHOSEN_BY_RESULTS = (
-    "A result of the runs defines this slice (a rank, a tag or a cause). The difference within it follows from that choice, "
-    "so a test of it has no meaning."
-)
+CHOSEN_BY_RESULTS = "This slice is defined by a result of the runs (a rank, a tag or a cause). So the difference within the slice follows from its definition, and a test of it has no meaning."
 
 
 def by_results(expression: str) -> bool:

@@ -19,7 +19,7 @@ from blindspot.backend.text.counting import counted
 
 MORE = 200
 VAGUE = 0.25
-"""Half width of an interval up to which a rate is not stated."""
+"""If the half-width of the interval is above this value, no rate is stated."""
 
 
 def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
@@ -54,7 +54,11 @@ def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: Cl
         jobs.start_button(open_study, request(draw_pairs), key="draw", label="Draw pairs to judge", primary=True)
         return
     if not checks.sees_rate(open_study, labelled):
-        show(_answer_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
+        show(
+            _answer_line(
+                _button("Judge the next pair", url.JUDGE, "j"), "People who still judge blind do not see the rate."
+            )
+        )
         return
     if url.value("step") and written is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
@@ -80,7 +84,9 @@ def _next(labelled: Labelled) -> tuple[object, ...]:
             "" if labelled.all_judged else join("or ", judge, " for a shorter interval"),
         )
     if not labelled.judged:
-        return _button("Judge the first pair", url.JUDGE, "j"), "By keys, a few seconds a pair; stop whenever you like."
+        return _button(
+            "Judge the first pair", url.JUDGE, "j"
+        ), "Judging uses keys and takes a few seconds per pair; stop whenever you like."
     rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
 

@@ -57,7 +57,7 @@ def _file_sentence(false_negatives_fate: str, rule: str | None) -> str:
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     more = "" if rule is None else f" What {rule} drops goes too, although nobody judged it."
     return (
-        f"Same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
+        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
         f"positive go.{more}"
     )
 

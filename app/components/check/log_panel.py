@@ -66,7 +66,7 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
 def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
     """Return the sentence at the top of the page."""
     if precision is None or not precision.judged:
-        return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
+        return tag("h1", "How many of the retrieved chunks answer their question? No question is judged yet.")
     if not sees_labels:
         return tag(
             "h1",
@@ -83,7 +83,7 @@ def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
         return
     if precision.judged < precision.drawn:
         words = "Judge the next question" if precision.judged else "Judge the first question"
-        second = f"{precision.judged} of {precision.drawn} done. The interval is for the whole sample: judge all of it."
+        second = f"{precision.judged} of {precision.drawn} done. The interval assumes that the whole sample is judged: judge all of it."
         button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
         show(div(button, tag("span", second, cls="soft"), cls="action"))
         return
@@ -106,7 +106,8 @@ def _golden_set(open_study: Study) -> None:
         show(
             tag("h2", "The golden set"),
             tag(
-                "p", "The questions that people judged, with the chunks that answer; those with the same words are one."
+                "p",
+                "The questions that people judged, with the chunks that answer them; questions with the same words are one.",
             ),
         )
         with st.container(key="downloads", horizontal=True):

@@ -45,7 +45,7 @@ def model_panel(open_study: Study, found: Check) -> None:
             return
         if rate is not None and rate.judged:
             show(tag("p", rate_words(rate)))
-            words = "The interval is for what this model would say of the whole file, not for what people would. The file back takes people's labels."
+            words = "This is an interval for what the model would say about the whole file, not for what people would say. The written file uses only people's labels."
             show(tag("p", words, cls="convention"))
 
 

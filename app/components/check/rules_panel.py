@@ -13,7 +13,7 @@ from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
 
 RULE_STEP = {"step": "rule"}
-"""In the address, from the choice of a rule on."""
+"""The query parameters of the page after a rule was chosen."""
 WITHOUT_RULE = "none"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),

@@ -92,8 +92,7 @@ def quality_line(map: Map) -> Html:
         ),
         tag(
             "p",
-            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps "
-            "between them have none. All figures, neighbours and clusters are computed in the original space.",
+            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps between them have no meaning. All figures, neighbours and clusters are computed in the original space.",
             cls="convention",
         ),
         cls="map-quality",
@@ -126,8 +125,7 @@ def warnings(map: Map, shown_points: int) -> Html:
     if old:
         notices.append(
             notice(
-                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again "
-                "to see neighbours.",
+                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again to see nearest neighbours.",
                 kind="warning",
             )
         )

@@ -109,7 +109,7 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
         show(
             tag(
                 "p",
-                "To send passages to judging, choose a run, which links passages to questions.",
+                "To send passages to judging, choose a run: it says which questions the passages belong to.",
                 cls="convention",
             )
         )
@@ -177,7 +177,7 @@ def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str)
     result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
     return (
-        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."
+        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now shows the slice."
     )
 
 
@@ -192,7 +192,7 @@ def hint(map: Map, run: str | None) -> None:
                 "Click a point to read it and see its nearest neighbours. Click a group's name in the legend to hide "
                 "or show the group; double-click to show only that group.",
             ),
-            tag("p", "With the keyboard, open a cluster below and then its passages.", cls="convention"),
+            tag("p", "If you use the keyboard, open a cluster below, and then one of its passages.", cls="convention"),
             tag(
                 "p",
                 "Colour by ",

@@ -57,7 +57,7 @@ def judges_panel(
         return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
     if not judge_table.judges:
         learn = link("Learn a judge", tabs.address("judges"), cls="button")
-        return div(title, tag("p", "No judge has scores yet.", cls="convention"), learn, cls="panel", id="judges")
+        return div(title, tag("p", "No judge has given scores yet.", cls="convention"), learn, cls="panel", id="judges")
     head = table_head(
         "judge",
         "pairs",

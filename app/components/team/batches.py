@@ -43,10 +43,10 @@ ORDER_TITLES: dict[Order, str] = {
 }
 _ABOUT_ARMS = (
     "75% of the questions are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
-    "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
+    "10% for second labels and 5% as repeats. If an arm cannot be filled, its questions are chosen by priority instead."
 )
 _ABOUT_SPLITS = (
-    "Splits to draw questions from; empty for all searched questions. "
+    "Splits to draw questions from; if empty, all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
 )
 
@@ -190,7 +190,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) ->
         st.button(
             f"Reassign {counted(blocked, 'question')}",
             key=f"reassign-{batch.name}",
-            help="Active people get these questions. A question that fewer of them can judge than it needs, needs only those.",
+            help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
             on_click=_apply_change,
             args=(lambda: _reassign(open_study, batch.name),),
         )
@@ -223,7 +223,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
     if not runs:
         show(
             notice(
-                "A batch pools its candidates from runs, and this study has none yet. ",
+                "A batch takes its candidate passages from runs, and this study has no run yet. ",
                 link("Retrieve on Home", url.HOME),
                 ".",
             )
@@ -234,7 +234,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
         show(
             notice(
                 "No run has searched the training questions. A batch of dev or test questions corrects the "
-                "evaluation and never trains. For labels that train, search them first.",
+                "evaluation and never trains. If you want labels that train, search the training questions first.",
                 kind="warning",
             )
         )
@@ -251,7 +251,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
             show(tag("p", _ABOUT_ARMS, cls="soft"))
             middle = st.columns([3, 3, 3])
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-            about = "Only questions that people gave one of these tags; empty for all."
+            about = "Only questions that people gave one of these tags; if empty, all questions."
             tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
             judge, training_set = _judge_fields(open_study, middle[2])
             low = st.columns(4, vertical_alignment="bottom")
@@ -309,8 +309,7 @@ def _judge_fields(open_study: Study, place: Any) -> tuple[str | None, str | None
         "Priority by",
         [*reversed(scored), ANSWERS_AND_RANK],
         help=(
-            f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit "
-            "stays random."
+            f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit is still drawn at random."
         ),
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)

@@ -63,7 +63,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         index=ROLES.index(person.role),
         key=key,
         disabled=is_oneself,
-        help="A lead cannot give up their own role; another lead can." if is_oneself else None,
+        help="Leads cannot give up their own role; another lead can change it." if is_oneself else None,
         on_change=_apply_change,
         args=(lambda: people.set_role(person.name, st.session_state[key], actor=acting()),),
     )
@@ -71,7 +71,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         st.button(
             "New link" if person.invited else "Create link",
             key=f"invite-{person.name}",
-            help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
+            help="Create a personal link. It replaces the person's earlier link and ends all sessions that this link opened.",
             on_click=_apply_change,
             args=(lambda: _invite(open_study, person.name, person.role),),
         )
@@ -87,7 +87,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         st.button(
             "Resume" if person.paused else "Pause",
             key=f"pause-{person.name}",
-            help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
+            help="A paused person gets no questions. Labels that were already sent are still saved for a minute.",
             on_click=_apply_change,
             args=(lambda: people.pause(person.name, not person.paused, actor=acting()),),
         )
@@ -146,14 +146,14 @@ def _show_link() -> None:
         show(
             tag(
                 "p",
-                f"Send this link to {name} and to nobody else. Whoever has it acts as {name}. It is shown only now.",
+                f"Send this link to {name} and to nobody else. Whoever has it acts as {name}. The link is shown only now.",
             )
         )
         st.code(address, language=None, wrap_lines=True)
         if who.mode() == "local":
             show(
                 notice(
-                    "Only this machine reaches the app now. To let others in, start it with: ",
+                    "At present only this machine can reach the app. To let others in, start it with: ",
                     tag("code", "blindspot open --address 0.0.0.0"),
                     kind="warning",
                 )

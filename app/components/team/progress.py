@@ -106,7 +106,7 @@ def _day_text(day: Day) -> str:
 def _too_fast(person: PersonProgress) -> Html:
     return notice(
         f"{person.name}: {person.fast:,} of {counted(person.timed, 'label')} came faster than one can read. "
-        "Look at some of them before you count on the rest.",
+        "Check some of these labels before you rely on the rest.",
         kind="warning",
     )
 

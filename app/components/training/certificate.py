@@ -29,7 +29,7 @@ WHAT = (
 )
 NO_JUDGE = "none"
 SECONDS_A_PAIR = 10
-"""For the time that judging takes, before anybody has judged."""
+"""Used to estimate the time that judging takes while nobody has judged anything."""
 _SAID, _PLAN = "certificate-said", "certificate-plan"
 
 
@@ -46,7 +46,11 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         drawn = f"{counted(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
         show(_panel(tag("p", f"Not certified. {drawn}")))
     elif found.withdrawn:
-        why = withdrawal(found) if sees_labels else "Withdrawn: the set or a label that it rests on changed."
+        why = (
+            withdrawal(found)
+            if sees_labels
+            else "Withdrawn: the set changed, or a label on which the certificate rests."
+        )
         show(_panel(notice(why, kind="error")))
     else:
         more = more_line(found)
@@ -83,7 +87,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
         at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
         confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 95.0, step=1.0)
         judge = columns[2].selectbox(
-            "Judge", scored, help="Its scores choose which pairs are drawn more often, and can save labels."
+            "Judge", scored, help="Its scores determine which pairs are drawn more often, and can save labels."
         )
         labels = columns[3].number_input("Negatives to judge", 1, None, None, placeholder="enough")
         positives = columns[4].number_input("Positives", 0, None, POSITIVES)
@@ -140,7 +144,7 @@ def _queue(open_study: Study, name: str, key: str) -> None:
     with _certificate_sentence():
         batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [
-            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
+            f"Queued as batch {batch} (seed {planned.seed}). Judge the pairs, then state what the labels prove."
         ]
 
 
@@ -187,7 +191,7 @@ def certificates_panel(open_study: Study) -> Html:
     )
     note = tag(
         "p",
-        "Bounds on finite sets, from pairs drawn at random. After: once the found false negatives are taken out.",
+        "Upper bounds for finite sets of pairs, from pairs drawn at random. After: without the false negatives that people found.",
         cls="convention",
     )
     return div(

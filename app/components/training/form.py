@@ -25,19 +25,19 @@ from blindspot.backend.training.training_settings import CrossEncoderSettings, D
 from blindspot.backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
-"""Session key of the models whose training was started here: name to what was said of its time."""
+"""Session key of the models whose training was started here: each name with the time estimate that was shown."""
 MINUTES, MINUTES_GPU = 2, 20
 CPU_COMPARISONS = {"held_out": 40, "pool": 200}
-"""Settings for a CPU, where comparing checkpoints on many questions and passages would take longer than training."""
+"""Settings for a CPU, on which comparing checkpoints on many questions and passages would take longer than training."""
 CPU_PAIRS = {"held_out": 40, "pairs": 100, "calibration_pairs": 200}
 TIMED = 16  # passages to encode for the estimate of the indexing time
 NO_TEACHER = "none"
 DISTIL = (
     "Cross-encoder whose scores the retriever also learns from (distillation). Missing scores are computed first. "
-    "Annotators' labels take precedence over them."
+    "Annotators' labels take precedence over these scores."
 )
 Sized = tuple[int, str]
-"""The steps of a training, and what to say of the time it takes."""
+"""The number of steps of a training, and a sentence about the time it takes."""
 
 
 def retriever_form(open_study: Study, training_set: str, taken_names: set[str], primary: bool = True) -> None:

@@ -35,11 +35,10 @@ FORGET = ("cell", "ranks", "page")
 WHO = {
     PEOPLE: term(
         PEOPLE,
-        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are not "
-        "counted.",
+        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are left out.",
     ),
-    CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, else no."),
-    ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), else no."),
+    CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, otherwise no."),
+    ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), otherwise no."),
 }
 MEANS = {
     (PEOPLE, YES): "Possible cause: the passage states the answer in other words, which both machines miss.",

@@ -29,8 +29,7 @@ def label_counts(open_study: Study) -> None:
         return
     show(
         notice(
-            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the "
-            "evaluation and never train, so these labels change no training set.",
+            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
             kind="warning",
         )
     )
@@ -45,4 +44,10 @@ def _offer_batch(open_study: Study) -> None:
         "training questions",
         splits=["train"],
     ):
-        show(tag("p", "A batch of training questions needs a run over them; Sets starts one.", cls="soft"))
+        show(
+            tag(
+                "p",
+                "A batch of training questions needs a run over them; on the Sets tab you can start one.",
+                cls="soft",
+            )
+        )

@@ -47,7 +47,7 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
 
 
 def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
-    about = "A judge says which unlabelled passages answer, so that a training set drops or adds them."
+    about = "A judge says which unlabelled passages answer their question, so that a training set can drop or add them."
     if not cards:
         return f"No judge yet. {about}"
     if not reports:
@@ -82,7 +82,7 @@ def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
 def _threshold(quality: dict[str, Any]) -> Html | str:
     if quality["value"] is None:
         return span(
-            "none", cls="soft", title="No threshold reaches the aim. Label more questions and learn the judge again."
+            "none", cls="soft", title="No threshold is precise enough. Label more questions and learn the judge again."
         )
     left_out = quality.get("left_out", 0)
     said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n={quality['pairs']:,}"

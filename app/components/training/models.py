@@ -39,14 +39,14 @@ from blindspot.backend.training.training_log import read_log
 COMPARED_BY = {
     "average_rank": (
         "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best. "
-        "Each training set has its own pool: compare models of one set."
+        "Each training set has its own pool, so compare only models of the same set."
     ),
     "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
     "question; "
     "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
-"""The measures that compare checkpoints, with explanations."""
+"""The measures by which checkpoints are compared, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU

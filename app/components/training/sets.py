@@ -127,7 +127,7 @@ def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: 
     if pressed:
         more = _model_settings(policy, None if model == NO_MODEL else model, proposes)
         if more is None:
-            why = f"The policy {policy} needs a model. Choose one under More settings; Judges learns one if there is none."
+            why = f"The policy {policy} needs a model. Choose a judge under More settings; if there is none, create one on the Judges tab."
             show(notice(why, kind="error"))
             return
         jobs.start(open_study, request(build, name.strip(), chosen, policy=policy, last=last, **more))
@@ -149,7 +149,7 @@ def _more_fields(open_study: Study, set_manifest: Manifest | None) -> tuple[int,
     )
     proposes = columns[2].checkbox(
         "Add the model's positives",
-        help="Passages that the model is sure answer become positives besides gold (policies cross_encoder and judge).",
+        help="Passages that the model gives a high probability become positives besides gold (policies cross_encoder and judge).",
     )
     return last, model, proposes
 

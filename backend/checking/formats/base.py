@@ -14,7 +14,7 @@ from blindspot.backend.data.formats.fields import FieldError, kind_of
 Values = dict[str, Any]
 """The values of a row by column."""
 Cell = tuple[Any, ...]
-"""A passage as a row holds it: the values of its columns, and its score last if the file has scores."""
+"""A passage as a row contains it: the values of its columns, and last its score if the file has scores."""
 
 QUESTIONS = ("anchor", "query", "question", "sentence1", "text1")
 SCORES = ("scores", "score")

@@ -52,7 +52,7 @@ QREL = {
     "grade": ("score", "relevance", "grade", "label"),
 }
 RUN = {"question": QREL["question"], "passage": QREL["passage"], "score": ("score",), "rank": ("rank",)}
-"""The column of ranks tells a run from qrels, whose grades may be called scores."""
+"""A column of ranks distinguishes a run from qrels, whose grades may be called scores."""
 _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "dataset", "split", "set", "answer_rule")
 _NUMBERS = ("frequency", "bucket")
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
-"""In the place of a retriever, in the manifest of a run that a log was."""
+"""Written in place of a retriever in the manifest of a run imported from a log."""
 _BATCH = 2000
 
 

@@ -239,7 +239,7 @@ class _QuestionMatcher:
         """Return the question of an entry. If the study has it in another split, return None and count it in
         `left_out`.
 
-        Raises BadInput if the study does not have the question, or if several questions have its text.
+        Raises BadInput if the study does not have the question, or if questions of several sets have its text.
         """
         key = None if entry.question is None else text_key(entry.question)
         named = None if entry.question_id is None else self._by_id.get(entry.question_id)
