@@ -114,9 +114,7 @@ def _sentence(open_study: Study, model: str, run_before: str | None, run_after: 
         return "A retriever learns from a training set, and this study has none yet."
     if not model:
         return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
-    return (
-        f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
-    )
+    return f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
 
 
 def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
