@@ -75,7 +75,7 @@ def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | Non
     if result["unknown"]:
         lines.append(
             f"{counted(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
-            f"{result['unreadable']!r}. Run the same command again to ask for these."
+            f"{result['unreadable']!r}. Run the same command again to ask for these pairs."
         )
     if result["failed"]:
         lines.append(f"{counted(result['failed'], 'pair')} got no answer; the same command asks again.")
