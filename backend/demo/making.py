@@ -83,9 +83,10 @@ class DemoPart:
 class DemoSize:
     """The size of a demo. Tests make a smaller demo with a test encoder.
 
-    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start
-    of training.
-    training: fields of `DualEncoderSettings` that differ from TRAINING.
+    Attributes:
+        labelled: questions that the simulated annotators judge.
+        encoder: of study.toml; the dense retriever, and the start of training.
+        training: fields of `DualEncoderSettings` that differ from TRAINING.
     """
 
     labelled: int = LABELLED
@@ -347,4 +348,4 @@ def shows(study: Study) -> list[str]:
 
 def _summary_line(figure: dict, text: str) -> str:
     share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
-    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"
+    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n = {figure['n']:,} questions)"

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class ScoredBatch:
     """The scores of some questions against every passage of a batch.
 
-    scores: (b, n). positive_scores: (b,) the score of each question's own positive. negatives: (b, n) bool, the
-    passages that count as negatives. left_out: (b, n) bool, the passages that are neither the positive nor a negative.
-    margin: the setting of that name.
+    Attributes:
+        scores: (b, n), of each question with each passage.
+        positive_scores: (b,), the score of each question's own positive.
+        negatives: (b, n) bool, the passages that count as negatives.
+        left_out: (b, n) bool, the passages that are neither the positive nor a negative.
+        margin: the setting of that name.
     """
 
     scores: Tensor
@@ -37,9 +40,11 @@ class ScoredBatch:
 class LossKind:
     """One kind of loss.
 
-    losses: (b,) the loss of each question. help: a phrase that follows the name. scales: the scores are multiplied by
-    the setting `scale` first. takes_teacher: a cross-encoder's scores can be learned in addition to this loss
-    (`distil`).
+    Attributes:
+        losses: (b,) the loss of each question.
+        help: a phrase that follows the name.
+        scales: the scores are multiplied by the setting `scale` first.
+        takes_teacher: a cross-encoder's scores can be learned in addition to this loss (`distil`).
     """
 
     name: str
