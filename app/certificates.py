@@ -97,7 +97,7 @@ def more_line(certificate: Certificate) -> str:
     if certificate.more == 0:
         return ""
     if certificate.more is None:
-        return "With the labels so far, none of the tried numbers of further labels is expected to meet the target: clean the set, or certify a higher share."
+        return "None of the numbers of further labels that were tried is expected to meet the target. Clean the set, or certify a higher share of false negatives."
     if certificate.unlabelled_draws:
         return f"Judge the {counted(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
     return f"About {counted(certificate.more, 'more negative')} must be judged."

@@ -5,6 +5,8 @@ There are three ways to sign in:
 - a personal link: the server exchanges its secret for a session cookie that scripts cannot read (`blindspot.app.links`);
 - an identity provider (OIDC), if secrets.toml configures one;
 - a name, if the server is reachable from this machine only. The browser stores the name in a cookie.
+
+How long a session lasts is `SESSION_SECONDS` in db/people.py.
 """
 
 from __future__ import annotations

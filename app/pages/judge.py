@@ -1,4 +1,7 @@
-"""Judge: label whether each candidate passage answers the question. With `?adjudicate=1`: settle disagreements."""
+"""Judge: label whether each candidate passage answers the question. With `?adjudicate=1`: settle disagreements.
+
+The panel in the browser, with its keys, is app/components/judging/judge.js.
+"""
 
 from __future__ import annotations
 

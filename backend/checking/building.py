@@ -172,8 +172,8 @@ class _Builder:
             yield block
 
     def _add(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
-        """Number the questions and passages of a block. Returns its distinct texts, and for each passage in a row the
-        index of its text.
+        """Number the questions and passages of a block. Returns the distinct texts of the block, and for
+        each passage of each row the index of its text.
         """
         groups: list[str] = []
         places: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts

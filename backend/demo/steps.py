@@ -1,5 +1,5 @@
 """The five steps of the guided tour through the demo. Each step has a sentence computed from the study, and states
-whether its page can be opened yet.
+whether its page can be opened yet. `making` makes the demo: its size, seed and training.
 """
 
 from __future__ import annotations

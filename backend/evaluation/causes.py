@@ -1,7 +1,8 @@
 """The causes of misses. Each cause has a measurable rule with thresholds.
 
 A cause is a property of a missed question that its rule detected. It does not prove why the encoder missed the
-question. A miss may have several causes, or none.
+question. A miss may have several causes, or none. The command `why` finds causes by editing passages instead:
+backend/interventions/edits.py.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
 
 
 def significance(paired: PairedFigures, tests: int) -> str:
-    """Return one sentence for below a headline that has the difference and its interval: over what, and how sure."""
+    """Return the sentence below a comparison's headline: how many questions it rests on, and how significant it is."""
     p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
     after = f"{p_words(p)} after Holm's method for {tests} tests"
     if p <= SURE:

@@ -2,17 +2,16 @@
 arms:
 
 - priority: questions selected by P(false negative) x harm and spread over frequency buckets and relations; or pairs
-drawn at random.
+  drawn at random.
 - audit: questions drawn uniformly from the whole sampling frame, each with passages drawn uniformly from its pool, in
-random order.
-  False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's
-  probability times the drawn share of its pool.
+  random order. False-negative rates are estimated from this arm alone. A passage's inclusion probability is the
+  question's probability times the drawn share of its pool.
 - second: questions that one annotator has judged, for another annotator.
 - repeat: settled questions, for an annotator who judged them before, to measure drift.
 
 An audit may draw questions that have been judged before. Excluding them would bias the estimate, because annotators and
 priority arms do not choose questions at random. Questions that an earlier audit drew are excluded, so all audits
-together form one larger sample without replacement.
+together form one larger sample without replacement. db/leases.py decides when a question of a batch is done.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The passage encoder does not change, so its index stays valid. Each step encodes
 top 100 passages for each with the current encoder, and minimises the sum of two losses:
 
 - retriever: a softmax over all passages retrieved for the batch (up to 1,600 for 16 questions), with the negative log
-of the total probability of the passages that contain the question's answer as the loss, as in ORQA; - reader:
-`reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
+  of the total probability of the passages that contain the question's answer as the loss, as in ORQA;
+- reader: `reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
 
 A question whose retrieved passages contain no answer is skipped in that step. `models/<name>/` is a reader's folder,
 with the question encoder in `question_encoder/`. `question_vectors` encodes questions with that encoder, so that the

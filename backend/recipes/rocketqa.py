@@ -1,12 +1,12 @@
 """RocketQA's training procedure (Qu et al. 2021, section 3.4), run by `blindspot train rocketqa`. Where people labelled
 a pair, their label overrides the cross-encoder's.
 
-1. A dual encoder that is trained only with in-batch negatives (across all processes, under torchrun). 2. A
-cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of
+1. A dual encoder that is trained only with in-batch negatives (across all processes, under torchrun).
+2. A cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of
    these passages are stored.
-3. A dual encoder trained with denoised hard negatives: passages to which the cross-encoder gives a low score. 4. A dual
-encoder trained on the same data and on unlabelled questions, whose positives and negatives are passages that the
-cross-encoder scores with high confidence.
+3. A dual encoder trained with denoised hard negatives: passages to which the cross-encoder gives a low score.
+4. A dual encoder trained on the same data and on unlabelled questions, whose positives and negatives are passages that
+   the cross-encoder scores with high confidence.
 
 Steps 1, 3 and 4 start from the same model. Each step consists of stages, and each stage makes a part of the study: a
 training set, a model, an index, a run or scores. `recipes/<name>/state.json` lists the parts that are finished and is

@@ -1,6 +1,7 @@
 """BM25 with Lucene over title and text, with Anserini's text analysis (Porter stemmer, Lucene's English stop words).
 
 Pyserini can open the index too. k1 and b are applied at search time, so changing them does not require a new index.
+Their defaults are `BM25Settings` in backend/core/settings.py.
 """
 
 from __future__ import annotations

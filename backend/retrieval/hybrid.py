@@ -1,11 +1,12 @@
 """Hybrid retrieval, which combines BM25 and dense retrieval.
 
-There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row: -
-weighted: `BM25 + weight * dense` (DPR 2020, section 5: weight 1.1 for dot products of vectors that are not normalised).
-For a passage that is missing in one list, that retriever's exact score is computed; with `missing="minimum"` the lowest
-score of that list is used instead (as in Pyserini and DPR). - rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009),
-where a list without the passage adds 0. It is suitable for encoders with unit vectors, whose scores of at most 1 would
-be negligible compared with BM25's 5 to 30.
+There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
+
+- weighted: `BM25 + weight * dense` (DPR 2020, section 5: weight 1.1 for dot products of vectors that are not
+  normalised). For a passage that is missing in one list, that retriever's exact score is computed; with
+  `missing="minimum"` the lowest score of that list is used instead (as in Pyserini and DPR).
+- rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), where a list without the passage adds 0. It is suitable for
+  encoders with unit vectors, whose scores of at most 1 would be negligible compared with BM25's 5 to 30.
 """
 
 from __future__ import annotations

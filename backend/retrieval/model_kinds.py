@@ -1,7 +1,8 @@
 """The kinds of encoder models, and how the kind of a model folder is determined.
 
-- dense: one vector for each text (sentence-transformers' SentenceTransformer, DPR). - sparse: weights of vocabulary
-terms, as in SPLADE (SparseEncoder). - late-interaction: one vector for each token, as in ColBERT (MultiVectorEncoder).
+- dense: one vector for each text (sentence-transformers' SentenceTransformer, DPR).
+- sparse: weights of vocabulary terms, as in SPLADE (SparseEncoder).
+- late-interaction: one vector for each token, as in ColBERT (MultiVectorEncoder).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Importing PyTorch's libraries and reading a model takes longer than searching 100,000 passages. When the first large set
 of questions is encoded, the converted network and its tokenizer are therefore stored in the user's cache folder
 (`network_cache`). Later processes read these files and import neither transformers nor sentence-transformers. Passages
-that no index holds (`new_passages`) take the same network where the model has one for both.
+that are in no index (`new_passages`) are encoded with this network too, if questions and passages share one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Make a run: search a set of questions with a retriever, and store the hits with their answer matrix."""
+"""Make a run: search a set of questions with a retriever, and store the hits with their answer matrix.
+
+The default of k is `Settings.k` in backend/core/settings.py.
+"""
 
 from __future__ import annotations
 

@@ -4,14 +4,15 @@ lower bound on its share of correct positives.
 Definition. A negative is *false* if people label it positive. To be conservative, a pair also counts as false if people
 are unsure of it or disagree on it, or marked its question as bad. The set is finite. Its negatives are
 
-- those with a label when the sample was planned, of which the false ones are counted; - the others, from which the
-sample is drawn: `blindspot.analysis.certificates` bounds the number of false ones.
+- those with a label when the sample was planned, of which the false ones are counted;
+- the others, from which the sample is drawn: `blindspot.analysis.certificates` bounds the number of false ones.
 
 Two shares are reported. The denominator of each is the number of all negatives in the respective set:
 
-- *as it is*: the bound on all false negatives of the set; - *after*: the bound on the false negatives that remain when
-the found ones are removed, which `--policy ...+labels` does when the set is built again. This bound is the bound on all
-false negatives minus the number of found ones, because the found ones are certain.
+- *as it is*: the bound on all false negatives of the set;
+- *after*: the bound on the false negatives that remain when the found ones are removed, which `--policy ...+labels`
+  does when the set is built again. This bound is the bound on all false negatives minus the number of found ones,
+  because the found ones are certain.
 
 The bounds hold simultaneously for every number of labels, so people may look at them, stop or continue at any time.
 They are computed from the draws before the first unjudged pair. Each statement (negatives, positives, one stratum) has

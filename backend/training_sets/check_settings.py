@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.evaluation.settings import HEADLINE_K, RelevantBy, Rule
 from blindspot.backend.text.default_rule import DEFAULT_RULE
@@ -44,7 +45,7 @@ class GoldCheck:
 class CertificateSettings:
     """The settings of a new certificate: what it certifies, and how its pairs are drawn."""
 
-    confidence: float = Field(default=0.95, description="Confidence of each bound", ge=0.5, lt=1)
+    confidence: float = Field(default=LEVEL, description="Confidence of each bound", ge=0.5, lt=1)
     judge: str | None = Field(
         default=None,
         description="Judge whose scores choose the pairs and save labels; new certificates only",

@@ -1,15 +1,13 @@
 """The rule that decides whether one training set is better than another, fixed before the first training.
 
 - The measure is Success@1 over held-out questions. In collections this small, 5 and 20 leave few questions to gain (on
-the encyclopedia
-  of seed 0 the start model finds 94% at 5 before any training).
+  the encyclopedia of seed 0 the start model finds 94% at 5 before any training).
 - A difference is paired: the same questions and the same training seeds. Its interval lets both vary (t quantiles of
-both).
+  both).
 - An order of several sets is several claims, so their intervals are at 1 - 0.05 / claims (Bonferroni).
 - With fewer than 3 seeds there is NO CLAIM, whatever the figures.
 - "supported": the whole interval is above 0. "not supported": the whole interval is below 1 percentage point, which
-rules out a gain
-  worth having. Otherwise "inconclusive".
+  rules out a gain worth having. Otherwise "inconclusive".
 - An order is supported if all its claims are; it is not supported if one of them is not; otherwise it is inconclusive.
 """
 

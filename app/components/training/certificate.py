@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import streamlit as st
 
+from blindspot.analysis.intervals import LEVEL
 from blindspot.app import who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
 from blindspot.app.components.compare_tables import scrolling
@@ -85,7 +86,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     with st.form("plan-certificate", border=False, enter_to_submit=False):
         columns = st.columns([1.6, 1.6, 2.4, 1.8, 1.4, 1.2], vertical_alignment="bottom")
         at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
-        confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 95.0, step=1.0)
+        confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 100 * LEVEL, step=1.0)
         judge = columns[2].selectbox(
             "Judge", scored, help="Its scores determine which pairs are drawn more often, and can save labels."
         )
