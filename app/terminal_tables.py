@@ -161,7 +161,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         "questions measure and never train.",
         *worked_batches(last),
     ]
-    heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]
+    heads = ["point", "settled pairs", "judged", "from", "reranker @1", "adapter @20"]
     print_rows(heads, rows, notes)
 
 

@@ -42,6 +42,11 @@ WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all t
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
+SETTLED = (
+    "Passages of training questions whose label people agree on or settled. Two people's labels of a passage make one "
+    "pair, and a dispute none, so there are fewer pairs than labels"
+)
+
 
 def curve_panel(open_study: Study, place: str) -> None:
     """Show the curve. While a point is computed, and always on Judge, the panel looks for a new one by itself.
@@ -216,7 +221,9 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
+        message = (
+            f"{counted(point.labels, 'settled pair')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
+        )
         marks.append(
             span(
                 cls="dot",
@@ -239,7 +246,11 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
             cls="curve-title",
         ),
         div(*marks, *ticks, cls="curve-plot"),
-        div(span("0 labels"), span(f"{most:,} labels" if points[-1].labels else ""), cls="curve-below"),
+        div(
+            span("0"),
+            term(counted(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            cls="curve-below",
+        ),
         cls="curve-chart",
     )
 
@@ -319,7 +330,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     last = points[-1]
     share = last.scopes["judged" if last.judged else "all"].reranker
     return (
-        f"With {counted(last.labels, 'label')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
+        f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
         f"{_share_text(last.base_reranker)}."
     )
 
@@ -327,7 +338,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:
     names = (
         "point",
-        "labels",
+        term("settled pairs", SETTLED),
         "judged questions",
         "changed pairs",
         *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),

@@ -10,10 +10,12 @@ from blindspot.app.components.next_step import next_step
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
-from blindspot.app.components.quality.disputes import JUDGE, disputes_panel
+from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
+from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training.certificate import certificates_panel
+from blindspot.app.desk import given_words
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
@@ -38,8 +40,11 @@ def render(open_study: Study, person: Person | None) -> None:
     if not Labels(open_study.labels_path).last_event and not Queue(open_study.labels_path).batches():
         show(_empty_page(open_study))
         return
-    if person is None or not person.may("see others' labels"):
-        show(_refusal(person))
+    if person is None:
+        sign_in(open_study.labels_path, "This page shows other people's labels.")
+        return
+    if not person.may("see others' labels"):
+        show(_refusal())
         return
     show(style_sheet("quality/quality.css"))
     mark = _labels_version(open_study)
@@ -73,7 +78,10 @@ def render(open_study: Study, person: Person | None) -> None:
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
-    show(_page_head(found), div(disputes, people, cls="side-by-side overview"))
+    show(
+        _page_head(open_study, sum(len(dispute.passages) for dispute in found.disputes)),
+        div(disputes, people, cls="side-by-side overview"),
+    )
     show(
         audit_panel(
             audited, everything.batches, chosen, by, page_address, _judge_assisted_audits(open_study, mark, chosen)
@@ -135,12 +143,7 @@ def _injections(open_study: Study, judge: str) -> str:
     )
 
 
-def _refusal(person: Person | None) -> Html:
-    if person is None:
-        return empty(
-            "Sign in to see this page",
-            join("This page shows other people's labels. Sign in on ", link("Judge", JUDGE), " first."),
-        )
+def _refusal() -> Html:
     return empty(
         "For adjudicators and leads only",
         "This page shows other people's labels, and anyone who has seen them can no longer judge independently.",
@@ -158,17 +161,9 @@ def _empty_page(open_study: Study) -> Html:
     )
 
 
-def _page_head(quality: Quality) -> Html:
-    labels, people = sum(each.labels for each in quality.work), len(quality.work)
-    counts = tag(
-        "span",
-        tag("b", counted(labels, "label")),
-        f" by {counted(people, 'person', 'people')}, ",
-        tag("b", counted(sum(len(dispute.passages) for dispute in quality.disputes), "passage")),
-        " to settle",
-        cls="counts",
-    )
-    return div(tag("h1", "Label quality"), counts, cls="quality-head")
+def _page_head(open_study: Study, to_settle: int) -> Html:
+    rest = f"; {counted(to_settle, 'passage')} to settle" if to_settle else ""
+    return tag("h1", f"{given_words(open_study)}{rest}.")
 
 
 def _labels_version(open_study: Study) -> tuple:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from blindspot.app import who
+from blindspot.app import url, who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
@@ -111,7 +111,9 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if certificate is None or certificate.unlabelled_draws:
+            show(link("Judge the drawn pairs", url.JUDGE, cls="button"))
         st.button(
             "State what the labels prove (a few seconds)",
             key="certify",
@@ -138,7 +140,7 @@ def _queue(open_study: Study, name: str, key: str) -> None:
     with _certificate_sentence():
         batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [
-            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
+            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then come back and state what it proves."
         ]
 
 

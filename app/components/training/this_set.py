@@ -45,11 +45,11 @@ FATES = {
     "relabelled": ("relabelled positive by annotators", GREEN),
 }
 SOURCES = {
-    "label": "annotators",
+    "label": "by annotators",
     "gold": "gold",
-    "distant": "distant supervision",
-    "cross_encoder": "cross-encoder",
-    "judge": "judge",
+    "distant": "by distant supervision",
+    "cross_encoder": "by a cross-encoder",
+    "judge": "by a judge",
     "run": "mined",
     "random": "random",
     "other_gold": "gold of other questions",
