@@ -222,7 +222,7 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Queue a sample for judging", "Plan"},
+        "lead": {"Judge a sample of what the policy kept and removed", "Plan"},
         "adjudicator": set(),
         "annotator": set(),
     },

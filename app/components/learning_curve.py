@@ -73,10 +73,14 @@ def _panel(open_study: Study, place: str) -> None:
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
-        _button(open_study, lacking, place)
-        forecast_line(open_study, place)
-        if not lacking and (person := who.signed_in_person(open_study.labels_path)) is not None:
-            _own_part(open_study, person.name, place)
+        person = None if lacking else who.signed_in_person(open_study.labels_path)
+        _forecast_sentence(open_study)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            _button(open_study, lacking, place)
+            _forecast_button(open_study, place)
+            asked = person is not None and st.button("What did my labels change?", key=f"own-labels-{place}")
+        if person is not None:
+            _own_part(open_study, person.name, f"own-labels-{place}-lines", asked)
 
 
 def forecast_line(open_study: Study, place: str) -> None:
@@ -85,9 +89,17 @@ def forecast_line(open_study: Study, place: str) -> None:
     Args:
         place: part of the widgets' keys.
     """
-    found = stored_forecast(open_study)
-    if found is not None:
+    _forecast_sentence(open_study)
+    _forecast_button(open_study, place)
+
+
+def _forecast_sentence(open_study: Study) -> None:
+    if (found := stored_forecast(open_study)) is not None:
         show(tag("p", found.sentence, title="\n".join(found.lines())))
+
+
+def _forecast_button(open_study: Study, place: str) -> None:
+    found = stored_forecast(open_study)
     if found is None or found.last_event != Labels(open_study.labels_path, read_only=True).last_event:
         words = "Forecast what labels change" if found is None else "Forecast again"
         jobs.start_button(
@@ -99,13 +111,12 @@ def forecast_line(open_study: Study, place: str) -> None:
         )
 
 
-def _own_part(open_study: Study, name: str, place: str) -> None:
-    """What the person's own labels changed, computed when asked for."""
-    key = f"own-labels-{place}"
-    if st.button("What did my labels change?", key=key):
+def _own_part(open_study: Study, name: str, key: str, asked: bool) -> None:
+    """What the person's own labels changed, computed when asked for. key: of the lines in the session."""
+    if asked:
         with st.spinner("Learning with and without your labels …"):
-            st.session_state[f"{key}-lines"] = own_effect(open_study, name).lines()
-    if lines := st.session_state.get(f"{key}-lines"):
+            st.session_state[key] = own_effect(open_study, name).lines()
+    if lines := st.session_state.get(key):
         show(div(tag("h3", "Your labels"), *(tag("p", line) for line in lines)))
 
 

@@ -4,6 +4,7 @@ is settled, the set is cleaned and certified, and labels, sets and runs go out.
 
 from __future__ import annotations
 
+import re
 import time
 import zipfile
 from pathlib import Path
@@ -85,6 +86,7 @@ def invite(tab, name: str) -> str:
 
 def create_batch(tab) -> None:
     """Fill the form's three fields, wait for the batch, and let two people judge each of its questions."""
+    expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)  # what is typed into a page being drawn is lost
     form = tab.get_by_test_id("stForm").filter(has_text="Runs to pool")
     form.get_by_role("textbox", name="Name").fill("first")
     expect(form).to_contain_text("alpha")
@@ -145,15 +147,14 @@ def clean_and_certify(tab) -> None:
     expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=240_000)
     tab.locator("summary", has_text="Certify this set").click()
     tab.get_by_role("spinbutton", name="False negatives, at most %").fill("45")
-    tab.get_by_role("spinbutton", name="Negatives to judge").fill("3")
     tab.get_by_role("spinbutton", name="Positives").fill("0")
     tab.get_by_role("button", name="Plan", exact=True).click()
-    tab.get_by_role("button", name="Queue 3 pairs").click()
+    tab.get_by_role("button", name=re.compile(r"^Queue \d+ pairs")).click()
     tab.get_by_role("link", name="Judge the drawn pairs").click()
     judge_all(tab)
     tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
     tab.get_by_role("button", name="State what the labels prove").click()
-    expect(tab.locator(".certificate")).to_contain_text("3 drawn and")
+    expect(tab.locator(".certificate")).to_contain_text("False negatives: at most")
 
 
 def downloaded(tab, button) -> tuple[str, Path]:
@@ -187,7 +188,8 @@ def test_a_leads_day_by_buttons(tab, browser, team, capsys):
             pair.passage: pair.label for pair in Labels(team.labels_path).consensus() if pair.state == "adjudicated"
         }
         assert list(states.values()) == ["positive"] * 2
-        assert stated_certificate(team, TrainingSet.open(team, "raw-2")).judged == 3
+        stated = stated_certificate(team, TrainingSet.open(team, "raw-2"))
+        assert stated.judged == stated.drawn > 5 and stated.known == 4
 
         tab.get_by_role("link", name="Team", exact=True).click()
         expect(tab.locator(".agreement-words")).to_contain_text("2 disagreements of two people")

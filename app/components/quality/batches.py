@@ -14,7 +14,7 @@ ARMS = {"priority": "by priority", "audit": "random audit", "second": "second la
 
 
 def batches_panel(batches: Sequence[BatchProgress]) -> Html:
-    title = tag("summary", tag("h2", "Batches and their strata"))
+    title = tag("summary", "Batches and their strata")
     if not batches:
         return tag(
             "details",

@@ -248,7 +248,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
             middle = st.columns([3, 3, 3])
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
             about = "Only questions that people gave one of these tags; empty for all."
-            tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
+            tagged = middle[1].multiselect("Tags", tags, help=about) if tags else []
             judge, training_set = _judge_fields(open_study, middle[2])
             low = st.columns(4, vertical_alignment="bottom")
             fields = ("depth", "candidates", "people_needed", "seed")

@@ -10,7 +10,7 @@ import streamlit as st
 
 from blindspot.app import network, who
 from blindspot.app.components.marks import notice
-from blindspot.app.markup import show, span, tag
+from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
@@ -56,7 +56,7 @@ def _door(open_study: Study) -> None:
         "sign-in page; only people with a personal link get further. The connection is not encrypted: do this on a "
         "network that you trust."
     )
-    left, right = st.columns([8, 2], vertical_alignment="center")
+    left, right = st.columns([8.2, 1.6], vertical_alignment="center")
     left.html(str(tag("p", words, cls="door")))
     if right.button("Keep others out" if is_open else "Let others in", key="door"):
         with st.spinner("One moment …"):
@@ -65,13 +65,12 @@ def _door(open_study: Study) -> None:
 
 
 def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
-    columns = st.columns([3, 2, 3, 1.2], vertical_alignment="center")
     state = _state(person, is_oneself)
-    title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
+    title = span(tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
     link_state = person.email or ("has a link" if person.invited else "no link")
-    for column, content in zip(columns, (title, tag("p", person.role), tag("p", link_state, cls="soft")), strict=False):
-        column.html(str(content))
-    with columns[3].popover("Change", key=f"menu-{person.name}"):
+    left, right = st.columns([8.2, 1.2], vertical_alignment="center")
+    left.html(str(div(title, span(person.role), span(link_state, cls="soft"), cls="person-line")))
+    with right.popover("Change", key=f"menu-{person.name}"):
         _menu(open_study, person, is_oneself)
 
 

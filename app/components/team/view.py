@@ -28,11 +28,12 @@ def render(open_study: Study, person: Person | None) -> None:
         return
     alone = len(who.real_people(open_study.labels_path)) < 2
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
-    people_panel(open_study, person, primary=alone)
-    progress_panel(open_study)
-    batch_panel(open_study, primary=not alone)
-    guidelines_panel(open_study)
-    jobs.panel(open_study)
+    with jobs.with_job_panel(open_study):
+        people_panel(open_study, person, primary=alone)
+        progress_panel(open_study)
+        batch_panel(open_study, primary=not alone)
+        guidelines_panel(open_study)
+        jobs.panel(open_study)
 
 
 def _answer(open_study: Study) -> str:

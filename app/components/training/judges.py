@@ -78,21 +78,20 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
     with columns[0]:
         usual = tabs.pools(set_manifest, over_train) or list(runs)[-1:]
         run = url.select("Run", "run", list(runs), usual[0], FORGET)
-    with columns[1]:
-        model = url.select(
-            "Cross-encoder",
-            "judge",
-            models or [""],
-            (models or [""])[0],
-            FORGET,
-            lambda name: name or "no scores yet",
-            disabled=not models,
-        )
-    with columns[2]:
-        cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
-    found = _agreement(open_study, run, runs[run].get("made"), model or None)
+    model, cut = None, CUTS[0]
+    if models:
+        with columns[1]:
+            model = url.select("Cross-encoder", "judge", models, models[0], FORGET)
+        with columns[2]:
+            cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
+    found = _agreement(open_study, run, runs[run].get("made"), model)
     for judge, why in found.missing.items():
-        show(notice(tag("b", f"No {judge}. "), why, "."))
+        more = (
+            join(" ", link("Models", tabs.address("models")), " trains one and lets it score a run.")
+            if judge == CROSS_ENCODER
+            else ""
+        )
+        show(notice(tag("b", f"No {judge}. "), why, ".", more))
     if len(found.judges) < 2:
         show(notice("At least two of the three judges are needed for a comparison."))
         return
