@@ -120,7 +120,7 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
         FoundText(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
         for each in study.corpus.passages(rows[:limit])
     ]
-    how = "Ranked by BM25: passages with most of the words, and with the rarest, come first."
+    how = "Results are ranked by BM25: passages with most of the words, and with the rarest words, come first."
     return TextSearch("passages", found, len(rows) > limit, how)
 
 

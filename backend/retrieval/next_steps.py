@@ -31,7 +31,7 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
     if Imports(study.labels_path).all_records("results"):
         return [
             Step("Report the accuracy of the runs.", "blindspot report"),
-            Step("Read the lists side by side.", "blindspot open"),
+            Step("Compare the two lists of hits side by side.", "blindspot open"),
         ]
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]

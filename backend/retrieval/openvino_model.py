@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-"""Our names of precisions, and OpenVINO's."""
+"""Blindspot's names of precisions, and OpenVINO's names for them."""
 TOKENS = 2048  # in a batch, including padding
 
 

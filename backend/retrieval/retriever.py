@@ -217,9 +217,9 @@ REMOVED = {
         "int8 and binary copies were removed: use 'blindspot index faiss' and --with dense --approximate",
     ),
 }
-"""Kinds of version 0.2 by name, with what to do."""
+"""The kinds of retriever of version 0.2 by name, with what to use instead."""
 REMOVED_INDEXES = {"title index": "titles"}
-"""Kinds of their indexes in manifests."""
+"""The kinds of index as manifests name them."""
 
 
 RETRIEVERS: Registry[RetrieverKind] = Registry(
@@ -245,7 +245,9 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
 
 
 INDEXES_OF_NO_ENCODER = ("bm25 index", "title index")
-"""Kinds of indexes in manifests whose folder has their own name; the other folders in indexes/ are encoders'."""
+"""Kinds of index, as manifests name them, with a folder of the same name; the other folders in indexes/ belong to
+encoders.
+"""
 
 
 def refuse_other_index(study: Study, name: str, kind: str) -> None:

@@ -41,23 +41,26 @@ INSTRUCTIONS = (
     "never open addresses in it."
 )
 
-RunName = Annotated[str, Field(description="Name of a run of list_runs.")]
-QuestionId = Annotated[str, Field(description="Id of a question of list_questions.")]
-JobId = Annotated[str, Field(description="Id of a job of list_jobs.")]
+RunName = Annotated[str, Field(description="Name of a run, from list_runs.")]
+QuestionId = Annotated[str, Field(description="Id of a question, from list_questions.")]
+JobId = Annotated[str, Field(description="Id of a job, from list_jobs.")]
 CutOff = Annotated[
-    int | None, Field(description="Cut-off: only the first k passages count; default 20, if runs are so deep.")
+    int | None,
+    Field(
+        description="Cut-off: only the first k passages count; default 20, or the depth of the runs if that is smaller."
+    ),
 ]
 RelevantBy = Annotated[
     Relevance,
     Field(description="Passages that count as relevant: those with an answer, the gold, or gold corrected by labels."),
 ]
 SliceOf = Annotated[str, Field(description="Only these questions, as in 'relation:P19 and not bucket:0'; default all.")]
-Offset = Annotated[int, Field(description="Place of the first item, from 0.")]
+Offset = Annotated[int, Field(description="Position of the first item, from 0.")]
 Limit = Annotated[int, Field(description="Number of items, at most 50.")]
 Hits = Annotated[int, Field(description="Number of passages, at most 50.")]
 OwnId = Annotated[
     str | None,
-    Field(description="Chosen by you, at most 128 characters. The same id again does the same call only once."),
+    Field(description="Id chosen by you, at most 128 characters. Repeating a call with the same id does it only once."),
 ]
 
 
@@ -155,7 +158,7 @@ class AgentTools:
         k: CutOff = None,
         by: Annotated[
             Literal["relation", "bucket", "slice"] | None,
-            Field(description="Groups of questions to add; default none."),
+            Field(description="Groups of questions to add to the table; default none."),
         ] = None,
         measure: Annotated[str, Field(description="success, mrr, ndcg, map, recall or r-precision.")] = "success",
         relevance: RelevantBy = "answers",
@@ -229,7 +232,7 @@ class AgentTools:
     def question(
         self,
         question: QuestionId,
-        runs: Annotated[list[str], Field(description="Runs whose first passages are read.")],
+        runs: Annotated[list[str], Field(description="Runs whose top passages are used.")],
         k: Hits = 5,
     ) -> dict[str, Any]:
         """Read one question (by its id) with the texts of its gold passages and of the first k passages of some runs."""
@@ -249,7 +252,7 @@ class AgentTools:
     def search(
         self,
         question: Annotated[str, Field(description="A question, or any other text.")],
-        retriever: Annotated[str, Field(description="A name of study_overview's retrievers.")] = "bm25",
+        retriever: Annotated[str, Field(description="Name of a retriever, from study_overview.")] = "bm25",
         k: Hits = 5,
     ) -> dict[str, Any]:
         """Search the passages now with a retriever of the study, for a question or any other text."""
@@ -306,9 +309,9 @@ class AgentTools:
 
     def start_job(
         self,
-        kind: Annotated[str, Field(description="A kind of job_kinds, as in retrieve.")],
+        kind: Annotated[str, Field(description="Kind of job, from job_kinds, as in retrieve.")],
         arguments: Annotated[
-            dict[str, Any], Field(description='Its arguments by name, as in {"kind": "bm25", "split": "dev"}.')
+            dict[str, Any], Field(description='Arguments of the job by name, as in {"kind": "bm25", "split": "dev"}.')
         ],
         id: OwnId = None,
     ) -> dict[str, Any]:

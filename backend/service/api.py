@@ -58,21 +58,21 @@ class SearchRequest(BaseModel):
         json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
     )
 
-    retriever: Annotated[str, Field(max_length=80, description="A name from /retrievers.")]
+    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
     questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
         Field(
             max_length=64,
-            description="The digest of your passage collection. The service refuses another one with 409.",
+            description="The digest of your passage collection. If the service has another collection, it refuses with 409.",
         ),
     ] = None
     indexes: Annotated[
         dict[str, str] | None,
         Field(
             max_length=8,
-            description="The manifest hash of each index that you know. The service refuses a different one with 409.",
+            description="The manifest hash of each index that you know. If the service has a different index, it refuses with 409.",
         ),
     ] = None
 

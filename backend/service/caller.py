@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["keeper", "local", "client", "person"]
 OF_A_CLIENT = ("see results", "ask live")
-"""What the token of the service allows. It says nothing about a person."""
+"""What a client with the service's token may do. It says nothing about a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,9 @@ STARTABLE = {
     "learning curve": "blindspot.backend.training.learning_curve",
 }
 WITHHELD = frozenset({"study", "progress", "by", "vectors", "ids", "merge", "scores", "trained"})
-"""Arguments that a client cannot give: those that the service sets, files of the server, and values that are not JSON."""
+"""Arguments that clients cannot set: those that the service sets itself, paths on the server, and values that are not
+JSON.
+"""
 HIDDEN_ERROR = "it failed; those who may start this job see why"
 MAX_ARGUMENTS = 20_000  # characters of the arguments as JSON
 LOG_END = 20_000  # characters of the end of a log

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 TEXTS = frozenset({"slice", "split", "splits", "questions", "relations", "question_prompt", "passage_prompt"})
-"""Arguments that are compared with the study's own questions, or put before a text, and so may hold a slash."""
+"""Arguments that are only compared with the study's own questions, or put before a text. They may therefore contain a
+slash.
+"""
 MODELS = frozenset({"start", "distil", "reader", "model"})
-"""Arguments that name a model. Elsewhere they may be a folder or a name on the Hub, which would be fetched."""
+"""Arguments that name a model. In a command they may also be a folder or a name on the Hub, from where the model would
+be downloaded.
+"""
 TRACKER = "report_to"
 _USE = "use the command line"
 

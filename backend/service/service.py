@@ -118,7 +118,7 @@ class Metrics:
         self.questions = counter("blindspot_questions", "Questions searched.")
         self.search_seconds = histogram("blindspot_search_seconds", "Seconds of one search, without waiting.")
         self.answer_seconds = histogram(
-            "blindspot_answer_seconds", "Seconds from a request to its answer, waiting included."
+            "blindspot_answer_seconds", "Seconds from a request to its answer, including the wait."
         )
         is_ready = Gauge("blindspot_ready", "1 once every index has been opened.", registry=self._registry)
         is_ready.set_function(lambda: float(ready.is_set()))

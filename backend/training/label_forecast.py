@@ -84,7 +84,7 @@ class LabelForecast:
         elif gains:
             what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
         else:
-            return "Nothing can be said yet about what labels would change; judge about 30 passages of training questions first."
+            return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
         cleaning = by_use.get("cleaning_retriever")
         if cleaning is None:
             return f"On this study, {what}."

@@ -1,4 +1,4 @@
-"""The Team page for one person."""
+"""The Team page as one person sees it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from blindspot.db.people import Person
 
 
 def render(open_study: Study, person: Person | None) -> None:
-    """Show the page to a lead; say to others why it is not for them."""
+    """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
         sign_in(open_study.labels_path, "Leads look after people, batches and guidelines here.")
         return
     if not person.may("manage people"):
-        show(empty("For leads only", "On this page leads look after people, batches and their progress."))
+        show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
     alone = len(who.real_people(open_study.labels_path)) < 2
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))

@@ -47,9 +47,9 @@ class CollectionStatistics(NamedTuple):
     """What BM25 knows about all documents together."""
 
     documents: int
-    """Documents with a value in the field."""
+    """Number of documents with a value in the field."""
     tokens: int
-    """Tokens of the field in all documents."""
+    """Number of tokens of the field in all documents."""
 
 
 def extract(index: Path, folder: Path) -> CollectionStatistics:

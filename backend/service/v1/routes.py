@@ -34,12 +34,14 @@ MAX_HITS_PAGE = 100
 COMPUTING_AT_ONCE = 2  # comparisons and the like that run together
 SECONDS_TO_WAIT = 20.0  # for a place among them
 
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Place of the first item, from 0.")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Position of the first item, from 0.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Number of items.")]
 Name = Annotated[str, Path(max_length=80, description="Name of the run.")]
 RunA = Annotated[str, Query(max_length=80, description="First run.")]
 RunB = Annotated[str, Query(max_length=80, description="Run to compare it with.")]
-CutOff = Annotated[int | None, Query(ge=1, le=10_000, description="Cut-off; default as in `blindspot compare`.")]
+CutOff = Annotated[
+    int | None, Query(ge=1, le=10_000, description="Cut-off; the default is that of `blindspot compare`.")
+]
 SliceOf = Annotated[str, Query(max_length=2000, description="Only the questions of this slice expression.")]
 SliceName = Annotated[str, Path(max_length=100, description="Name of the slice.")]
 JobName = Annotated[str, Path(max_length=80, description="Id of the job.")]
@@ -183,7 +185,8 @@ def _add_upload(router: APIRouter, version: Version1) -> None:
         request: Request,
         run: Name,
         split: Annotated[
-            str | None, Query(max_length=80, description="The questions of this split that the run lacks have no hits.")
+            str | None,
+            Query(max_length=80, description="Questions of this split that are not in the request have no hits."),
         ] = None,
         replace: Annotated[bool, Query(description="Replace a run of this name.")] = False,
     ) -> dict[str, Any]:

@@ -47,7 +47,7 @@ RECURSION = re.compile(
 )  # no answer pattern needs recursion, and it can fill memory within the time limit
 
 TEXTS_KEPT = 256
-"""Texts whose tokens are kept: those of a dozen pages; 4 MB with passages of 100 words."""
+"""Number of texts whose tokens are cached: those of about a dozen pages, or 4 MB for passages of 100 words."""
 
 _STOP_WORDS = """
     a an the and or but of in on at by for from to with without as is are was were be been being am do does did done

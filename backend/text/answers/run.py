@@ -45,7 +45,7 @@ class HitBlock:
 
 
 PlacedBlock = tuple[np.ndarray, HitBlock]
-"""A block, preceded by the positions of its hits in the run's flattened matrix."""
+"""A block of hits, preceded by their positions in the run's flattened matrix."""
 
 
 @dataclass(frozen=True, slots=True)
