@@ -6,7 +6,7 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, url
 from blindspot.app.components.marks import empty
-from blindspot.app.components.next_step import next_step
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
@@ -38,7 +38,7 @@ HERE = "quality"
 def render(open_study: Study, person: Person | None) -> None:
     """Show the parts of the page that the person has the right to see."""
     if not Labels(open_study.labels_path).last_event and not Queue(open_study.labels_path).batches():
-        show(_empty_page(open_study))
+        _show_empty_page(open_study)
         return
     if person is None:
         sign_in(open_study.labels_path, "This page shows other people's labels.")
@@ -50,7 +50,7 @@ def render(open_study: Study, person: Person | None) -> None:
     mark = _labels_version(open_study)
     found, batches = _quality(open_study, mark), _progress(open_study, mark)
     if not found.events and not batches:
-        show(_empty_page(open_study))
+        _show_empty_page(open_study)
         return
     everything = _audit(open_study, mark, None)
     chosen = url.one_of("batch", everything.batches, "") or None
@@ -150,15 +150,15 @@ def _refusal() -> Html:
     )
 
 
-def _empty_page(open_study: Study) -> Html:
-    return empty(
-        "No labels yet",
+def _show_empty_page(open_study: Study) -> None:
+    about = (
         "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
-        "answer their question.",
-        join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")
-        if open_study.runs()
-        else next_step(open_study),
+        "answer their question."
     )
+    if open_study.runs():
+        show(empty("No labels yet", about, join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")))
+    else:
+        show_empty_page(open_study, "No labels yet", about)
 
 
 def _page_head(open_study: Study, to_settle: int) -> Html:

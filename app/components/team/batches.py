@@ -12,6 +12,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
+from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk, given_words
@@ -217,13 +218,8 @@ def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> 
     runs = study.shown_runs(open_study)
     show(tag("h3", "New batch"))
     if not runs:
-        show(
-            notice(
-                "A batch takes its candidate passages from runs, and this study has no run yet. ",
-                link("Retrieve on Home", url.HOME),
-                ".",
-            )
-        )
+        show(tag("p", "A batch takes its candidate passages from runs, and this study has no run yet."))
+        show_next_step(open_study)
         return
     training = over_training_questions(open_study, runs)
     if not training:

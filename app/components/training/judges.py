@@ -9,6 +9,7 @@ from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pa
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice, percent
+from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
@@ -71,7 +72,8 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
         return
     runs = study.shown_runs(open_study)
     if not runs:
-        show(notice("Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."))
+        show(tag("p", "Judges are compared on the passages of a run."))
+        show_next_step(open_study)
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
     models = [model for model in cross_encoders(open_study) if model in open_study.parts("scores")]
