@@ -14,8 +14,8 @@ from blindspot.backend.retrieval.next_steps import next_steps
 
 
 def show_empty_page(open_study: Study, title: str, page_purpose: str) -> None:
-    """Show the empty state of a page that waits for passages, questions, an index or runs, and the button of the one
-    next step if it has one. A person who may not start it is told to come back.
+    """Show the empty state of a page that needs passages, questions, an index or runs first, with the button of the next
+    step. A person who may not start it is told to come back.
 
     Args:
         page_purpose: what the page will show.
@@ -39,7 +39,7 @@ def _step(open_study: Study) -> Step | None:
 
 def _words(open_study: Study, step: Step | None) -> Html:
     if not who.may(open_study.labels_path, "retrieve"):
-        return join("A lead of the study prepares it; come back later.")
+        return join("A lead prepares the study; come back later.")
     if step is None:
         return join("Next: another run. ", link("Retrieve on Home", url.HOME), ".")
     run = "" if step.job is not None else join(" Run: ", _command(step.command, open_study))

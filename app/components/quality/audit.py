@@ -208,7 +208,7 @@ def _group_rates(
         div(choices, cls="choice-line"),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
         cls="fold",
-        open=any(rates.positive.more is not None for rates in groups.values()) or url.value("by") != "",
+        open=any(rates.positive.more is not None for rates in groups.values()) or url.value("by") in held,
     )
 
 

@@ -26,19 +26,20 @@ _TEXT, _SAID = "guidelines-text", "guidelines-said"
 def guidelines_panel(open_study: Study) -> None:
     """Show the guidelines to edit beside what annotators see, and who changed them when."""
     now = guidelines(open_study.folder)
+    key = f"{_TEXT}-{now.version}"  # text that was typed over another version is not put over this one
     said = st.session_state.pop(_SAID, None)
     with st.expander("Guidelines for annotators", expanded=said is not None, key="team-guidelines"):
         if said:
             show(said)
         left, right = st.columns(2)
-        text = left.text_area("Guidelines, in Markdown", now.text, height=420, max_chars=MAX_TEXT, key=_TEXT)
+        text = left.text_area("Guidelines, in Markdown", now.text, height=420, max_chars=MAX_TEXT, key=key)
         with right:
             show(
                 tag("p", "What annotators see (key G on Judge):", cls="soft"),
                 div(*map(_element, Guidelines(version_of(text), text).tree()), cls="guidelines-preview", tabindex="0"),
             )
         with left:
-            st.button("Save the guidelines", key="save-guidelines", on_click=_save, args=(open_study,))
+            st.button("Save the guidelines", key="save-guidelines", on_click=_save, args=(open_study, key))
         versions = [
             tag(
                 "details",
@@ -50,9 +51,9 @@ def guidelines_panel(open_study: Study) -> None:
         show(div(tag("h3", "Versions, the one in force first"), *versions, cls="guidelines-versions"))
 
 
-def _save(open_study: Study) -> None:
+def _save(open_study: Study, key: str) -> None:
     try:
-        saved = edit_guidelines(open_study, st.session_state[_TEXT], actor=who.acting_name(open_study.labels_path))
+        saved = edit_guidelines(open_study, st.session_state[key], actor=who.acting_name(open_study.labels_path))
         words = f"Version {saved.version} is in force. Labels from now on name it; earlier labels keep theirs."
         st.session_state[_SAID] = notice(words)
     except BlindspotError as error:

@@ -21,7 +21,7 @@ from blindspot.db.people import Person
 def render(open_study: Study, person: Person | None) -> None:
     """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
-        sign_in(open_study.labels_path, "Leads look after people, batches and guidelines here.")
+        sign_in(open_study.labels_path, "On this page leads manage people, batches and guidelines.")
         return
     if not person.may("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
