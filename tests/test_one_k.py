@@ -96,6 +96,6 @@ def test_labels_are_counted_alike_on_every_page(small_demo, tmp_path):
     assert f"{said};" in team.text and f"{said};" in Page(study.folder, "quality", "Lea").text
     assert f"The {said}, with those that were undone or replaced." in team.text
     assert f"{given:,} labels: {given:,} on training questions." in training.text
-    by_person = re.findall(r"<td>[\d,]+</td><td>[\d,]+</td><td>([\d,]+)</td>", team.html)
+    by_person = re.findall(r"</span></td><td>[\d,]+</td><td>([\d,]+)</td>", team.html)
     assert sum(int(count.replace(",", "")) for count in by_person) == given
     assert sum(labels.labels_since(0, ("train",)).values()) == given, "what the learning curve calls new labels"
