@@ -49,7 +49,7 @@ SETTLED = (
 
 
 def curve_panel(open_study: Study, place: str) -> None:
-    """Show the curve. While a point is computed, and always on Judge, the panel checks for a new point by itself.
+    """Show the curve. The panel regularly checks for a new point: on Judge always, elsewhere while a point is computed.
 
     Args:
         place: the page, one of "home", "judge", "training"; part of the widgets' keys.

@@ -1,8 +1,9 @@
-"""The study for language-model agents: a server of the Model Context Protocol (`blindspot mcp`).
+"""A Model Context Protocol server that gives language-model agents access to a study (`blindspot mcp`).
 
-Without further options it only reads. With a name the agent may label, as a machine annotator; a further option lets it
-start jobs. Texts of the study (passages, questions, notes, names of groups) are data from strangers, and a passage may hold
-instructions for the agent. So every such text comes under the key "untrusted", and nothing else does.
+Without further options the server only reads. If it is given a name, the agent may label as a machine annotator; a
+further option lets it start jobs. Texts of the study (passages, questions, notes, names of groups) are untrusted data,
+and a passage may contain instructions for the agent. Every such text is therefore returned under the key "untrusted",
+and nothing else is.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ OwnId = Annotated[
 
 
 def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bool = False) -> MCPServer:
-    """Return the server.
+    """Return the Model Context Protocol server for a study.
 
     Args:
         machine: the name of the machine annotator in whose name the agent labels; None: it cannot label.
@@ -101,7 +102,7 @@ def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bo
 
 
 def _closed_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
-    """Return a tool that refuses arguments it does not have; the package would pass over them."""
+    """Return a tool that refuses unknown arguments, which the mcp package would ignore."""
     from mcp.server.mcpserver.tools import Tool
 
     tool = Tool.from_function(_with_tool_errors(function), annotations=annotations)
@@ -113,7 +114,7 @@ def _closed_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> 
 
 
 def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool that passes the one line of an expected error on to the agent."""
+    """Wrap a tool so that an expected error is reported to the agent as its one-line message."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @functools.wraps(function)
@@ -129,10 +130,11 @@ def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 class AgentTools:
     """The tools. Their docstrings and the descriptions of their arguments are what the agent reads about them.
 
-    Agents read with the rights of the person who keeps the study's files.
+    Agents read with the rights of the owner of the study's files.
 
     Args:
-        asks_jobs: in whose name the agent asks about jobs. One that may start none is not told why a job failed.
+        asks_jobs: the caller on whose behalf the agent asks about jobs. A caller who may start no jobs does not see why
+        a job failed.
     """
 
     def __init__(self, study: Study, machine: str | None, asks_jobs: Caller = KEEPER):

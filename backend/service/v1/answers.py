@@ -1,4 +1,6 @@
-"""The answers of version 1, with an example of each made from its fields. OpenAPI and the documentation page show them."""
+"""The response types of version 1. An example of each is generated from its fields and shown in OpenAPI and on the
+documentation page.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ KEYS = {"at": "5", "macro": "5", "groups": "P19", "neighbours": "minilm"}
 
 
 def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
-    """Return an example of a type, as JSON values: of a model or a record with all its fields."""
+    """Return an example value of a type, as JSON values. For a model or a record, the example has all fields."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):

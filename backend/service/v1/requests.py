@@ -1,4 +1,4 @@
-"""What clients send to version 1, with bounds and examples."""
+"""The request types of version 1, with bounds and examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ClientId = Annotated[
 
 
 def closed(example: Any) -> ConfigDict:
-    """Return the configuration of a model that takes no other fields and has this example."""
+    """Return the configuration of a model that forbids additional fields and has this example."""
     return ConfigDict(extra="forbid", json_schema_extra={"example": example})
 
 
