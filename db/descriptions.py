@@ -25,7 +25,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PartChange:
     """Who made a part what it is, and when.
 
     Attributes:
@@ -81,12 +81,12 @@ class Descriptions(PerThread):
                 (kind, name, actor, time.time()),
             )
 
-    def changes(self, kind: str) -> list[Change]:
+    def changes(self, kind: str) -> list[PartChange]:
         """Return who changed the parts of a kind last, the newest change first."""
         rows = self.connection.execute(
             "SELECT name, changed_by, changed FROM description WHERE kind = ? ORDER BY changed DESC, name", (kind,)
         )
-        return [Change(*row) for row in rows]
+        return [PartChange(*row) for row in rows]
 
     def rename(self, kind: str, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Move a description to the new name of its part."""

@@ -59,7 +59,7 @@ def team(tmp_path):
     study = make_study(tmp_path / "team", passages, questions)
     ranks = [[3 * i, 3 * i + 1, 3 * i + 2, (3 * i + 5) % 18] for i in range(QUESTIONS)]
     hits = Hits(np.array(ranks, dtype=np.int32), np.array([[4.0, 3.0, 2.0, 1.0]] * QUESTIONS, dtype=np.float32))
-    for name in ("beta", "alpha"):
+    for name in ("ahead", "alpha"):
         about = {"retriever": "bm25", "kind": "run", "split": "train"}
         write_run(study, name, [question.id for question in questions], hits, about)
     build(study, "raw", ["alpha"])
@@ -236,4 +236,4 @@ def manage_the_run(tab, team) -> None:
     panel.get_by_text("I am sure").click()
     panel.get_by_role("button", name="Rename").click()
     expect(tab.locator("table.runs")).to_contain_text("bm25-before")
-    assert sorted(team.runs()) == ["beta", "bm25-before"]
+    assert sorted(team.runs()) == ["ahead", "bm25-before"]
