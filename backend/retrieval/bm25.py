@@ -42,7 +42,7 @@ NAME = "bm25"
 KIND = "bm25 index"
 PASSAGES_PER_FILE = 20_000
 WORTH_POSTINGS = 1e8
-"""Questions times (passages + 300 k) from which the search in the postings pays for loading its compiled code. For
+"""Questions times (passages + 100 k) from which the search in the postings pays for loading its compiled code. For
 fewer, Lucene searches; the hits are the same."""
 HITS_PER_BLOCK = 1 << 21
 QUESTIONS_PER_BLOCK = 1024
@@ -167,7 +167,7 @@ class BM25(LuceneSearch):
         """Return the k best passages of each question. Many questions are searched in the postings, few in Lucene; the
         hits are the same.
         """
-        work = len(questions) * (len(self._ordinals) + 300 * k)
+        work = len(questions) * (len(self._ordinals) + 100 * k)
         worthwhile = self._has_postings and work >= WORTH_POSTINGS
         if not (worthwhile and can_search() and self._postings.is_exact):
             return super().search(questions, k, progress)
