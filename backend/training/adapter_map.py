@@ -32,7 +32,9 @@ PADDED = -1
 class TrainingQuestions:
     """The training questions of an adapter, as arrays.
 
-    vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
+    Attributes:
+        vectors: (q, d) float32.
+        positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
     """
 
     vectors: np.ndarray
@@ -68,8 +70,9 @@ class LearnedMap:
 class MapLearner:
     """Trains maps. Holds the data that all fits share.
 
-    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
-    mapped questions are normalised.
+    Attributes:
+        vectors: (n, d) float16, the passages; may be a memory map.
+        unit_length: whether vectors have length 1, so that mapped questions are normalised.
     """
 
     vectors: np.ndarray
