@@ -61,7 +61,6 @@ NEGATIVES = 20  # of hybrid's first ranks, for gold
 FIXED: dict[str, Any] = {"scale": 20.0, "weight_decay": 0.0, "steps": 400, "held_out": 0}
 TRIED = ((0.5, 20, 20.0), (1.0, 20, 20.0), (2.0, 20, 20.0), (2.0, 20, 40.0), (4.0, 20, 20.0), (2.0, 100, 20.0))
 """Times the judge's log-odds, ranks that teach, scale of the similarities."""
-EVEN_BM25 = 0.5  # times BM25's scores, whose differences are larger than the judge's
 
 
 class Bench:
@@ -225,8 +224,10 @@ ENCODER: dict[str, Any] = {
     "batch": 32,
     "hard_negatives": 3,
     "learning_rate": 1e-4,
-    "steps": 300,
-    "evaluate_every": 100,
+    "steps": 160,
+    "evaluate_every": 80,
+    "held_out": 100,
+    "pool": 400,
 }
 
 
