@@ -90,7 +90,7 @@ def test_the_numbers_stand_beside_the_picture(study):
     quality = study.parts("maps")["one"]["encoders"][0]["quality"]
     assert f"trustworthiness {quality['trustworthiness']['value']:.3f}" in page.text
     assert f"neighbour overlap {quality['overlap']['value']:.3f}" in page.text
-    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them have none" in page.text
+    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them have no meaning" in page.text
     assert "place of birth (P19)" in page.text  # the spread of each group
 
 

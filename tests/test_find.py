@@ -54,7 +54,7 @@ def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
     result = find(indexed_study, query, "passages", limit=5)
     rows = BM25(indexed_study).search([query], 5).ordinals[0]
     assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
-    assert result.more and "Ranked by BM25" in result.how
+    assert result.more and "ranked by BM25" in result.how
     assert {word.lower() for each in result.found for word in marked(each)} <= {"weaver", "oslo"}
 
 

@@ -1,4 +1,4 @@
-"""`blindspot train`: train dual encoders, adapters and cross-encoders, and apply them."""
+"""`blindspot train`: train dual encoders, adapters and cross-encoders, and score passages with them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def log(
 
 
 def run_training(function: Callable[..., Any], folder: str | None, /, trust: bool, **arguments: Any) -> Any:
-    """Run a training job. The main process records the job; the other processes only take part in the training and
+    """Run a training job. Only the main process records the job; the other processes take part in the training and
     return None.
     """
     from blindspot.backend.training.distributed import is_main_process

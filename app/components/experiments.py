@@ -1,4 +1,4 @@
-"""The parts of the Experiments page: the list of experiments, and a result's verdict, table and plot."""
+"""The parts of the Experiments page: the list of experiments; and the verdict, table and plot of a result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _verdict(verdict: str) -> Html:
 
 
 def result_table(result: Mapping[str, Any]) -> Html:
-    """Our figures with intervals in small print, and the paper's figure if there is one."""
+    """Our figures with their intervals in small print, and the paper's figure if there is one."""
     rows, columns, cells = result_grid(result)
     unit = result["unit"]
     head = tag(
@@ -81,7 +81,7 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
-    """The verdict with its size, each claim with its figures; the notes on demand."""
+    """The verdict with the size of the experiment, each claim with its figures, and the notes on demand."""
     claims = [
         tag("li", _verdict(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
         for claim in result["claims"]

@@ -1,4 +1,4 @@
-"""The results of a full-text search, with excerpts that mark the words."""
+"""The results of a full-text search, with excerpts that highlight the words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SHOWN_QUESTIONS = 3
 
 
 class Retrieved(NamedTuple):
-    """The questions for which a run ranks passages in its first k: passage id to (rank, question id, text), best first."""
+    """For each passage id, the questions for which a run ranks the passage in its first k, as (rank, question id,
+    text), best rank first.
+    """
 
     run: str
     k: int
@@ -25,7 +27,7 @@ class Retrieved(NamedTuple):
 
 
 def found_list(study: Study, result: TextSearch, more_address: str | None, retrieved: Retrieved | None = None) -> Html:
-    """The results, best or first ones first.
+    """Show the results, best or first ones first.
 
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
@@ -93,7 +95,7 @@ def _found_text_item(
 
 
 def _gold_of(questions: Sequence[tuple[str, str]]) -> Html:
-    """Links to the questions whose gold the passage is."""
+    """Links to the questions that have the passage as gold."""
     if not questions:
         return Html("")
     shown = [link(text, url.href(url.QUESTION, {"question": id})) for id, text in questions[:SHOWN_QUESTIONS]]

@@ -29,13 +29,13 @@ from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.counting import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
-FOUND = "Share among the questions that the run finds. A circumstance that is as common there explains nothing"
+FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
-    """Show the panel, or a link that opens it. `subset` are the questions that the filters leave, (q,) bool."""
+    """Show the panel, or a link that opens it. `subset` holds the questions that pass the filters, (q,) bool."""
     if url.value(OPEN) != "1":
         opening = link("Why are questions missed?", _address(selection), cls="quiet", data_focus="causes")
         show(div(opening, cls="foot"))
@@ -46,7 +46,9 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
     head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
-        show(div(head, notice("The runs miss none of these questions."), cls="panel", id="causes"))
+        show(
+            div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
+        )
         return
     note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
     show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
@@ -128,7 +130,9 @@ def _paired(difference: Difference) -> Html:
 
 
 def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html:
-    """The causes of the runs that miss a question at k, one line a run; empty if both find it."""
+    """The causes for each run that misses a question at k, one line per run; empty if both runs find a relevant
+    passage.
+    """
     row = comparison.rows.get(question_id)
     if row is None:
         return Html("")

@@ -1,6 +1,7 @@
-"""The path through a study, on every page: where one is, what is done, and the one next step (`backend/upkeep/path.py`).
+"""The path through a study, shown on every page: which step this page belongs to, which steps are done, and the one
+next step (`backend/upkeep/path.py`).
 
-A check has steps of its own: see the facts, judge, choose the rule, write the file.
+A check has its own steps: see the facts, judge, choose the rule, write the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from blindspot.db.people import Person
 
 
 class Stop(NamedTuple):
-    """A step: its title, the pages on which one does it, whether it is done, and where it leads if it can be done."""
+    """A step: its title, the pages on which people do it, whether it is done, and the page that it links to if it can
+    be done.
+    """
 
     title: str
     pages: tuple[str, ...]
@@ -59,7 +62,7 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
 
 
 def next_step(stops: Sequence[Stop], current_stop: int, page: str) -> Next | None:
-    """Return what comes after a step; None on Home and Check, which say it themselves."""
+    """Return the step after this one; None on Home and Check, which name it themselves."""
     if page in ("Home", "Check"):
         return None
     if current_stop == CHANGE:
@@ -69,7 +72,7 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str) -> Next | Non
 
 
 def home_step(open_study: Study, person: Person | None) -> Next | None:
-    """Return the first step that is not done, for the button of Home; the last one if all are."""
+    """Return the first step that is not done, for Home's button; the last step if all are done."""
     open_stops = [stop for stop in _stops(open_study, person)[1:] if stop.next is not None]
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
@@ -86,7 +89,7 @@ def _stop_item(number: int, stop: Stop, is_here: bool) -> Html:
 
 
 def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
-    """The step of a page; -1 for none."""
+    """Return the step of a page; -1 if it belongs to none."""
     if page == "Check" and url.value("step"):
         return 2
     runs = study.shown_runs(open_study)
@@ -98,7 +101,7 @@ def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
 
 
 def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """The runs of the address, else those that Home compares."""
+    """Return the runs that the address names, or else the runs that Home compares."""
     a, b = default_pair(runs)
     return url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)
 

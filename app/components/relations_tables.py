@@ -1,4 +1,4 @@
-"""The tables of the Relations page: runs by relation, by frequency, and next to published figures."""
+"""The tables of the Relations page: runs by relation, by frequency, and beside published figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PAGE = "relations"
 
 
 def order(table: RelationTable) -> list[str]:
-    """Return the relations, the largest difference of the first two runs first; by id for one run."""
+    """Return the relations, ordered by the difference of the first two runs, largest first; ordered by id for a single
+    run.
+    """
     names = sorted((row.group for row in table.rows), key=relation_order)
     if table.differences:
         names.sort(key=lambda name: -(table.differences[name].difference.estimate.value or 0.0))
@@ -29,7 +31,9 @@ def order(table: RelationTable) -> list[str]:
 
 
 def relations(table: RelationTable, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The table's measure of every run by relation. `questions_address` returns the address of a relation's questions."""
+    """The measure of the table, for every run and relation. `questions_address` returns the address of a relation's
+    questions.
+    """
     over = [
         tag("td", colspan=2),
         *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs),
@@ -96,8 +100,9 @@ def _summary_row(
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `questions_address` returns the address of a slice's
-    questions."""
+    """The values behind the plotted curves, one row for each bucket and series. `questions_address` returns the address
+    of a slice's questions.
+    """
     grouped = curves.cut == "mentions"
     words = (
         ("subjects", "mentions", "n")
@@ -148,7 +153,9 @@ def _span(point: Point) -> str:
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
-    """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
+    """Return the slice of the questions behind a point. A slice cannot express whether the training data asks about a
+    question's subject.
+    """
     relation = write_condition("relation", curves.relation) if curves.relation else ""
     if curves.cut == "official":
         return join_expressions([relation, write_condition("set", series), f"bucket:{point.bucket}"])
@@ -158,7 +165,7 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
-    """A row of links with the current choice marked. Each option is (words, address, is chosen)."""
+    """A row of links with the current choice marked. Each option is (words, address, whether it is chosen)."""
     links = [
         link(
             words,
@@ -173,7 +180,7 @@ def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
 
 
 def page_address(**parameters: object) -> str:
-    """Return this page's address with changed parameters."""
+    """Return this page's address with some parameters changed."""
     import streamlit as st
 
     return url.href(PAGE, {**st.query_params.to_dict(), **parameters})

@@ -128,7 +128,7 @@ def page() -> None:
 
 
 def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
-    """Show what lies behind the figures: causes, labels, readers, groups and the questions."""
+    """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
     by = _grouping(compared)
     if not chosen.text:  # a slice cannot express the search
         _downloads(open_study, chosen, compared, by)
@@ -186,19 +186,19 @@ def _downloads(open_study: Study, chosen: Selection, compared: Comparison, group
 
 
 def _slice(chosen: Selection) -> str:
-    """Return the filters of the page as one slice."""
+    """Return all filters of the page as one slice."""
     filters = (("relation", chosen.relation), ("set", chosen.set), ("group", chosen.bucket))
     return join_expressions([chosen.slice, *(write_condition(name, value) for name, value in filters if value)])
 
 
 def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
-    """Return the selection; without its slice, and with an error line on the page, if the slice is invalid."""
+    """Return the selection. If its slice is invalid, show an error line and return the selection without the slice."""
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
     except BlindspotError as error:
         show(
             notice(
-                f"{error}. The slice is ignored here. ",
+                f"{error}. The invalid slice is ignored. ",
                 link("Slices", url.href("slices", chosen.parameters())),
                 " explains the syntax.",
                 kind="error",
@@ -209,7 +209,7 @@ def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
 
 
 def _methods(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
-    """The number of questions, the relevance rule, the test with its reservations, and what the retrievers cost."""
+    """The number of questions, the relevance rule, the test and its limitations, and the cost of the retrievers."""
     return methods_note(
         f"{compared.units.count_words()}. {convention(compared.run_a.kind, chosen.rule)} ",
         reservation(compared.run_a.kind, chosen.rule),
@@ -264,7 +264,7 @@ def _few_questions_note(grouping: str):
 
 
 def _k_picker(chosen: Selection, depth: int):
-    """The cut-off k as a row of links."""
+    """A row of links that choose the cut-off k."""
     links = [
         link(
             f"{k}",
@@ -293,10 +293,10 @@ SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 
 def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
-    """What the comparison leaves out, and why it has no questions."""
+    """What the comparison leaves out, or why it has no questions."""
     a, b = compared.run_a, compared.run_b
     if a.kind != b.kind:
-        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs."
+        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
     if not len(compared):
         counts = f"{a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}"
@@ -311,13 +311,13 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
     if a.k != b.k:
         warnings.append(f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {compared.depth}.")
     if chosen.relevance != a.kind:
-        warnings.append("No question of these runs has answers, so gold passages count as relevant.")
+        warnings.append("No question of these runs has known answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return [notice(line, kind="warning") for line in warnings]
 
 
 def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
-    """The retrievers of both runs, with what one question and the index cost."""
+    """The retrievers of both runs, with the cost of one question and of the index."""
     sentences: list[Html | str] = []
     for side, name in (("a", chosen.a), ("b", chosen.b)):
         about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))

@@ -54,7 +54,7 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
     about = experiments()[name]
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
     if not results:
-        show(tag("p", "No verdict yet: the experiment has not run on this study."))
+        show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
     else:
         keys = [result["key"] for result in results]
         chosen = next(result for result in results if result["key"] == url.one_of("result", keys, keys[0]))
@@ -83,8 +83,8 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
 
 
 def _small_version(open_study: Study, name: str) -> str:
-    """Say what the small version would make; its models are tiny, so that each part takes seconds. Return what a run
-    lacks.
+    """Say what the small version would make. Its models are tiny, so each part takes seconds. Return what is missing
+    before an experiment can run.
     """
     try:
         waiting, parts = planned_parts(open_study, name, SMALL_SETTINGS).as_words()
@@ -108,7 +108,7 @@ def _small_version(open_study: Study, name: str) -> str:
 
 
 def _result_label(result: dict) -> str:
-    """Return a label that distinguishes a result from the experiment's other results."""
+    """Return a label that distinguishes a result from the other results of its experiment."""
     setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
     return (
         "small"

@@ -45,7 +45,9 @@ def page() -> None:
 
 
 def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
-    """Return the questions for which the run of the address, else the newest over dev, ranks these passages."""
+    """Return the questions for which a run ranks these passages: the run in the address, or else the newest run over
+    dev.
+    """
     runs = offered_runs(open_study)
     if not runs:
         return None
@@ -68,7 +70,9 @@ def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
 
 
 def _searchable_places(open_study: Study) -> list[full_text.Place]:
-    """Return where the signed-in person can look. Notes need a name: an annotator finds their own."""
+    """Return what the signed-in person can search. Notes can be searched only under a name: annotators find their own
+    notes.
+    """
     places: list[full_text.Place] = ["passages", "questions"] if open_study.has_corpus else ["questions"]
     return [*places, "notes"] if who.signed_in_person(open_study.labels_path) else places
 

@@ -158,7 +158,7 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: R
     )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
-        notes.append("Buckets are those of the question sets.")
+        notes.append("The buckets are those that come with the question sets.")
     if curves.training:
         notes.append(f"Seen in training: {curves.training}.")
     if curves.cut == "mass":

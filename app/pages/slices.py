@@ -1,4 +1,6 @@
-"""Slices: where two runs differ most, in sentences with the expression behind each; slices of one's own; saved ones."""
+"""Slices: where two runs differ most, in sentences with the expression of each slice; people's own slices; saved
+slices.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
 
 
 def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
-    """Yield (name, ranks of the first relevant passages, k, units) for every run with questions of the slice."""
+    """Yield (name, ranks of the first relevant passages, k, units) for every run that searched questions of the slice."""
     asked = take(compared.questions, np.flatnonzero(subset))
     for name in offered_runs(open_study):
         measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)
@@ -203,7 +205,7 @@ def _found_slices(_facts: Facts, slice: str, correction: Correction, *key: objec
 
 
 def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
-    """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
+    """Show the slices that explain the difference, largest effect first; the first one is the page's main sentence."""
     correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
@@ -223,8 +225,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
         tested = (
             f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
-            "other facts of the questions. This is no proof that the runs differ by the same amount everywhere: a small slice, or a "
-            "small difference, stays unseen."
+            "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
         )
         instead = (
             "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",

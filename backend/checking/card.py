@@ -1,4 +1,6 @@
-"""The card of a cleaned training file: what was found, how many negatives are false, who judged, what was not checked."""
+"""Write the card of a cleaned training file: the problems, the share of false negatives, who judged, and what was not
+checked.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.counting import counted, noun
 
 NOT_CHECKED = (
-    "Positives were taken as right.",
-    "Pairs that nobody judged are as the file had them. What the labels call an answer is what these judges call one; "
-    "their own mistakes are in the estimate.",
+    "Positives were assumed to be correct.",
+    "Pairs that nobody judged are as in the original file. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
     "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
 )
 
@@ -38,7 +39,7 @@ def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curv
 
 
 def size_lines(facts: FileFacts) -> list[str]:
-    """Return what the file holds."""
+    """Return the lines about the file's size: rows, questions, passages, pairs."""
     return [
         f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
         f"{counted(facts.positives, 'positive pair')}, {counted(facts.negatives, 'negative pair')} (each counted once)",
@@ -63,7 +64,7 @@ def batch_words(batch: BatchSize) -> str:
 
 
 def rate_words(rate: RateEstimate) -> str:
-    """Return the rate with its interval in a sentence or two."""
+    """Return the share of false negatives and its interval in a sentence or two."""
     known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
     if rate.estimate is None or rate.low is None or rate.high is None:
         return f"{counted(rate.pairs, 'negative pair')}; none is judged yet.{known}"
@@ -89,7 +90,9 @@ def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> st
 
 
 def rule_words(curve: RuleCurve) -> str:
-    """Return the chosen rule, what to paste, and its promise."""
+    """Return a sentence about the chosen rule: the mining argument to paste, and the guaranteed maximum share of false
+    negatives.
+    """
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
     rule = f"`{row.rule.as_text()}`"
@@ -103,7 +106,9 @@ def rule_words(curve: RuleCurve) -> str:
 
 
 def paste_words(curve: RuleCurve) -> str:
-    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    """Return a sentence about the best rule that `mine_hard_negatives` accepts if the chosen rule is the judge; else
+    "".
+    """
     if curve.to_paste is None or curve.to_paste == curve.chosen:
         return ""
     row = curve.rows[curve.to_paste]

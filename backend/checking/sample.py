@@ -1,7 +1,8 @@
-"""The pairs of a file that are judged: a probability sample of its negative pairs, and the rate that their labels prove.
+"""Draw a probability sample of a file's negative pairs, and estimate the share of false negatives from its labels.
 
-The set are the distinct negative pairs that no row of their question calls positive; those that one does are counted as
-false and not judged. `check/sample.json` holds the cells and the draws in their order. More draws continue the order.
+The sample is drawn from the distinct negative pairs that are positive in no row. Negatives that another row of the same
+question has as a positive count as false without being judged. `check/sample.json` holds the strata ("cells") and the
+sequence of draws. Later draws extend the sequence.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PairId = tuple[str, str]
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """What is drawn of a file.
+    """The sample of a file: its strata and the pairs drawn from them.
 
     Attributes:
         cells: Of the pairs that may be drawn. draws: (n,) int64 place of each draw among `negative_pairs`. member: (n,)
@@ -61,7 +62,7 @@ class SamplePlan:
 
 @dataclass(frozen=True)
 class RateEstimate:
-    """The share of false negatives among the distinct negative pairs of a file, as labels prove it so far.
+    """The share of false negatives among the distinct negative pairs of a file, estimated from the labels so far.
 
     Attributes:
         pairs: Distinct negative pairs. known_false: Of them, those that the file itself calls positive. judged: Drawn
@@ -103,7 +104,7 @@ class WidthForecast:
 
 @dataclass(frozen=True)
 class JudgedDraws:
-    """The judged beginning of the draws.
+    """The judged draws: all draws before the first one without a label.
 
     Attributes:
         pairs: All negative pairs of the file. plan: The whole sample. false, unsettled: (n,) bool of the first n draws.
@@ -119,7 +120,7 @@ class JudgedDraws:
 
     @property
     def places(self) -> np.ndarray:
-        """(n,) place of each judged draw among the pairs."""
+        """(n,) index of each judged draw in the array of negative pairs."""
         return self.plan.draws[: len(self)]
 
     @property
@@ -148,10 +149,10 @@ def draw_sample(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SamplePlan:
-    """Draw pairs and queue them as a batch; or continue a sample that is too short.
+    """Draw `count` pairs and queue them as a batch, or extend an existing sample to `count` pairs.
 
     Args:
-        encoder: An encoder of the study whose vectors make pairs suspicious; of the first drawing alone.
+        encoder: An encoder of the study. Similar pairs are drawn more often. Only the first call uses it.
 
     Raises:
         Refused: the file has no negatives, or too many are asked for.
@@ -192,7 +193,7 @@ def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
 
 
 def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedDraws | None:
-    """Return the draws up to the first one without a label; None without a sample.
+    """Return the draws before the first one without a label; None if no sample is drawn.
 
     Args:
         labels: Label of each judged pair; "open" where people disagree or are unsure.
@@ -211,7 +212,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
 
 
 def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
-    """Return the labels that people gave: "open" if they disagree, are unsure or call the question bad."""
+    """Return people's labels. A pair is "open" if people disagree, are unsure or marked the question as bad."""
     store = Labels(checked_study.study.labels_path, read_only=True)
     bad = set(store.bad_questions())
     return {
@@ -223,7 +224,7 @@ def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
 def estimate_rate(
     checked_study: CheckedStudy, labels: Mapping[PairId, str], by: str = "people", level: float = LEVEL
 ) -> RateEstimate | None:
-    """Return what labels prove of the share of false negatives; None without a sample."""
+    """Estimate the share of false negatives from labels; None if no sample is drawn."""
     judged = judged_draws(checked_study, labels)
     if judged is None:
         return None
@@ -267,9 +268,9 @@ def forecast_widths(judged: JudgedDraws, rate: RateEstimate) -> list[WidthForeca
 def interval(
     false: np.ndarray, unsettled: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Return the estimate and the ends of the interval after n draws.
+    """Return the estimate and the two ends of the interval after n draws.
 
-    Unsettled pairs count as not false at the lower end and as false at the upper end.
+    Pairs without a settled label count as true negatives for the lower end, and as false negatives for the upper end.
     """
     if not unsettled.any():
         found = rate_sequence(false[None], draws[None], cells, level)
@@ -281,9 +282,10 @@ def interval(
 
 
 def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return estimate, low and high after each label, (n,) each, of the pairs that were drawn from; for a chart.
+    """Return for a chart the estimate and the ends of the interval after each label, three arrays (n,). They refer to
+    the pairs that the sample is drawn from.
 
-    Unsettled pairs count as in `interval`.
+    Pairs without a settled label count as in `interval`.
     """
     both = np.stack([judged.false, judged.false | judged.unsettled])
     found = rate_sequence(both, np.stack([judged.cells, judged.cells]), judged.plan.cells, level)
@@ -291,5 +293,5 @@ def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.nda
 
 
 def unjudged(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
-    """Return the drawn pairs without a label, in their order."""
+    """Return the drawn pairs without a label, in the order of the draws."""
     return [pair for pair in _ids(pairs, plan.draws) if pair not in labels]

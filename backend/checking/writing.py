@@ -1,8 +1,8 @@
-"""Write a training file back without its false negatives: same kind, columns and order.
+"""Write a training file without its false negatives, keeping the kind of file, the columns and the order.
 
-A false negative that somebody judged becomes a positive (or goes, if so asked). A negative that the file itself calls
-positive goes, and so does what a rule drops: nobody judged it. `FILE.changes.jsonl` lists every change with its reason,
-and `FILE.card.md` describes the file and its estimates.
+A judged false negative becomes a positive, or is removed with `relabel=False`. Two kinds of negatives are removed
+without a judgement: negatives that the file itself has as a positive, and negatives that the rule drops.
+`FILE.changes.jsonl` lists every change with its reason, and `FILE.card.md` describes the file and its estimates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JUDGED, BY_THE_FILE, BY_RULE = 1, 2, 3
 
 @dataclass(frozen=True)
 class FileChange:
-    """What happens to a negative at a place in the file, and why."""
+    """The change to one negative of the file, and its reason."""
 
     line: int
     slot: int
@@ -45,7 +45,7 @@ class FileChange:
 
 @dataclass
 class Changes:
-    """What is changed of a file.
+    """The changes to a training file.
 
     Attributes:
         replacements: The rows that come in the place of a row, by its number. changes: One for each place.
@@ -68,13 +68,13 @@ def plan_changes(
     rule: MiningRule | None = None,
     by: str = "people",
 ) -> Changes:
-    """Return what changes. The file is read twice.
+    """Return the changes to a file, and read the file twice for it.
 
     Args:
         relabel: Turn judged false negatives into positives; else take them out.
         rule: Also drop the negatives that a rule drops.
 
-    Raises BadInput for a rule that the file does not allow.
+    Raises BadInput for a rule that needs scores that the file lacks.
     """
     why = _reasons(checked_study, labels, rule)
     found = Changes()
@@ -106,7 +106,7 @@ def plan_changes(
 
 
 def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
-    """Return for each place why it changes, (n,) int8; 0 for no change."""
+    """Return for each passage in a row a code for the reason of its change, (n,) int8; 0 means no change."""
     places = checked_study.places
     why = np.zeros(len(places), np.int8)
     if rule is not None:
@@ -124,7 +124,7 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
 
 
 def _spares(file: TrainingFile, checked_study: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
-    """Return true negatives of each question that changes, as cells; none for forms that take none."""
+    """Return true negatives of each question that changes, as replacements; {} for formats without replacements."""
     if type(file.layout).cell is RowLayout.cell:
         return {}
     places = checked_study.places
@@ -170,9 +170,9 @@ def _change(
 def write_changed(
     file: TrainingFile, checked_study: CheckedStudy, found: Changes, out: Path, card: str
 ) -> tuple[int, list[Path]]:
-    """Write the changed file, the list of changes and the card. Returns the rows and the paths.
+    """Write the changed file, the list of changes and the card. Returns the number of rows and the paths.
 
-    Raises Refused if the file would be written over itself.
+    Raises Refused if `out` is the file itself.
     """
     if out.resolve() == file.path.resolve() or out.resolve() in file.path.resolve().parents:
         raise Refused(f"{out} is the file that was checked; choose another place")
@@ -188,7 +188,7 @@ def write_changed(
 
 
 class _Texts:
-    """The texts of changes, from the study."""
+    """Looks up the texts of changed pairs in the study."""
 
     def __init__(self, checked_study: CheckedStudy):
         self.study = checked_study.study

@@ -1,4 +1,4 @@
-"""The panel's tables: for the HTML report and LaTeX, and the figures for scripts."""
+"""Format the results of several runs as tables for the HTML report and LaTeX, and as figures for scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
 
 
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> ResultTable:
-    """Return our Success@20 beside the figures of EntityQuestions, Table 5."""
+    """Return the runs' Success@20 next to the published figures of EntityQuestions, Table 5."""
     rows = {row.group: row for row in table.rows}
     result = []
     for name in order:
@@ -69,7 +69,7 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
 
 
 def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTable:
-    """Return one row for each relation, run and k. Values are shares of 1. The averages come first."""
+    """Return one row for each relation, run and k, averages first. Values are shares between 0 and 1."""
     groups = [("all questions", table.micro), ("mean of relations", table.macro)]
     groups += [(row.group, row.success) for row in table.rows]
     rows = [
@@ -83,7 +83,7 @@ def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTabl
 
 
 def frequency_figures(curves: Curves, members: Sequence[str]) -> ResultTable:
-    """Return one row for each series, group and run. Values are shares of 1."""
+    """Return one row for each series, group and run. Values are shares between 0 and 1."""
     rows = []
     for series, by_run in curves.series.items():
         for run in members:

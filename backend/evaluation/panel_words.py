@@ -1,4 +1,4 @@
-"""The relations of two runs in one sentence."""
+"""Summarise a comparison by relation in one sentence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from blindspot.backend.text.counting import counted
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
-    """Return which run gains in how many relations, and where most; for one run, in how many relations it is measured.
+    """Return a sentence that states in how many relations each run is ahead, and in which relation the most. For a
+    single run, it states the number of relations.
 
-    A relation counts as a gain if its Holm-adjusted p value is at most 0.05.
+    A run is ahead in a relation if the Holm-adjusted p value is at most 0.05.
     """
     total = counted(len(table.differences or table.rows), "relation")
     if not table.differences:

@@ -1,7 +1,8 @@
-"""The workbench of experiments: the study, plus parts that only experiments need, each named by a hash of its recipe.
+"""The workbench of experiments: a study with additional parts that only experiments need. Each such part is named by a
+hash of its recipe, that is, of everything that it depends on.
 
-`experiments/parts/` has the same folders as a study (runs, training_sets, models, indexes, scores). Experiments share
-parts. The study's lists of runs and encoders do not show the parts.
+The parts are in `experiments/parts/`, which has the same subfolders as a study (runs, training_sets, models, indexes,
+scores). Experiments share parts. The study's lists of runs and encoders do not show them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Workbench(Study):
 
     @property
     def settings(self) -> Settings:
-        """The study's settings, with the models of experiments as further encoders."""
+        """The study's settings, with the models trained by experiments as further encoders."""
         settings = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():

@@ -1,8 +1,8 @@
-"""Encode questions fast: in batches of similar length, in OpenVINO where it is installed, always in float32.
+"""Encode questions fast: in batches of similar length, with OpenVINO if it is installed, always in float32.
 
-Importing PyTorch's libraries and reading a model takes longer than searching 100,000 passages. So the first large set of
-questions stores the converted network and its tokenizer in the user's cache folder (`network_cache`). Later processes
-read these files, and import neither transformers nor sentence-transformers.
+Importing PyTorch's libraries and reading a model takes longer than searching 100,000 passages. When the first large set
+of questions is encoded, the converted network and its tokenizer are therefore stored in the user's cache folder
+(`network_cache`). Later processes read these files and import neither transformers nor sentence-transformers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Tick = Callable[[int], None]
 
 
 class QuestionEncoder:
-    """The questions of one encoder, encoded in the fastest way that gives the encoder's own vectors.
+    """Encodes questions in the fastest available way that reproduces the encoder's own vectors.
 
     Args:
         device: "cpu", "cuda", ... (default: a GPU if there is one). OpenVINO runs on CPUs only.
@@ -69,7 +69,9 @@ class QuestionEncoder:
         return self._bulk.encode_float32(self._bulk.tokenise_texts(questions), tick).cpu().numpy()
 
     def _converted(self, questions: Sequence[str]) -> OpenVINOQuestions | None:
-        """Convert the network and store it. Return None if OpenVINO cannot run it, or not exactly enough."""
+        """Convert the network and store it in the cache. Return None if OpenVINO cannot run it or does not reproduce
+        its vectors accurately enough.
+        """
         if self._key is None or self._is_inexact:
             return None
         encoder, bulk = self._load(), None
@@ -88,7 +90,7 @@ class QuestionEncoder:
 
 
 class OpenVINOQuestions:
-    """A network in OpenVINO that encodes questions, without the library that the model came from."""
+    """Encodes questions with a converted network in OpenVINO, without importing the library of the original model."""
 
     def __init__(self, stored: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel):
         self._stored, self._tokenizer, self._network = stored, tokenizer, network

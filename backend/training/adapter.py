@@ -1,8 +1,8 @@
-"""An adapter: a map of question vectors over an existing index, learned in seconds on a CPU.
+"""Train an adapter: a linear map of question vectors for an existing index, trained in seconds on a CPU.
 
-The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q,
-and begins as the identity. The result is an encoder like any other: a sentence-transformers folder
-whose question side ends in the map.
+Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and is initialised as the
+identity. The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
+question encoder.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ TAUGHT_RANKS = 20  # of a judged list; on held-out training questions of the rea
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """A trained adapter: its folder, what was chosen, and Success@20 of held-out training questions before and
-    after.
+    """A trained adapter: its folder, the chosen hyper-parameters, and Success@20 on held-out training questions before
+    and after training.
     """
 
     name: str
@@ -69,9 +69,11 @@ def train_adapter(
     run: str | None = None,
     progress: Progress | None = None,
 ) -> TrainedAdapter:
-    """Learn a map of an encoder's question vectors; it becomes an encoder of study.toml, with its index.
+    """Train a map of an encoder's question vectors. The result is added to study.toml as an encoder that uses the same
+    index.
 
     It learns from a training set, or from what the judge `distil` of the settings says of a run's lists.
+
 
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
@@ -120,7 +122,7 @@ def train_adapter(
 
 
 def _adaptable(dense: Dense) -> Dense:
-    """Return an index that an adapter may search. Raises Refused."""
+    """Return the index if an adapter can be trained for it. Raises Refused otherwise."""
     if dense.manifest["similarity"] == "l2":
         raise Refused(
             f"encoder {dense.name!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
@@ -177,7 +179,7 @@ def read_questions(
 ) -> TrainingQuestions:
     """Return the questions of a training set that have a positive, with the rows of their positives and hard negatives.
 
-    Raises Refused if there is none.
+    Raises Refused if there is no such question.
     """
     answering = _with_answer_and_subject(study, training_set) if positives_from == "answer_subject" else {}
     questions = []
@@ -200,7 +202,9 @@ def read_questions(
 
 
 def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[str, set[str]]:
-    """Return the mined passages of each question that contain an answer, name its subject, and are not judged."""
+    """Return for each question the mined passages that contain an answer, name the question's subject, and are not
+    judged.
+    """
     by_question: dict[str, set[str]] = {}
     groups = training_set.groups()
     while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
@@ -221,7 +225,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
 
 
 def _save(dense: Dense, mapped: Module, folder: Path) -> None:
-    """Save base model and map as one sentence-transformers folder, in modules of the library alone."""
+    """Save the base model and the map as one sentence-transformers folder, using only modules of that library."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 

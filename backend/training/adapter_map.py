@@ -1,4 +1,4 @@
-"""The maps that adapters apply to question vectors: how one is learned from stored vectors, and how it is saved."""
+"""Train and save the linear maps that adapters apply to question vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PADDED = -1
 
 @dataclass(frozen=True)
 class TrainingQuestions:
-    """Training questions as arrays.
+    """The training questions of an adapter, as arrays.
 
     vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
     log_odds: (q, p) float32 of the positives where a judge teaches, who scored a whole list: each passage is a positive as
@@ -65,7 +65,9 @@ def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LearnedMap:
-    """A learned map and how it was chosen: `scale`, `weight_decay`, `steps`, `held_out`, `before`, `after`."""
+    """A trained map, with the chosen hyper-parameters (`scale`, `weight_decay`, `steps`) and the held-out results by
+    which they were chosen (`held_out`, `before`, `after`).
+    """
 
     map: Module
     about: dict[str, Any]
@@ -73,7 +75,7 @@ class LearnedMap:
 
 @dataclass(frozen=True)
 class MapLearner:
-    """What every fit of a map shares.
+    """Trains maps. Holds the data that all fits share.
 
     vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
     mapped questions are normalised.
@@ -85,7 +87,7 @@ class MapLearner:
     progress: Progress | None = None
 
     def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, activity: str) -> Module:
-        """Learn a map from all of these questions. The learning rate falls linearly to 0."""
+        """Train a map on all of these questions, with a learning rate that decreases linearly to 0."""
         import torch
 
         settings = self.settings
@@ -111,7 +113,8 @@ class MapLearner:
         return mapped.eval()
 
     def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
-        """Choose scale, then weight decay, then steps, each by Success on held-out questions, the others as they are.
+        """Choose scale, then weight decay, then the number of steps, one at a time with the others fixed, by success on
+        held-out questions.
 
         The measure is the mean of Success@1, 5 and 20. Also returns Success@20 before and after.
         """
@@ -147,7 +150,7 @@ class MapLearner:
         )
 
     def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
-        """Return the nearest passages of mapped questions."""
+        """Return the passages nearest to the mapped questions."""
         import torch
 
         vectors = questions.vectors
@@ -160,7 +163,7 @@ class MapLearner:
         return ExactSearch(self.vectors, "dot", None).search(vectors, min(k, len(self.vectors)), self.progress)
 
     def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
-        """(3,) Success@1, 5 and 20 over all passages, by the known positives."""
+        """Return Success@1, 5 and 20 over all passages, (3,), with the known positives as relevant."""
         hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
         known = np.where(questions.known == PADDED, PADDED - 1, questions.known)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
@@ -182,7 +185,7 @@ def learn(
     settings: AdapterSettings,
     progress: Progress | None = None,
 ) -> LearnedMap:
-    """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
+    """Choose scale, weight decay and the number of steps on held-out questions, and then train on all questions.
 
     Args:
         vectors: (n, d) float16, the passages; may be a memory map.
@@ -225,11 +228,11 @@ def _loss(
     scale: float,
     generator: np.random.Generator,
 ) -> Tensor:
-    """Cross-entropy of one positive a question against the positives, hard negatives and random passages of the whole
-    batch.
+    """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
+    passages of the whole batch.
 
-    A passage that is known to answer another question of the batch is masked for that question (DPR's negatives,
-    without the known false ones).
+    These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question is
+    masked for that question.
     """
     import torch
 

@@ -30,7 +30,7 @@ SCOPES: dict[Scope, str] = {
     "judged": "the questions that people judged, with their gold",
     "all": "all training questions with gold or labels",
 }
-"""What a point learns from. People's labels count before gold in both."""
+"""The labels and gold that a point learns from. In both, people's labels take precedence over gold."""
 
 Reason = Literal["asked", "batch", "labels", "start", "history"]
 

@@ -45,6 +45,7 @@ USES: dict[str, str] = {
 }
 
 MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
+LIKELY = 0.005  # the least gain that the sentence names although it is not certain
 NO_CHANGE = 0.015
 """An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
 
@@ -82,9 +83,9 @@ class LabelForecast:
             if use != "gold"
         }
         if not gains:
-            return "Nothing can be said yet about what labels would change; judge about 30 passages of training questions first."
+            return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value > 0 and use != "cleaning_retriever"}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
         use = max(sure or likely, key=lambda name: gains[name].value, default="")
         where = USES[use].split(",")[0] if use else ""
         if sure:

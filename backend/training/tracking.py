@@ -21,9 +21,9 @@ ADDRESSES = {
     "mlflow": ("MLFLOW_TRACKING_URI", ""),
     "trackio": ("HF_ENDPOINT", "https://huggingface.co"),
 }
-"""Environment variable with a tracker's server, and the tracker's own default; "": files of this machine."""
+"""Environment variable that names a tracker's server, and the tracker's default; "" means files on this machine."""
 FILES = re.compile(r"(?!databricks)(file:|sqlite:|[^:]*$)")
-"""MLFLOW_TRACKING_URI of files of this machine."""
+"""The value of MLFLOW_TRACKING_URI for files on this machine."""
 PROJECT = "blindspot"
 FOLDER = "tracking"
 LOGGING_DIR = "TENSORBOARD_LOGGING_DIR"

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 SHOWN = 3  # changed labels that a withdrawal names
 FEW = 10
-"""With fewer labels of positives, the share that people miss is not known."""
+"""With fewer labels of positives, the share of positives that people miss cannot be estimated."""
 ASSUMED = 0.05
-"""The share of missed positives for which the bound is shown where it is not known."""
+"""The share of missed positives that is assumed for the bound if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +231,11 @@ def sensitivity(certificate: Certificate) -> str:
     """Return one sentence: the bounds if people miss a share of the positives, a measured one where there is one."""
     share = ASSUMED if certificate.missed_share is None else certificate.missed_share
     if share >= 1:
-        return "Every label of a settled positive said otherwise, so these labels prove nothing about the positives."
+        return "Every label of a settled positive was different from the settled one, so these labels prove nothing about the positives."
     upper, after = certificate.missing(share)
     bounds = f"at most {percent(upper)} as the set is, at most {percent(after)} after"
     if certificate.missed_share is None:
-        return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would measure that share."
+        return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would make it possible to measure that share."
     return (
         f"People missed {certificate.missed:,} of {certificate.of_positives:,} labels of settled positives ({100 * share:.1f}%): with such misses "
         f"{bounds}."

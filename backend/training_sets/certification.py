@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
 WRONG_POSITIVES = 0.10
-"""The share of wrong positives that the bets on positives are best against. It bounds nothing."""
+"""The share of wrong positives for which the stakes of the bets on positives are best. It bounds nothing."""
 HIGHEST = 0.5
 DRAWN, NAMED = "drawn negatives", "named by people"
 PairId = tuple[str, str]

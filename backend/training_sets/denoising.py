@@ -307,8 +307,7 @@ DENOISING.register(
         "cross_encoder",
         "Cross-encoder",
         "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between "
-        "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds "
-        "for its own model: check the calibration of yours.",
+        "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA chose the thresholds for its own model: check the calibration of yours.",
         _decide_by_cross_encoder,
         uses_model=True,
         proposes="cross_encoder",
@@ -319,8 +318,7 @@ DENOISING.register(
         "positive_aware",
         "Positive-aware",
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a "
-        "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the highest-scoring one "
-        "counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
+        "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the one with the highest score counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
         _decide_by_positive,
         uses_ceiling=True,
     )
@@ -331,11 +329,8 @@ DENOISING.register(
     DenoisingPolicy(
         "judge",
         "Judge",
-        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its "
-        "add threshold. A passage that contains an answer has separate thresholds. It is kept as a negative only "
-        "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
-        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
-        "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
+        "A mined passage is a negative if its score is below the drop threshold of a feature judge, and a pseudo-positive if it is at least the add threshold. A passage that contains an answer has separate thresholds. Such a passage is kept as a negative only if enough labels of such passages show that the judge recognises false ones. Between the two, and without a "
+        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). For a language model or an imported judge, the thresholds are 0.5 and the score of the lowest positive grade.",
         _decide_by_judge,
         uses_model=True,
         proposes="judge",

@@ -37,7 +37,7 @@ KINDS: dict[ChangeKind, str] = {
     ("negative", None): "negative, no longer in the set",
     ("dropped", None): "dropped, no longer in the set",
 }
-"""Every kind of change with its title, those that matter most for training first."""
+"""Every kind of change with its title; the kinds that matter most for training come first."""
 
 
 @dataclass(frozen=True, slots=True)

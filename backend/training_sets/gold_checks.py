@@ -56,7 +56,9 @@ SIZE = 40
 PASSAGES = 5
 SAMPLED = 200  # gold passages that are looked at for how gold was made
 EVENLY = 0.25
-"""Part of each draw's weight that is the same for all claims; the rest, at most 0.5, is the judge's standard deviation."""
+"""Part of each draw's weight that is the same for all pairs; the rest, at most 0.5, is the standard deviation by the
+judge's probability.
+"""
 REJECTED = ("related", "negative")
 
 

@@ -25,7 +25,7 @@ PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100
 BLOCK = 200  # questions looked up together
 VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
-"""The vote of a settled label. Unsure and disputed pairs have no vote."""
+"""The vote for which a settled label counts. Unsure and disputed pairs have no vote."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 DISTANT_DEPTH = 100
-"""Ranks of BM25 searched for a passage with an answer (DPR, section 4.2)."""
+"""Number of BM25 ranks that are searched for a passage with an answer (DPR, section 4.2)."""
 
 
 class NegativeCandidate(NamedTuple):

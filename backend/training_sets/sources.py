@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 VERSION = 2
-"""Version of the way pairs are built, for the fingerprint."""
+"""Version of the method that builds pairs; it is part of the fingerprint."""
 NOT_SEARCHED = "no run searched it"
 
 

@@ -15,8 +15,8 @@ from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, R
 from blindspot.db.records import Question
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
-"""What becomes of a passage mined at a rank: kept as a negative; removed, or proposed as a positive, by a machine;
-relabelled as a positive by people; removed by people.
+"""What happens to the passages mined at a rank: kept as negatives; removed, or proposed as positives, by a machine;
+relabelled as positives by people; removed by people.
 """
 
 

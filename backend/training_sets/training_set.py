@@ -40,7 +40,7 @@ RENAMED_REASONS = {
     "it is of a bucket set, which counts as test": "it belongs to a bucket set, which counts as test",
     "the runs did not search it": "no run searched it",
 }
-"""Reasons of pairs and of questions left out as older versions stored them, with the present text."""
+"""The reasons that older versions stored for pairs and for left-out questions, with the present text of each."""
 
 
 def current_reason(reason: str) -> str:
@@ -146,9 +146,11 @@ SOURCES: tuple[Source, ...] = (
     "random",
     "other_gold",
 )
-"""In the order of trust. `other_gold`: a gold passage of another question, taken as a negative."""
+"""The sources of positives, the most trusted first. `other_gold`: a gold passage of another question, taken as a
+negative.
+"""
 PROPOSED: tuple[Source, ...] = ("cross_encoder", "judge")
-"""Sources of pseudo-positives: mined passages that a model is sure of."""
+"""Sources of pseudo-positives: mined passages to which a model gives a high probability."""
 HARD = ("label", "run")
 """Sources of hard negatives; negatives of all other sources are easy."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
 """The kinds of part that are folders, and the folder that holds them."""
 RECORDS = (MANIFEST, "training.json", "specialised.json")
-"""The files in which a part says how it was made. Models have the last two."""
+"""The files in which a part records how it was made. Only models have the last two."""
 How = Literal["needs", "belongs", "names"]
 
 _MODEL_KEYS = {"model", "judge", "encoder", "encoders", "retriever", "vectors_of", "start", "distil", "guide", "scores"}
@@ -29,7 +29,7 @@ _KEYS = {
     "model": _MODEL_KEYS | {"sparse", "dense", "ranker", "cross_encoder"},
     "map": {"map"},
 }
-"""Keys of a record under which the name of a part of this kind is found."""
+"""The keys of a record under which the name of a part of this kind is stored."""
 _WORDS = {
     "runs": "run",
     "training_sets": "training set",

@@ -117,8 +117,8 @@ class StudyTraining(OpenedStudy):
             run: the run whose lists the judge teaches; default the one that it learned from.
             settings: the options of `blindspot train adapter`, with underscores, and `replace`.
 
-        Returns what was trained: questions, scale, steps, held_out, and Success@20 of the held-out questions before
-        and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
+        Returns a record of the training: questions, scale, steps, held_out, and Success@20 of the held-out questions
+        before and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
         adapter. Raises BadInput for an unknown setting, Refused, Missing.
         """
         from blindspot.backend.training.adapter import train_adapter
@@ -140,7 +140,7 @@ class StudyTraining(OpenedStudy):
             start: the initial model: an encoder of study.toml, a folder or a Hugging Face name.
             settings: the options of `blindspot train dual-encoder`, with underscores, and `replace`, `device`.
 
-        Returns what was trained. Then run index("dense", encoder=name). Raises BadInput for an unknown setting,
+        Returns a record of the training. Then run index("dense", encoder=name). Raises BadInput for an unknown setting,
         Refused, Missing.
         """
         from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -156,7 +156,7 @@ class StudyTraining(OpenedStudy):
             start: the initial model: minilm, a folder or a Hugging Face name.
             settings: the options of `blindspot train cross-encoder`, with underscores, and `replace`, `device`.
 
-        Returns what was trained. Raises BadInput for an unknown setting, Refused, Missing.
+        Returns a record of the training. Raises BadInput for an unknown setting, Refused, Missing.
         """
         from blindspot.backend.training.cross_encoder import train_cross_encoder
 

@@ -1,4 +1,4 @@
-"""Writing the file back, and what was written."""
+"""The form that writes the cleaned file, and the files that were written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
 def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
-    """Show the choices, the button that writes the file, and links to what was written."""
+    """Show the choices, the button that writes the file, and links to the written files."""
     if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, labelled):
         return
     with st.container(key="file"):
@@ -47,7 +47,7 @@ def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written:
 
 
 def write_button(open_study: Study, curve: RuleCurve, label: str, primary: bool = False) -> None:
-    """Show the button that writes the file as the address says."""
+    """Show the button that writes the file with the choices in the page's address."""
     row, how = chosen_row(curve), url.one_of("false", list(RELABEL), "relabel")
     asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
     jobs.start_button(open_study, asked, key="write", label=label, primary=primary)
@@ -57,7 +57,7 @@ def _file_sentence(false_negatives_fate: str, rule: str | None) -> str:
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
     more = "" if rule is None else f" What {rule} drops goes too, although nobody judged it."
     return (
-        f"Same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
+        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
         f"positive go.{more}"
     )
 

@@ -1,4 +1,4 @@
-"""The forms that start a training, sized to the minutes that one wants to wait for it."""
+"""The forms that start a training, with the size of the training chosen from the minutes that people want to wait."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from blindspot.backend.training.training_settings import CrossEncoderSettings, D
 from blindspot.backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
-"""Session key of the models whose training was started here: name to what was said of its time."""
+"""Session key of the models whose training was started here: each name with the time estimate that was shown."""
 MINUTES, MINUTES_GPU = 2, 20
 CPU_COMPARISONS = {"held_out": 40, "pool": 200}
-"""Settings for a CPU, where comparing checkpoints on many questions and passages would take longer than training."""
+"""Settings for a CPU, on which comparing checkpoints on many questions and passages would take longer than training."""
 CPU_PAIRS = {"held_out": 40, "pairs": 100, "calibration_pairs": 200}
 ADAPTER = "a map of the questions, in about a minute"
 TAUGHT: dict[str, dict[str, Any]] = {
@@ -53,10 +53,10 @@ TIMED = 16  # passages to encode for the estimate of the indexing time
 NO_TEACHER = "none"
 DISTIL = (
     "Cross-encoder whose scores the retriever also learns from (distillation). Missing scores are computed first. "
-    "Annotators' labels take precedence over them."
+    "Annotators' labels take precedence over these scores."
 )
 Sized = tuple[int, str]
-"""The steps of a training, and what to say of the time it takes."""
+"""The number of steps of a training, and a sentence about the time it takes."""
 
 
 def retriever_form(open_study: Study, training_set: str, taken_names: set[str], primary: bool = True) -> None:
@@ -182,7 +182,9 @@ def _run_pressed(
     job: Callable[[], JobRequest],
     pressed_buttons: tuple[bool, bool],
 ) -> None:
-    """Do what was pressed_buttons: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
+    """Do what the person clicked. pressed_buttons: (train, estimate). Both measure the time of two steps, unless the
+    number of steps is given.
+    """
     trains, estimates = pressed_buttons
     if not (trains or estimates):
         return
@@ -225,7 +227,7 @@ def _further_settings(open_study: Study) -> dict[str, Any]:
 
 
 def cross_encoders(open_study: Study) -> list[str]:
-    """Return the names of the study's cross-encoders, newest first, including those that left only scores."""
+    """Return the names of the study's cross-encoders, newest first, including those of which only scores are left."""
     trained = [name for name, about in models_of(open_study).items() if about.get("kind") == "cross-encoder"]
     return list(dict.fromkeys([*reversed(trained), *open_study.parts("scores")]))
 
@@ -240,7 +242,7 @@ def has_gpu() -> bool:
 def _time_of_retriever(
     open_study: Study, training_set: str | None, start: str, settings: dict[str, Any], time_limit: float | None
 ) -> Sized:
-    """Time two steps, some encoded passages and some scored pairs."""
+    """Measure the time of two steps, of encoding some passages, and of scoring some pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.training.dual_encoder import start_encoder, training_source
     from blindspot.backend.training.estimate import estimate

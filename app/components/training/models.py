@@ -1,4 +1,6 @@
-"""The tab Models of the Training page: the forms that train, the curves, before and after, and the list."""
+"""The Models tab of the Training page: the forms that train, the curves, the runs before and after training, and the
+list of models.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,14 @@ from blindspot.backend.training.training_log import read_log
 COMPARED_BY = {
     "average_rank": (
         "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best. "
-        "Each training set has its own pool: compare models of one set."
+        "Each training set has its own pool, so compare only models of the same set."
     ),
     "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
     "question; "
     "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
-"""The measures that compare checkpoints, with explanations."""
+"""The measures by which checkpoints are compared, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
@@ -87,7 +89,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
 
 
 def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
-    """Return the runs before and after the training of a dual encoder; None for a run that does not exist."""
+    """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist."""
     runs, split = study.shown_runs(open_study), _split(open_study)
     after = trial_run_name(model, split) if split else ""
     if model not in models or after not in runs:
@@ -96,7 +98,7 @@ def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) ->
 
 
 def _split(open_study: Study) -> str:
-    """The split that a trained model is tried on; "" if there is none."""
+    """Return the split on which a trained model is tried; "" if there is none."""
     there = {row["split"] for row in open_study.questions.counts()}
     return next((split for split in ("dev", "test") if split in there), "")
 
@@ -162,7 +164,7 @@ def models_table(open_study: Study, models: dict[str, dict], chosen: str, traini
 
 
 def smaller_k(open_study: Study) -> dict[str, Any]:
-    """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
+    """Return the option `k` for a retrieval, if the study has fewer passages than the default k."""
     return {"k": len(open_study.corpus)} if len(open_study.corpus) < open_study.settings.k else {}
 
 
@@ -270,9 +272,9 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
-    """Show the next steps after training. Return whether one of them is the page's one primary action.
+    """Show the next steps after training. Return whether one of them is the page's primary button.
 
-    A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
+    A dual encoder can be indexed, tried and compared with its initial model. A cross-encoder can score a run. A reader
     can read a run.
 
     Args:
@@ -312,7 +314,7 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
 
 
 def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:
-    """How long the index of the model's start took, in brackets; "" if it has none."""
+    """How long it took to index the passages with the initial model, in brackets; "" if there is no such index."""
     index = open_study.parts("indexes").get(start_name(open_study, manifest) or "")
     took = index.get("seconds") if index else None
     return f" (about {duration(took)}, as its start took)" if took else ""
