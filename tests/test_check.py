@@ -12,7 +12,7 @@ import pytest
 
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
-from blindspot.backend.checking.card import forecast_words
+from blindspot.backend.checking.card import forecast_words, rule_words
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import FileFinding, in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
@@ -262,6 +262,23 @@ def test_more_pairs_continue_the_sample(scored):
     assert draw_sample(found.checked, 100).draws.tolist() == more.draws.tolist()
 
 
+@pytest.mark.parametrize(
+    ("argument", "condition"),
+    [
+        ("judge=0.037", "the judge gives at most 0.037"),
+        ("max_score=0.7", "its score is at most 0.7"),
+        ("relative_margin=0.08", "its score is at least 8% below the positive's"),
+        ("relative_margin=-3.1", "its score is at most 310% above the positive's"),
+        ("absolute_margin=0.25", "its score is at least 0.25 below the positive's"),
+        ("absolute_margin=0", "its score is not above the positive's"),
+        ("range_min=3", "it comes after the first 3"),
+    ],
+)
+def test_a_rule_says_in_words_what_it_keeps(argument, condition):
+    assert parse_rule(argument).condition == condition
+    assert parse_rule(argument).as_text() == argument
+
+
 def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     found, false = scored
     labels = labels_of(found, false)
@@ -279,6 +296,10 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert parse_rule(plain["chosen"]) == chosen.rule
     assert {row["paste"] for row in plain["rows"] if row["rule"] == "max_score"} == {
         f"mine_hard_negatives(..., max_score={row['value']:g})" for row in plain["rows"] if row["rule"] == "max_score"
+    }
+    assert plain["chosen_keeps_if"] == chosen.rule.condition in rule_words(curve)
+    assert {(row["keeps_if"], row["argument"]) for row in plain["rows"]} == {
+        (row.rule.condition, f"--rule {row.rule.as_text()}") for row in curve.rows
     }
     for row in curve.rows:
         if row.rule.name != "judge":
@@ -372,7 +393,7 @@ def test_a_rule_drops_and_keeps_the_rest(scored, tmp_path):
     assert len(written) == rows
     assert all(max(row["scores"][1:]) <= 0.7 for row in written)
     reasons = {json.loads(line)["reason"] for line in changes.read_text().splitlines()}
-    assert reasons == {"the rule max_score=0.7 drops it; nobody judged it"}
+    assert reasons == {"max_score=0.7 keeps a negative only if its score is at most 0.7; nobody judged it"}
     assert "Not checked" in card.read_text()
 
 

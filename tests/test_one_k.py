@@ -56,7 +56,10 @@ def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, comp
 def test_the_difference_and_the_questions_are_the_same_on_all_pages(pages, compared):
     at = compared["at"][str(HEADLINE_K)]
     points, sign = f"{100 * abs(at['difference']):.1f}", "+" if at["difference"] > 0 else "-"
-    assert f"by {points} points" in pages["compare"] and f"by {points} points" in compared["conclusion"]
+    assert (
+        f"is {points} points ahead at {HEADLINE_K} (" in pages["compare"]
+        and f"by {points} points" in compared["conclusion"]
+    )
     assert f"({sign}{points} points)" in pages["slices"], "the difference that slices explain"
     whole = pages["relations"][pages["relations"].index("all questions") :]
     assert f"{'A' if at['difference'] > 0 else 'B'} +{points}" in whole[:400]

@@ -116,13 +116,17 @@ def _show_rules(checked: Check) -> None:
     if not curve.rows:
         return
     print("\nRules: of the negatives that each keeps, so many are false")
-    print(f"  {'rule':<26}{'kept':>12}{'false':>8}{'interval':>16}{'false dropped':>15}{'true kept':>11}{'emptied':>9}")
+    keeps = max(len(row.rule.condition) for row in curve.rows) + 2
+    print(
+        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'false dropped':>15}"
+        f"{'true kept':>11}{'emptied':>9}"
+    )
     for place, row in enumerate(curve.rows):
-        name = row.rule.as_text()
         mark = "*" if place == curve.chosen else " "
         print(
-            f"{mark} {name:<26}{row.kept:>12,}{row.false_share:>8.1%}{f'{row.low:.1%}-{row.high:.1%}':>16}"
-            f"{row.false_dropped:>15.0%}{row.true_kept:>11.0%}{row.questions_emptied:>9,}"
+            f"{mark} {row.rule.condition:<{keeps}}{row.rule.as_text():<24}{row.kept:>11,}{row.false_share:>8.1%}"
+            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{row.false_dropped:>15.0%}{row.true_kept:>11.0%}"
+            f"{row.questions_emptied:>9,}"
         )
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")
     print(f"  Why: {curve.why}.")

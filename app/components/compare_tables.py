@@ -22,7 +22,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import ends, signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import conclusion, p_words
+from blindspot.backend.evaluation.comparison_words import conclusion, p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.counting import counted
@@ -157,6 +157,15 @@ def conclusion_line(comparison: Comparison, selection: Selection, subset: np.nda
         return CHOSEN_BY_RESULTS
     figures = _overall_figures(comparison, selection, subset)
     return conclusion(figures.figures_at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
+
+
+def significance_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
+    """Return the sentence below `headline`: over what questions, and how sure."""
+    if by_results(selection.slice):
+        return CHOSEN_BY_RESULTS
+    figures = _overall_figures(comparison, selection, subset)
+    at_k = figures.figures_at[selection.k]
+    return "" if at_k.difference.estimate.value is None else significance(at_k, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:
@@ -334,7 +343,8 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
             tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
             for cell in flips.CELLS
         ),
-        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.n < FEW else "") if each) or None,
+        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.units < FEW else "") if each)
+        or None,
     )
 
 

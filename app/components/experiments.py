@@ -37,9 +37,9 @@ def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
 
 
 def _experiment_link(name: str, verdict: str | None, is_chosen: bool) -> Html:
-    words = join(name, _verdict(verdict) if verdict else "")
+    source = span(experiments()[name].source, cls="word")
     return link(
-        words,
+        join(name, _verdict(verdict) if verdict else source),
         url.href(url.EXPERIMENTS, {"experiment": name}),
         aria_current="true" if is_chosen else None,
         title=experiments()[name].asks,
@@ -87,12 +87,12 @@ def verdict_panel(result: Mapping[str, Any]) -> Html:
         for claim in result["claims"]
     ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
+    measured = f"{result['plot']['y']}, up" if result["plot"] else "Up"
     return div(
         tag(
             "h2",
-            _verdict(result["verdict"]),
-            f" {result['sentence']} ",
-            span(f"Up to {n:,} questions a cell.", cls="soft"),
+            f"{SIGNS[result['verdict']]} {result['sentence']} ",
+            span(f"{measured} to {n:,} questions a cell.", cls="soft"),
         ),
         tag("ul", *claims, cls="claims"),
         methods_note(" ".join([*result["notes"], result["convention"]])),
@@ -101,17 +101,10 @@ def verdict_panel(result: Mapping[str, Any]) -> Html:
 
 
 def commands(name: str) -> Html:
-    """The commands that plan and run the full experiment."""
+    """The commands that plan and run the full experiment, folded."""
     line = f"blindspot experiment {name}"
-    return tag(
-        "p",
-        "Full experiment: ",
-        command(line),
-        " runs it; ",
-        command(f"{line} --plan"),
-        " first lists the steps and the estimated time.",
-        cls="convention",
-    )
+    said = tag("p", command(f"{line} --plan"), " estimates the time, ", command(line), " runs it.", cls="convention")
+    return tag("details", tag("summary", "By commands"), said, cls="how")
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:

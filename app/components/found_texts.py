@@ -26,14 +26,17 @@ class Retrieved(NamedTuple):
     by: Mapping[str, Sequence[tuple[int, str, str]]]
 
 
-def found_list(study: Study, result: TextSearch, more_address: str | None, retrieved: Retrieved | None = None) -> Html:
-    """Show the results, best or first ones first.
+def found_list(
+    study: Study, result: TextSearch, words: str, more_address: str | None, retrieved: Retrieved | None = None
+) -> Html:
+    """Show the number of results, and the results, best or first ones first.
 
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
+    number = counted(len(result.found), result.place[:-1])
     if not result.found:
-        return empty(f"No {result.place} found", result.how, heading="h2")
+        return empty(f"No {result.place[:-1]} has “{words}”", result.how)
     gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
@@ -42,7 +45,11 @@ def found_list(study: Study, result: TextSearch, more_address: str | None, retri
     ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     return join(
-        style_sheet("find.css"), tag("p", result.how, cls="soft"), tag("ol", *items, cls="found"), div(foot, cls="foot")
+        style_sheet("find.css"),
+        tag("h1", f"{'The first ' if result.more else ''}{number} for “{words}”"),
+        tag("p", result.how, cls="soft"),
+        tag("ol", *items, cls="found"),
+        div(foot, cls="foot"),
     )
 
 

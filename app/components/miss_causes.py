@@ -35,10 +35,8 @@ PAIRED = "Questions missed with the cause, A − B, in % of all questions, with 
 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
-    """Show the panel, or a link that opens it. `subset` holds the questions that pass the filters, (q,) bool."""
+    """Show the panel if the address asks for it. `subset` holds the questions that pass the filters, (q,) bool."""
     if url.value(OPEN) != "1":
-        opening = link("Why are questions missed?", _address(selection), cls="quiet", data_focus="causes")
-        show(div(opening, cls="foot"))
         return
     rows = np.flatnonzero(subset)
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
@@ -56,6 +54,13 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     if not selection.text:  # a slice cannot express the search
         report = MissReport(table, comparison.run_a.kind, selection.slice, [])
         table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
+
+
+def causes_link(selection: Selection) -> Html:
+    """The link that opens the panel; nothing while it is open."""
+    if url.value(OPEN) == "1":
+        return Html("")
+    return link("Why are questions missed?", _address(selection) + "#causes", data_focus="causes")
 
 
 def _address(selection: Selection, **changes: object) -> str:

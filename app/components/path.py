@@ -48,12 +48,13 @@ def href(next_step: Next) -> str:
 
 def path(open_study: Study, page: str, person: Person | None) -> Html:
     """Return the path for a page; empty until the study has two runs to compare."""
-    stops = _check_stops(open_study) if is_check(open_study) else _stops(open_study, person)
+    has_end = is_check(open_study)
+    stops = _check_stops(open_study) if has_end else _stops(open_study, person)
     if not stops:
         return Html("")
     here = _current_stop(open_study, stops, page)
     items = [_stop_item(number, stop, number == here) for number, stop in enumerate(stops)]
-    following = next_step(stops, here, page)
+    following = next_step(stops, here, page, has_end)
     button: Html | str = ""
     if following is not None:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
@@ -61,13 +62,18 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
 
-def next_step(stops: Sequence[Stop], current_stop: int, page: str) -> Next | None:
-    """Return the step after this one; None on Home and Check, which name it themselves."""
+def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> Next | None:
+    """Return the step after this one; None on Home and Check, which name it themselves.
+
+    Args:
+        has_end: The path of a check, which ends with the file, does not lead back to its beginning.
+    """
     if page in ("Home", "Check"):
         return None
     if current_stop == CHANGE:
         return stops[JUDGE].next
-    later = (stop.next for stop in (*stops[current_stop + 1 :], *stops[:1]) if stop.next is not None)
+    beginning = () if has_end else stops[:1]
+    later = (stop.next for stop in (*stops[current_stop + 1 :], *beginning) if stop.next is not None)
     return next(later, None)
 
 
@@ -132,7 +138,7 @@ def _check_stops(open_study: Study) -> list[Stop]:
     judge = Next("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
     if found.judged and sees:
-        rule = Next("See the rate", url.CHECK, "blindspot open", RULE_STEP)
+        rule = Next("See the rate and the rule", url.CHECK, "blindspot open", RULE_STEP)
         file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP)
     return [
         Stop("See the facts", ("Check",), True, Next("See the facts", url.CHECK, "blindspot open")),

@@ -13,18 +13,18 @@ from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
     Grouping,
     accuracy_table,
-    conclusion_line,
     cut_offs,
     flip_table,
     group_table,
     headline,
     scrolling,
+    significance_line,
 )
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import grouping, letter, methods_note, notice, relation_label, term
-from blindspot.app.components.miss_causes import causes_panel
+from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
@@ -53,7 +53,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
@@ -109,8 +109,8 @@ def page() -> None:
     kept = selection.filtered(compared, chosen)
     show(
         tag("h1", headline(compared, chosen, kept)),
-        tag("p", conclusion_line(compared, chosen, kept)),
-        div(_methods(runs, compared, chosen), _slices_link(chosen), cls="action"),
+        tag("p", significance_line(compared, chosen, kept)),
+        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
         *_warnings(compared, chosen),
     )
     _filters(compared, chosen)
@@ -133,10 +133,32 @@ def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: 
     if not chosen.text:  # a slice cannot express the search
         _downloads(open_study, chosen, compared, by)
     causes_panel(compared, chosen, subset)
-    kinds: tuple[Population, ...] = ("misses", "hits")
-    sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.run_a.kind, chosen.rule
-    gold_panel(open_study, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    rows = selection.rows(compared, chosen, subset)
+    questions = div(
+        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
+    )
+    if by is not None:
+        wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
+        groups = div(
+            _groups_head(compared, chosen, by),
+            scrolling(group_table(compared, chosen, wider, by)),
+            _few_questions_note(by, compared),
+            cls="panel",
+        )
+        questions = div(groups, questions, cls="side-by-side halves")
+    show(questions, readings_panel(open_study, compared, chosen, subset, by))
+    relevance, rule = compared.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
+    _check(open_study, chosen, relevance)
+
+
+def _check(open_study: Study, chosen: Selection, relevance: Kind) -> None:
+    """What people checked of these figures, and the batches by which they check more."""
+    kinds: tuple[Population, ...] = ("misses", "hits")
+    sides = dict.fromkeys((chosen.a, chosen.b))
+    gold_panel(
+        open_study, [GoldCheck(kind, name, chosen.k, relevance, chosen.rule) for name in sides for kind in kinds]
+    )
     offer_batch(
         open_study,
         f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
@@ -147,22 +169,6 @@ def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: 
         candidates=2 * chosen.k,
         mix=asdict(ArmShares(1.0, 0.0, 0.0)),
     )
-    show(readings_panel(open_study, compared, chosen, subset, by))
-    rows = selection.rows(compared, chosen, subset)
-    questions = div(
-        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
-    )
-    if by is None:
-        show(questions)
-        return
-    wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
-    groups = div(
-        _groups_head(compared, chosen, by),
-        scrolling(group_table(compared, chosen, wider, by)),
-        _few_questions_note(by),
-        cls="panel",
-    )
-    show(div(groups, questions, cls="side-by-side halves"))
 
 
 def _downloads(open_study: Study, chosen: Selection, compared: Comparison, grouping: Grouping | None) -> None:
@@ -252,8 +258,9 @@ def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _few_questions_note(grouping: str):
-    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} questions are pale."
+def _few_questions_note(grouping: str, compared: Comparison):
+    units = noun(2, compared.units.name)
+    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} {units} are pale."
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (

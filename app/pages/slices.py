@@ -4,6 +4,7 @@ slices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -22,7 +23,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
@@ -239,21 +240,27 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
     def opens(expression: str) -> str:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
-    def slice_sentence(found_slice: FoundSlice, *more: object) -> Html:
+    def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         code = span(tag("code", found_slice.expression), f" A − B {interval(found_slice)}", cls="soft")
-        return tag("li", link(sentence(found_slice, names), opens(found_slice.expression)), code, *more)
+        inside = (slice_line(each, ()) for each in nested)
+        summary = tag("summary", counted(len(nested), "nested slice"))
+        return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
-    lines = []
-    for head, nested in merged(found, facts):
-        inside = (slice_sentence(each) for each in nested)
-        fold = (
-            tag("details", tag("summary", counted(len(nested), "nested slice")), tag("ul", *inside)) if nested else ""
-        )
-        lines.append(slice_sentence(head, fold))
-    first = sentence(found.slices[0], names)
-    title = "Within the slice" if chosen.slice else link(first, opens(found.slices[0].expression))
+    def spoken(found_slice: FoundSlice) -> Html:
+        return link(sentence(found_slice, names), opens(found_slice.expression))
+
+    def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
+        return tag("li", spoken(found_slice), evidence(found_slice, nested))
+
+    apart = merged(found, facts)
+    if chosen.slice:
+        show(tag(heading, "Within the slice"), about)
+    else:  # the first one is the page's sentence
+        show(tag(heading, spoken(apart[0][0])), div(evidence(*apart[0]), cls="spoken"), about)
+        apart = apart[1:]
+    further = tag("ol", *(slice_line(*each) for each in apart), cls="spoken", start=1 if chosen.slice else 2)
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
-    show(tag(heading, title), about, div(tag("ol", *lines, cls="spoken"), figures, cls="panel", id="found"))
+    show(div(further if apart else "", figures, cls="panel", id="found"))
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 

@@ -95,13 +95,12 @@ def rule_words(curve: RuleCurve) -> str:
     """
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
-    rule = f"`{row.rule.as_text()}`"
-    paste = f"; paste `{row.rule.argument}`" if row.rule.argument else "; apply it with `blindspot check --out --rule`"
+    paste = row.rule.argument or f"blindspot check --out --rule {row.rule.as_text()}"
     promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (
-        f"{rule} keeps {counted(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false "
-        f"({row.low:.1%} to {row.high:.1%}{promise}), and leaves {counted(row.questions_emptied, 'question')} without a "
-        f"negative{paste}"
+        f"The rule that keeps a negative if {row.rule.condition} leaves {counted(row.kept, 'negative pair')}, of which "
+        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}{promise}), and "
+        f"{counted(row.questions_emptied, 'question')} without a negative; paste `{paste}`"
     )
 
 

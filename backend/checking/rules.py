@@ -54,7 +54,23 @@ class MiningRule:
         return -self.value if self.name in UPPER else self.value
 
     def as_text(self) -> str:
+        """Return the rule as an argument: `--rule` takes it, and `parse_rule` reads it."""
         return f"{self.name}={self.shown:g}"
+
+    @property
+    def condition(self) -> str:
+        """What a negative must fulfil that the rule keeps, in words."""
+        distance, side = abs(self.shown), "below" if self.shown > 0 else "above"
+        if self.name == "judge":
+            return f"the judge gives at most {self.shown:g}"
+        if self.name == "max_score":
+            return f"its score is at most {self.shown:g}"
+        if self.name == "range_min":
+            return f"it comes after the first {self.shown:g}"
+        if not distance:
+            return "its score is not above the positive's"
+        amount = f"{distance:g}" if self.name == "absolute_margin" else f"{100 * distance:g}%"
+        return f"its score is at {'least' if side == 'below' else 'most'} {amount} {side} the positive's"
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,8 @@ class RuleRow:
 
     def as_json(self) -> dict[str, Any]:
         plain = {**asdict(self), "gain": self.gain, "rule": self.rule.name, "value": self.rule.shown}
-        return {**plain, "paste": self.rule.argument}
+        words = {"keeps_if": self.rule.condition, "argument": f"--rule {self.rule.as_text()}"}
+        return {**plain, **words, "paste": self.rule.argument}
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,7 @@ class RuleCurve:
             "rows": [row.as_json() for row in self.rows],
             "qualities": [asdict(each) for each in self.qualities],
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
+            "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
             "why": self.why,
             "promise": self.promise,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,

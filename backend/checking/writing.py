@@ -154,7 +154,9 @@ def _change(
     reasons = {
         JUDGED: "judged as an answer to the question",
         BY_THE_FILE: "a row of the file calls it positive for the question",
-        BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
+        BY_RULE: ""
+        if rule is None
+        else f"{rule.as_text()} keeps a negative only if {rule.condition}; nobody judged it",
     }
     return FileChange(
         int(checked_study.lines[places.row[place]]),

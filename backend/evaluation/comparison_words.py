@@ -50,6 +50,21 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     )
 
 
+def significance(paired: PairedFigures, tests: int) -> str:
+    """Return one sentence for below a headline that has the difference and its interval: over what, and how sure."""
+    p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
+    after = f"{p_words(p)} after Holm's method for {tests} tests"
+    if p <= SURE:
+        better = f"finds a relevant passage in the top {paired.k} more often"
+        if paired.measure is not SUCCESS:
+            better = f"has a higher {paired.title}"
+        return f"It {better} over these {paired.questions}; on this collection the difference is significant ({after})."
+    adjusted = (
+        "" if low <= 0 <= high else f", though this interval, which is not adjusted for the {tests} tests, excludes 0"
+    )
+    return f"Inconclusive over these {paired.questions}: the difference is not significant ({after}){adjusted}."
+
+
 def reservation(kind: str, rule: str) -> str:
     """Return one sentence on the limits of a comparison's conclusion."""
     if kind in ("gold", "labels"):

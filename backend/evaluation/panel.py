@@ -220,6 +220,23 @@ class Curves:
         """The measure with its cut-off, such as "Success@20"."""
         return self.measure.title_at(self.k)
 
+    @property
+    def known_columns(self) -> list[str]:
+        """The columns of a table of the points that say which questions a point covers. A column that would repeat
+        another is left out: the subjects of a single series, and a group that is named by its mentions."""
+        points = [point for by_run in self.series.values() for each in by_run.values() for point in each]
+        names = {"subjects": len(self.series) > 1, "bucket": self.cut == "official", "group": self.cut == "mass"}
+        names["mentions"] = self.cut == "mentions" or any(point.min_frequency is not None for point in points)
+        return [name for name, is_shown in names.items() if is_shown]
+
+    def known(self, series: str, point: Point) -> list[str]:
+        """Return a point's cells of `known_columns`."""
+        low, high = point.min_frequency, point.max_frequency
+        span = "" if low is None else f"{low:,}" if low == high else f"{low:,}\N{EN DASH}{high:,}"
+        cells = {"subjects": series, "group": self.label(point.bucket), "bucket": self.label(point.bucket)}
+        cells["mentions"] = self.label(point.bucket) if self.cut == "mentions" else span
+        return [cells[column] for column in self.known_columns]
+
     def label(self, bucket: int) -> str:
         """Return the display name of a bucket or group."""
         if self.cut == "mentions":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent
+from blindspot.backend.core.result_table import Column, ResultTable, percent
 from blindspot.backend.core.units import n_value
 
 if TYPE_CHECKING:
@@ -56,14 +56,11 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
     rows = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[members[0]]):
-            span = (
-                ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
-            )
             shares = [by_run[run][number].success for run in members]
-            rows.append([series, curves.label(point.bucket), span, n_value(point.n, point.units, curves.unit), *shares])
+            rows.append([*curves.known(series, point), n_value(point.n, point.units, curves.unit), *shares])
     return ResultTable(
         f"{curves.title}, %, with 95% interval; frequency by {curves.source}",
-        ["subjects", "group", "mentions", "n", *members],
+        [*curves.known_columns, "n", *members],
         rows,
     )
 

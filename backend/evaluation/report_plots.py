@@ -49,7 +49,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
-        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].n < FEW for name in order])])
+        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},

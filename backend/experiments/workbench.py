@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from blindspot.backend.core.settings import EncoderSettings, Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.parts import Part
@@ -66,7 +67,11 @@ class Workbench(Study):
     @cached_property
     def _digest(self) -> str:
         """Return a hash of the passages and of all data about the questions."""
-        rows = (json.dumps(asdict(question), sort_keys=True) for question in self.questions.all())
+        names = [field.name for field in fields(Question)]  # flat: `asdict` would copy every value
+        rows = (
+            json.dumps({name: getattr(question, name) for name in names}, sort_keys=True)
+            for question in self.questions.all()
+        )
         return text_sha256(self.corpus.digest, *rows)
 
     @cached_property

@@ -138,7 +138,7 @@ def state(study: Study, caller: Caller, id: str) -> dict[str, Any]:
     """Return the current state of a job. The reason of a failure is shown only to callers who may start the job,
     because it may contain paths of the server.
 
-    Raises Missing.
+    Raises Missing for an unknown job.
     """
     return _record(study, caller, jobs.status(study, id))
 

@@ -1,7 +1,7 @@
-"""The points of the learning curve as the study keeps them, and whether labels call for another one.
+"""The stored points of the learning curve, and the check whether a new point should be computed.
 
-A point is a folder `learning_curve/<number>/` that never changes. Its arrays and lists say which questions and pairs
-its figures count.
+A point is a folder `learning_curve/<number>/` that never changes after it is written. Its arrays and lists record the
+questions and pairs on which its figures are based.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Reason = Literal["asked", "batch", "labels", "start", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of the dev questions with its 95% interval. units: their number of units of observation; None in older
-    points, whose intervals take questions as independent.
+    """A share of the dev questions with its 95% interval. units: the number of units of observation; None in older
+    points, whose intervals treat questions as independent.
     """
 
     value: float
@@ -127,20 +127,22 @@ def _read_point(folder: Path) -> CurvePoint | None:
 
 @lru_cache(maxsize=1000)
 def _point_at(folder: Path, modified_ns: int) -> CurvePoint | None:
-    """A point, read once: it never changes, and every label asks for all of them."""
+    """Return a point. The result is cached, because points never change and all of them are needed after
+    every label.
+    """
     manifest = read_manifest(folder)
     return None if manifest is None else _point(manifest)
 
 
 def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:
-    """Return the point with the most labels before an event, from the same runs and index."""
+    """Return the point from the same runs and index with the most labels before an event."""
     earlier = [point for point in points if point.last_event < last_event and point.inputs == inputs]
     return max(earlier, key=lambda point: (point.last_event, point.number), default=None)
 
 
 def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
-    """Return the pairs whose role the labels between a point and the one before changed. Raises Missing for no such
-    point.
+    """Return the pairs whose role was changed by the labels between the previous point and this one. Raises Missing for
+    an unknown point.
     """
     path = study.path(FOLDER, str(number), PAIRS)
     if not path.is_file():
@@ -149,7 +151,7 @@ def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
 
 
 def worked_batches(point: CurvePoint) -> list[str]:
-    """Say what the labels since the point before changed, in lines for people."""
+    """Describe in sentences what the labels since the previous point changed."""
     if point.before is None:
         return []
     lines = []
@@ -168,11 +170,11 @@ def worked_batches(point: CurvePoint) -> list[str]:
 
 
 def is_point_due(study: Study) -> Reason | None:
-    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch
-    was finished.
+    """Return the reason why a new point should be computed, or None. The reasons are LABELS_PER_POINT labels of
+    training questions since the last point, or a finished batch.
 
-    The first label of all makes the point without labels due: it computes what later points share. It takes a few
-    milliseconds, because it runs after every label.
+    After the study's first label, the point without labels is due, which computes what later points share. This check
+    runs after every label and takes a few milliseconds.
     """
     points = curve_points(study)
     last = max(points, key=lambda point: point.last_event, default=None)
@@ -193,7 +195,7 @@ def is_point_due(study: Study) -> Reason | None:
 
 
 def finished_batches(study: Study) -> tuple[str, ...]:
-    """Return the names of the batches in which every question is done. Practice does not count."""
+    """Return the names of the batches in which every question is finished, without practice batches."""
     queue = Queue(study.labels_path)
     try:
         return tuple(batch.name for batch in queue.batches() if batch.done >= batch.questions and not batch.practice)
@@ -202,7 +204,7 @@ def finished_batches(study: Study) -> tuple[str, ...]:
 
 
 def _point(manifest: dict[str, Any]) -> CurvePoint:
-    """Read a point. Entries that a newer version added are ignored."""
+    """Read a point. Entries added by a newer version are ignored."""
 
     def share_of(values: dict[str, Any] | None) -> Share | None:
         return None if values is None else Share(**values)

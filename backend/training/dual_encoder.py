@@ -1,8 +1,8 @@
-"""Train a dual encoder by DPR's recipe (Karpukhin et al. 2020, section 3.2) with sentence-transformers' trainer.
+"""Train a dual encoder as in DPR (Karpukhin et al. 2020, section 3.2) with sentence-transformers' trainer.
 
-`train` works on folders and knows no study; `train_dual_encoder` is the job. The model is an ordinary folder that
-`SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the
-weights. In several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
+`train` works on folders without a study; `train_dual_encoder` is the job. The trained model is an ordinary folder that
+`SentenceTransformer(...)` can load. It also contains training.json (settings, hashes, training curve) and log.jsonl. In
+several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def train_dual_encoder(
     options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """The job: train on a training set of the study, or on what the judge `distil` of the settings says of a run's lists;
-    and add the model to study.toml as an encoder.
+    """Train a dual encoder and add it to study.toml as an encoder (a job). It learns from a training set of the study, or
+    from what the judge `distil` of the settings says of a run's lists.
+
 
     Args:
         settings: the settings that differ from the defaults of `DualEncoderSettings`.
@@ -177,7 +178,9 @@ def training_source(
 def _unregistered(
     study: Study, name: str, training_set: str | None, settings: DualEncoderSettings
 ) -> TrainedDualEncoder | None:
-    """The finished model of this job, if the job was killed before study.toml named the model."""
+    """Return the finished model of this job if the job was killed before the model was added to study.toml;
+    else None.
+    """
     path = study.path("models", check_name(name, "model")) / TRAINING
     about = read_object(path) if path.is_file() else {}
     untracked = {"report_to": "none"}
@@ -198,7 +201,7 @@ def _unregistered(
 
 
 def start_encoder(study: Study, start: str) -> EncoderSettings:
-    """An encoder of study.toml, or else a folder or Hugging Face name."""
+    """Return the settings of the initial encoder: an encoder of study.toml, or else a folder or Hugging Face name."""
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
 
@@ -212,7 +215,7 @@ def train(
     teacher: PassageTeacher | None = None,
     stored: StoredVectors | None = None,
 ) -> TrainedDualEncoder:
-    """Train, or resume an interrupted training, and put the best model into `place.target`.
+    """Train, or resume an interrupted training, and write the best model to `place.target`.
 
     Args:
         start: the encoder to start from; the model keeps its passage template.
@@ -337,7 +340,7 @@ class _Training:
 
 
 def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
-    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
+    """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
     kept = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
@@ -377,7 +380,8 @@ def try_model(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Index the passages with a trained encoder and retrieve with it. Skip what exists. Return the name of the run.
+    """Index the passages with a trained encoder and make a run with it. An existing index or run is not made again.
+    Return the name of the run.
 
     Raises:
         Missing: no encoder of that name, or no question in the split.

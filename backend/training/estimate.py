@@ -29,9 +29,10 @@ TIMED = 2  # steps; the last one counts, because the first one also loads what i
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """Estimated duration of a training: its steps, seconds for one step, and seconds for all steps with evaluation.
+    """The estimated duration of a training: the number of steps, seconds per step, and seconds for all steps including
+    evaluations.
 
-    scoring: the teacher's scoring before the first step; not part of `seconds`.
+    scoring: cost of scoring pairs with the teacher before the first step; not included in `seconds`.
     """
 
     steps: int
@@ -49,13 +50,14 @@ def estimate(
     teacher: PassageTeacher | None = None,
     stored: StoredVectors | None = None,
 ) -> TrainingEstimate:
-    """Time two steps of a dual encoder on a temporary model. Only some scores of a teacher are stored.
+    """Estimate the duration of training a dual encoder by timing two steps on a temporary model. Nothing is stored,
+    except some scores of a teacher.
 
     Args:
         time_limit: seconds that the training may take; None: as many steps as the settings say.
         stored: as for `train`.
 
-    Raises what `train` raises for settings that cannot learn.
+    Raises the same errors as `train` for settings that cannot learn.
     """
     from blindspot.backend.training.trainer import features_of
 
@@ -91,7 +93,7 @@ def estimate_cross_encoder(
     device: str | None = None,
     time_limit: float | None = None,
 ) -> TrainingEstimate:
-    """Time two steps of a cross-encoder on a temporary model; see `estimate`."""
+    """Estimate the duration of training a cross-encoder by timing two steps on a temporary model; see `estimate`."""
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
     from blindspot.backend.training.trainer import PairCollator

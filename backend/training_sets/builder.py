@@ -1,6 +1,6 @@
-"""Build a training set: some hundred questions at a time, then the whole folder by one rename.
+"""Build a training set in blocks of some hundred questions. At the end the finished folder is renamed into place.
 
-The same sources give the same `pairs.parquet`, byte for byte.
+The same sources always give the same bytes in `pairs.parquet`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ QUESTIONS_PER_BLOCK = 500
 
 
 class NothingTrains(BadInput):
-    """No question has a positive."""
+    """Raised if no question has a positive."""
 
 
 @job("build training set")
 def build(
     study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
 ) -> TrainingSet:
-    """Build a training set from plain values, as in a job: the fields of `TrainingSetSpec`.
+    """Build a training set from plain values, as in a job. The values are the fields of `TrainingSetSpec`.
 
     See `make_training_set`.
     """
@@ -103,7 +103,9 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
 
 
 def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
-    """The scores of the model, None if none is named. Raises Missing with the commands that make them."""
+    """Return the scores of the model, or None if no model is named. Raises Missing if there are no scores; the message
+    names the commands that make them.
+    """
     if spec.model is None:
         return None
     try:
@@ -125,7 +127,9 @@ def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
 def _write_pairs(
     builder: PairBuilder, path: Path, questions: Sequence[str], progress: Progress | None
 ) -> tuple[SetStats, dict[str, str]]:
-    """Write the pairs, one row group for each block of questions. Return their statistics and why questions cannot train."""
+    """Write the pairs, with one row group for each block of questions. Return their statistics, and for each question
+    that was left out the reason.
+    """
     import pyarrow.parquet as parquet
 
     counts, left_out = SetStats(), {}
@@ -154,7 +158,7 @@ def _write_lines(path: Path, rows) -> None:
 
 
 class PairBuilder:
-    """Builds the pairs of a training set, some questions at a time."""
+    """Builds the pairs of a training set, a block of questions at a time."""
 
     def __init__(self, study: Study, spec: TrainingSetSpec, sources: TrainingSetSources):
         self.study, self.spec, self.sources = study, spec, sources
@@ -167,7 +171,7 @@ class PairBuilder:
         self._bm25: BM25 | None = None
 
     def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
-        """Yield (question, its pairs, why it cannot train, or None) for each question."""
+        """Yield for each question (question, its pairs, the reason why it cannot be used for training or None)."""
         spec, corpus = self.spec, self.study.corpus
         questions = self.study.questions.some(ids)
         people = {id: self.sources.labels.get(id, {}) for id in ids}
@@ -215,7 +219,7 @@ class PairBuilder:
     def _distant_positives(
         self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
     ) -> list[int | None]:
-        """The distant positive of each question that has no other positive."""
+        """Return the positive by distant supervision for each question without another positive."""
         if "distant" not in self.spec.positives:
             return [None] * len(questions)
         bare = [
@@ -233,7 +237,7 @@ class PairBuilder:
         return [by_id.get(question.id) for question in questions]
 
     def _easy_negatives(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
-        """Draw easy negatives for each question: none of its known, mined or judged passages."""
+        """Draw easy negatives for each question, without its known, mined and judged passages."""
         if not self.spec.random and not self.spec.other_gold:
             return [[] for _ in questions]
         drawn = []
@@ -248,7 +252,7 @@ class PairBuilder:
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
     def _passage_ids(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
-        """The id of every passage of these questions, by corpus row."""
+        """Return the ids of all passages of these questions, by row of the collection."""
         names = {ordinal: passage for passage, ordinal in rows.items()}
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
         wanted |= {each.ordinal for row in (*mined, *easy) for each in row}

@@ -1,8 +1,10 @@
-"""Denoising policies: the role of each mined passage, decided by a machine, and how people's labels override it.
+"""Denoising policies decide the role of each mined passage in a training set. People's labels can override the
+decision.
 
-The order of trust is human label, then cross-encoder, then answer match. Each policy is a registered `DenoisingPolicy`.
-Every policy also exists with labels over it: "cross_encoder+labels"; "labels" is "none" with labels over it. An
-installed package adds a policy through the entry point group `blindspot.denoising`.
+People's labels are trusted most, then the cross-encoder, then the answer match. Each policy is a registered
+`DenoisingPolicy`. Every policy also exists in a version that people's labels override, such as "cross_encoder+labels";
+"labels" is this version of "none". An installed package adds a policy through the entry point group
+`blindspot.denoising`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ PEOPLE_REASONS = (RELABELLED, PEOPLE_POSITIVE, PEOPLE_NEGATIVE, GOLD_DENIED, PEO
 
 
 class OwnThresholds(NamedTuple):
-    """A policy's own probabilities, used where the person gives none. None: the policy has no such threshold.
+    """A policy's default thresholds on the probability, used if the user gives none. None: the policy has no such
+    threshold.
 
     propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
     keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
@@ -68,7 +71,9 @@ CROSS_ENCODER_THRESHOLDS = OwnThresholds(KEEP_BELOW, PROPOSE_ABOVE)
 
 @settings_class
 class Thresholds:
-    """The numbers that policies decide by, and what becomes of related passages. None: the policy's own threshold."""
+    """The thresholds of a policy, and the treatment of passages labelled related. None: use the policy's
+    own threshold.
+    """
 
     keep_below: float | None = Field(
         default=None,
@@ -117,7 +122,7 @@ class Thresholds:
     )
 
     def filled(self, own: OwnThresholds) -> Thresholds:
-        """Return these thresholds, with the policy's own for missing values.
+        """Return these thresholds, with missing values filled from the policy's own.
 
         A given `propose_above` or `keep_below` applies to all passages, so it also replaces the policy's own threshold
         for passages that contain an answer.
@@ -136,9 +141,9 @@ class Thresholds:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the thresholds in the form of a manifest.
+        """Return the thresholds as a dict for a manifest.
 
-        Those for passages with an answer are left out where unused, so that the hashes of older versions stay the same.
+        Unused thresholds for passages with an answer are left out, so that hashes stay the same as in older versions.
         """
         plain = asdict(self)
         for name in ("propose_above_with_answer", "keep_below_with_answer"):
@@ -147,7 +152,7 @@ class Thresholds:
         return plain
 
     def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
-        """Raises BadInput if the two thresholds of a policy are in the wrong order."""
+        """Raise BadInput if the two thresholds of a policy are in the wrong order."""
         both = self.filled(own)
         if both.keep_below is None or both.propose_above is None:
             return
@@ -156,7 +161,7 @@ class Thresholds:
 
 
 class PassageEvidence(NamedTuple):
-    """What machines know about a candidate passage.
+    """The evidence about a candidate passage, apart from people's labels.
 
     answer: whether the passage contains an answer; None if the question has no answers.
     score: the run's score; None is unknown. probability: the model's probability; None is unknown.
@@ -210,7 +215,9 @@ class DenoisingPolicy:
     scores_help: str = ""
 
     def own_thresholds(self, study: Study, model: str | None) -> OwnThresholds:
-        """The policy's own thresholds: the model's, or the same for every model. Raises Missing for no such model."""
+        """Return the policy's own thresholds: those in the model's report, or fixed ones. Raises Missing for an unknown
+        model.
+        """
         return self.own if self.read_own is None or model is None else self.read_own(study, model)
 
 
@@ -364,12 +371,12 @@ class Policy:
 
 
 def policy_names() -> tuple[str, ...]:
-    """The name of every policy, without and then with labels."""
+    """Return the names of all policies, first without labels and then with labels."""
     return tuple(Policy(base, labels).name for labels in (False, True) for base in DENOISING.names())
 
 
 def policy_help() -> str:
-    """One sentence or two for each policy, and for labels."""
+    """Return the help text: one or two sentences for each policy and for the suffix for labels."""
     lines = [f"{policy.name}: {policy.help}" for policy in DENOISING]
     return " ".join([*lines, "labels, or +labels after another policy: people's labels override the policy."])
 
@@ -415,8 +422,8 @@ def check_scale(
 def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: bool | None = None) -> ScoreCeiling:
     """Return the ceiling below the best of a question's positives.
 
-    A share takes (1 - share) of the score's size from it. For scores above 0 that is the share itself; for a cosine
-    below 0 the ceiling is still below the positive.
+    With a relative threshold, the ceiling is the score minus (1 - share) times its absolute value. For positive scores
+    this equals share x score. For a negative cosine the ceiling is still below the positive's score.
 
     Args:
         positives: the known scores of the positives: probabilities, or scores of the run.
@@ -432,10 +439,11 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
 
 
 def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:
-    """(role, reason) of a passage that people judged.
+    """Return the role and the reason for a passage that people judged.
 
-    A positive label makes a positive (relabelling helps more than dropping) and a negative label keeps a negative.
-    `related` says what a related passage becomes. Unsure and disputed passages are dropped.
+    A passage labelled positive becomes a positive, because relabelling helps more than dropping. A passage labelled
+    negative stays a negative. `related` determines the role of a related passage. Unsure and disputed passages are
+    dropped.
 
     Args:
         label: one of positive, related, negative, unsure, or open (in dispute).

@@ -43,7 +43,7 @@ class ExportOptions:
     )
 
     def check(self) -> None:
-        """Raises Refused for a template with unknown fields."""
+        """Raise Refused for a template with unknown fields."""
         try:
             self.template.format(title="", text="")
         except (KeyError, IndexError, ValueError, AttributeError) as error:

@@ -1,7 +1,7 @@
-"""Where people, a cross-encoder and answer matching agree about the passages of a run.
+"""Measure where people, a cross-encoder and answer matching agree about the passages of a run.
 
-RocketQA (Qu et al. 2021) trusts a cross-encoder for unjudged passages; DPR trusts an answer match. Labels show how far
-to trust each.
+RocketQA (Qu et al. 2021) trusts a cross-encoder for unjudged passages; DPR trusts an answer match. People's labels show
+how reliable each of them is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """The pairs of a run that every judge voted on, among the first DEPTH passages of each question.
+    """The pairs of a run, among the top DEPTH passages of each question, for which every judge gave a vote.
 
     judges: the available judges, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: for each other judge, why it is
     missing and how to add it.
@@ -54,7 +54,9 @@ class JudgeAgreement:
     found: np.ndarray
 
     def votes(self, threshold: float) -> np.ndarray:
-        """(judges, n) int8. The cross-encoder votes yes from this probability upwards."""
+        """Return the votes, (judges, n) int8. The cross-encoder votes yes if its probability is at least
+        `threshold`.
+        """
         votes_by_judge = {
             PEOPLE: self.people,
             ANSWERS: self.answers,
@@ -164,7 +166,7 @@ def _pairs(
     answers: list[bool],
     judges: tuple[str, ...],
 ) -> Iterable[tuple]:
-    """Yield (row, rank, ordinal, label, probability, answer) for each passage that every judge voted on."""
+    """Yield (row, rank, ordinal, label, probability, answer) for each passage for which every judge gave a vote."""
     for place, ordinal in enumerate(ordinals):
         has_votes = (
             ordinal >= 0

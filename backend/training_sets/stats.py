@@ -26,9 +26,11 @@ _kind = itemgetter(*map(Pair._fields.index, ("role", "source", "rank", "origin",
 
 @dataclass(slots=True)
 class SetStats:
-    """questions, pairs: counts. groups: by relation and bucket, the questions, and the pairs of each kind.
+    """The statistics of a set. questions, pairs: numbers. groups: by relation and bucket, the number of questions and
+    of pairs of each kind.
 
-    A set has a hundred pairs for each question, so pairs are counted by kind first, and kinds are added up at the end.
+    A set has about a hundred pairs per question. For speed, pairs are first counted by kind, and the counts are added
+    up at the end.
     """
 
     questions: int = 0
@@ -45,7 +47,7 @@ class SetStats:
         kinds.update(map(_kind, pairs))
 
     def as_json(self) -> dict:
-        """Plain values in a fixed order."""
+        """Return the statistics as JSON values in a fixed order."""
         orders = {"relation": relation_order, "bucket": bucket_order}
         sources: Counter[tuple[Role, Source]] = Counter()
         reasons: Counter[str] = Counter()
@@ -83,7 +85,7 @@ class SetStats:
 
 
 def fate_of(role: Role, reason: str) -> str:
-    """The fate of a mined pair."""
+    """Return what happened to a mined pair, in a word, given its role and reason."""
     if role == "negative":
         return "kept"
     if reason in PEOPLE_REASONS:
@@ -97,7 +99,7 @@ def tally_pairs(reasons: Iterable[str]) -> dict[str, int]:
 
 
 def tally_order(counts: Counter[str]) -> dict[str, int]:
-    """Counts as a plain dict, the most frequent first."""
+    """Return counts as a dict, most frequent first."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -48,7 +48,11 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
     best = None if curve.chosen is None else curve.rows[curve.chosen]
     row = chosen_row(curve)
     with st.container(key="rules"):
-        why = tag("p", tag("b", best.rule.as_text()), f": {curve.why}.") if best else tag("p", f"{curve.why}.")
+        why = (
+            tag("p", tag("b", f"The best rule keeps a negative if {best.rule.condition}"), f": {curve.why}.")
+            if best
+            else tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
+        )
         promise = ""
         if best is not None and curve.promise is not None:
             words = f"At most {curve.promise:.1%} of what it keeps are false: a bound for all rows together."
@@ -79,7 +83,7 @@ def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Pa
         st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
         row = None if curve.to_paste is None else curve.rows[curve.to_paste]
     if row is not None and row.rule.argument is not None:
-        show(tag("p", f"To mine again with {row.rule.as_text()}, paste:"))
+        show(tag("p", f"To mine again so that a negative is kept if {row.rule.condition}, paste:"))
         st.code(row.rule.argument, language="python", wrap_lines=True)
 
 
@@ -98,7 +102,7 @@ def best_of_each(curve: RuleCurve) -> list[RuleRow]:
 def _table(rows: list[RuleRow], best: RuleRow | None, chosen_rule: RuleRow | None) -> Html:
     head = tag(
         "tr",
-        tag("th", "rule", scope="col", cls="left"),
+        tag("th", "keeps a negative if", scope="col", cls="left"),
         *(tag("th", term(name, about), scope="col") for name, about in HEADS),
     )
     lines = [_row(row, row is best, row is chosen_rule) for row in rows]
@@ -112,7 +116,7 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
     mark = tag("span", "★ ", title="separates best") if is_best else ""
     return tag(
         "tr",
-        tag("th", mark, link(name, address), scope="row"),
+        tag("th", mark, link(row.rule.condition, address), " ", tag("code", name), scope="row"),
         tag("td", f"{row.kept:,}"),
         tag(
             "td",

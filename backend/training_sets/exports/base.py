@@ -1,4 +1,4 @@
-"""What all export formats share: options, the registry, and the rows of a set with their texts, streamed."""
+"""The common parts of all export formats: options, the registry, and a stream of a set's rows with their texts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PairPassage(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """A question with its passages: positives in the order of trust, hard negatives (drawn as `ExportOptions`
-    says), easy negatives.
+    """A question with its passages: positives with the most trusted first, hard negatives (drawn according to
+    `ExportOptions`), and easy negatives.
     """
 
     question: Question
@@ -41,7 +41,7 @@ class ExportRow(NamedTuple):
 
 
 class ExportRows:
-    """The rows of a set, some questions at a time. May be iterated more than once."""
+    """The rows of a set, read in blocks of questions. Can be iterated several times."""
 
     def __init__(
         self, study: Study, training_set: TrainingSet, options: ExportOptions, progress: Callable | None = None
