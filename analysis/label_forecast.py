@@ -31,7 +31,8 @@ class Forecast:
 def step_forecast(
     steps: np.ndarray, factor: float, prior: tuple[float, float], units: np.ndarray | None = None
 ) -> Forecast:
-    """Return the difference that is expected after `factor` more steps like the measured ones.
+    """Return the expected difference of the outcome after `factor` further increases of the labels, each like the
+    measured one.
 
     Args:
         steps: (d, q) differences per question, from -1 to 1, of d draws of labels.

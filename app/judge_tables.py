@@ -78,7 +78,7 @@ def rate_text(rate: Rate) -> str:
     if rate.value is None:
         return "–"
     interval = "" if rate.low is None or rate.high is None else f" [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
-    return f"{100 * rate.value:.1f}{interval} n={rate.passages:,}"
+    return f"{100 * rate.value:.1f}{interval} n = {rate.passages:,} passages"
 
 
 def _value_with_interval(value: float | None, low: float | None, high: float | None) -> str | None:

@@ -33,7 +33,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
     else:
         lines.append(
             f"keep as negatives below {drop['value']:.3f}: up to {_worst_group(drop):.1%} of them could be false{_left_out(drop)}; "
-            f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+            f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n = {drop['pairs']:,} pairs"
         )
     with_answer = judge_manifest.get("drop_with_answer") or {"value": None}
     if with_answer["value"] is None:
@@ -42,7 +42,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
         lines.append(
             f"passages that contain an answer: keep as negatives below {with_answer['value']:.3f}; "
             f"{with_answer['share']:.1%} of the kept are known positives "
-            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
+            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n = {with_answer['pairs']:,} pairs"
         )
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
         add = judge_manifest[key]
@@ -51,7 +51,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
         else:
             lines.append(
                 f"{which}: add as positives from {add['value']:.3f}; precision {add['share']:.1%} "
-                f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
+                f"[{add['low']:.1%}, {add['high']:.1%}], n = {add['pairs']:,} pairs"
             )
     return lines
 
@@ -75,7 +75,7 @@ def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | Non
     if result["unknown"]:
         lines.append(
             f"{counted(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
-            f"{result['unreadable']!r}. Run the same command again to ask for these."
+            f"{result['unreadable']!r}. Run the same command again to ask for these pairs."
         )
     if result["failed"]:
         lines.append(f"{counted(result['failed'], 'pair')} got no answer; the same command asks again.")

@@ -109,7 +109,7 @@ def _refuse_taken_port(address: str, port: int) -> None:
 
 
 def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
-    """Wait until the server answers. Raises BlindspotError if it exits or does not answer within a minute."""
+    """Wait until the server answers. Raises BlindspotError if the server exits, or does not answer within a minute."""
     from blindspot.backend.service.guard import in_url, reachable_host
 
     health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"

@@ -34,7 +34,7 @@ def already_judged(name: str) -> str:
 
 
 def batch_number(connection: sqlite3.Connection, name: str) -> int:
-    """Return the number of a batch. Raises Missing."""
+    """Return the number that identifies a batch in labels.db. Raises Missing."""
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise Missing(f"there is no batch {name!r} in this study")

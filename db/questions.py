@@ -84,8 +84,8 @@ class Questions(PerThread):
 
     @property
     def last_position(self) -> int:
-        """The highest position of a question; -1 if there are no questions. Every import of questions raises the
-        highest position, which is fast to read.
+        """The highest position of a question; -1 if there are no questions. Every import of questions raises it, so it
+        shows quickly whether questions were added.
         """
         return int(self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0])
 

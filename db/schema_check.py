@@ -18,7 +18,7 @@ _RECORD_COLUMNS = ("id", "migration_set", "name", "applied_at")
 _OF_SQLITE = re.compile(r"sqlite_(sequence|stat[1-4]|autoindex_.*)")
 _PIECE = re.compile(r"(?P<text>'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\s+|[\"`\[\]]", re.DOTALL)
 NEWEST = (17, "m017_question_fields")
-"""The number of migrations, and the name of the last one, as an up-to-date file records them."""
+"""The number of migrations that an up-to-date file has, and the name of the last one."""
 GUARDS = ("trigger", "index")
 Objects = dict[tuple[str, str], str]
 """SQL of each table, index, view and trigger, by type and name."""

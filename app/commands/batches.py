@@ -220,8 +220,8 @@ def batch_assign(
 def batch_reassign(name: Name, study: StudyOption = None) -> None:
     """Move the questions that wait for paused or simulated people on to the active ones.
 
-    A question that needs more people than can judge it needs only those. 'blindspot batch list' names who blocks a
-    batch.
+    If a question needs more people than can judge it, it then needs only those who can. 'blindspot batch list' names
+    who blocks a batch.
     """
     from blindspot.backend.judging.waiting_words import reassigned_words
 

@@ -168,8 +168,8 @@ def certify_set(
 ) -> None:
     """Certify how many false negatives a training set has at most: draw pairs to judge, then state what they prove.
 
-    The first call plans, and makes the batch to judge. Later calls state the bounds from the labels so far; they hold
-    however often one looks.
+    The first call makes a plan, and the batch to judge. Later calls state the bounds from the labels so far. The bounds
+    stay valid however often you call the command.
     """
     from blindspot.app.certificates import state_lines
     from blindspot.app.terminal_tables import print_json

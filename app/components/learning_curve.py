@@ -44,7 +44,7 @@ _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
 
 def curve_panel(open_study: Study, place: str) -> None:
-    """Show the curve. While a point is computed, and always on Judge, the panel checks for a new point by itself.
+    """Show the curve. The panel regularly checks for a new point: on Judge always, elsewhere while a point is computed.
 
     Args:
         place: the page, one of "home", "judge", "training"; part of the widgets' keys.

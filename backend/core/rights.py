@@ -1,5 +1,5 @@
-"""Check a person's rights in a study at the function that does the work. The table of rights is in
-`blindspot.db.rights`.
+"""Check a person's rights in a study. Functions that change a study call this check themselves, so that no page or
+route can forget it. The table of rights is in `blindspot.db.rights`.
 """
 
 from __future__ import annotations

@@ -347,4 +347,4 @@ def shows(study: Study) -> list[str]:
 
 def _summary_line(figure: dict, text: str) -> str:
     share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
-    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"
+    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n = {figure['n']:,} questions)"

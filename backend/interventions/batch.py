@@ -98,6 +98,7 @@ def explain_misses(
         "explained": len(explained),
         "doubted_controls": list(explainer.doubted_controls),
         "can_doubt": explainer.can_doubt,
+        "unit": study.settings.unit,
         "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }

@@ -33,8 +33,7 @@ from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, 
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
-from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
+from blindspot.backend.retrieval.new_passages import NewPassages
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.connection import PerThread, writing
@@ -56,8 +55,6 @@ before the rule may name a cause.
 """
 FOUND_AT = 5  # a question whose gold passage has this rank or a better one is found
 FEW = 3  # placebos of an edit that does not mend the miss
-SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
-WORTH_CONVERTING = 96  # edited passages
 FILE = "edit_ranks.db"
 INDEX_KEYS = (
     "model_hash",
@@ -182,8 +179,8 @@ class MissExplainer:
         k: int | None = None,
     ):
         self.placebos, self.seed, self.k = placebos, seed, k
-        self._bulk: PassageEncoder | None = None
         self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
+        self._new_passages = NewPassages(self.dense)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
 
     @cached_property
@@ -424,17 +421,7 @@ class MissExplainer:
 
     def _encoded(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
         """Return the vector of each passage, (d,) float16, encoding all passages in one batch."""
-        if not passages:
-            return {}
-        if self._bulk is None and len(passages) < WORTH_CONVERTING:
-            vectors = self.dense.encoder.encode_passages(passages).astype(np.float16)
-        else:
-            if self._bulk is None:
-                sample = passages[:: max(1, len(passages) // SAMPLE)][:SAMPLE]
-                engine: Engine = "openvino" if has_openvino() else "torch"
-                self._bulk = PassageEncoder(self.dense.encoder, sample=sample, engine=engine)
-            vectors = self._bulk.encode(self._bulk.tokenise(passages)).cpu().numpy()
-        return dict(zip(passages, vectors, strict=True))
+        return dict(zip(passages, self._new_passages.encode(passages), strict=True)) if passages else {}
 
     def _named_rows(self, asked: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
         """Return for each (question, name) the top-ranked passages whose title contains the name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from blindspot.backend.core.result_table import Column, ResultTable
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
@@ -50,8 +51,10 @@ def notes(result: dict[str, Any]) -> list[str]:
         if result["explained"] == result["missed"]
         else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
     )
+    units = result.get("units")
+    asked = counted_by(result["explained"], units and len(set(units)), result.get("unit"))
     return [
-        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
+        f"n = {asked}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
         "`misses` and Compare count by answers, unless they are told to count by gold.",
         f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
         f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings into the top k. "

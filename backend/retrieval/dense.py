@@ -324,7 +324,7 @@ class Dense:
                 progress(completed, len(questions), "encoding questions")
 
         tick(0)
-        return self._question_encoder.encode(questions, tick)
+        return self.question_encoder.encode(questions, tick)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -333,7 +333,7 @@ class Dense:
         return encoder
 
     @cached_property
-    def _question_encoder(self) -> QuestionEncoder:
+    def question_encoder(self) -> QuestionEncoder:
         return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check)
 
     def _check(self, described: Mapping[str, Any]) -> None:

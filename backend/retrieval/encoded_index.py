@@ -71,7 +71,7 @@ class EncodedIndex(ABC, Generic[Model]):
         """Write the index's files and return their sizes for the manifest."""
 
     def describe(self, model: Model) -> dict[str, Any]:
-        """Return what determines the arrays besides the passages."""
+        """Return the model's hash and settings, which determine the arrays together with the passages."""
         return model.describe()
 
     @property

@@ -44,6 +44,8 @@ class StoredNetwork:
         prompt: goes before each question.
         padding: the token id of padding.
         is_exact: whether OpenVINO runs the model and gave PyTorch's vectors on a sample. Only then are there files.
+        passage_prompt: goes before each passage; None where passages need another network.
+        tried_on_passages: False in entries of older versions, whose passage_prompt is unknown.
         folder: of the files; "" before they are stored.
     """
 
@@ -51,6 +53,8 @@ class StoredNetwork:
     prompt: str
     padding: int
     is_exact: bool
+    passage_prompt: str | None = None
+    tried_on_passages: bool = False
     folder: str = ""
 
     @property
@@ -120,6 +124,7 @@ def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, 
             files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
             card = {field.name: getattr(stored, field.name) for field in fields(stored) if field.name != "folder"}
             write_json(building / CARD, {**card, "files": files})
+            shutil.rmtree(cache / key, ignore_errors=True)
             os.replace(building, cache / key)
         finally:
             shutil.rmtree(building, ignore_errors=True)

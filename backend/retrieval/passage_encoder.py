@@ -313,16 +313,16 @@ def _tokenizer(model: SentenceTransformer, prompt: str, task: Task) -> tuple[Any
 
 def _candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:
     """Return the precisions and engines that "auto" tries, fastest first."""
-    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in _quick_path(device)]
+    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in quick_precisions(device.type)]
     if engine == "torch" or device.type != "cpu":
         return quick
     return [*((precision, "openvino") for precision, _ in quick), ("float32", "openvino"), *quick]
 
 
-def _quick_path(device: torch.device) -> tuple[str, ...]:
-    """Return the 16-bit precisions that are faster than float32 on a device."""
+def quick_precisions(device: str) -> tuple[str, ...]:
+    """Return the 16-bit precisions that are faster than float32 on a type of device ("cpu", "cuda")."""
     import torch
 
-    if device.type == "cuda":
+    if device == "cuda":
         return ("bfloat16", "float16") if torch.cuda.is_bf16_supported(including_emulation=False) else ("float16",)
-    return ("bfloat16",) if device.type == "cpu" and cpu_multiplies_bfloat16() else ()
+    return ("bfloat16",) if device == "cpu" and cpu_multiplies_bfloat16() else ()

@@ -115,8 +115,8 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
     Args:
         digest: the hash of this study's passages. name: the encoder's name.
 
-    Raises: Missing for missing shards, Refused if the shards do not belong together or to these passages, BadInput for
-    a damaged shard.
+    Raises: Missing for missing shards, Refused if the shards were made with different settings or from other passages,
+    BadInput for a damaged shard.
     """
     paths = {
         Shard(*map(int, match.groups())): path

@@ -44,9 +44,11 @@ STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
 class TrainingPlace:
     """The folders and options of one training.
 
-    target: the folder of the finished model. working: folder of checkpoints and log during the training; removed at the
-    end. restart: discard an unfinished training in `working`. about: further entries of training.json; a training with
-    other entries is another training.
+    Attributes:
+        target: the folder of the finished model.
+        working: the folder of checkpoints and log during the training; deleted at the end.
+        restart: discard an unfinished training in `working`.
+        about: further entries of training.json. A training is resumed only if they are the same.
     """
 
     target: Path

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class ScoredBatch:
     """The scores of some questions against every passage of a batch.
 
-    scores: (b, n). positive_scores: (b,) the score of each question's own positive. negatives: (b, n) bool, the
-    passages that count as negatives. left_out: (b, n) bool, the passages that are neither the positive nor a negative.
-    margin: the setting of that name.
+    Attributes:
+        scores: (b, n), of each question with each passage.
+        positive_scores: (b,), the score of each question's own positive.
+        negatives: (b, n) bool, the passages that count as negatives.
+        left_out: (b, n) bool, the passages that are neither the positive nor a negative.
+        margin: the setting of that name.
     """
 
     scores: Tensor

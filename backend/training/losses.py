@@ -57,12 +57,12 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka
             representations, Kusupati et al. 2022). unit_length: cut vectors are normalised again.
 
-    Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
-    (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a
-    dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none; `positives` (B, p) int64,
-    all known positives of each question, padded with PAD; and with a teacher `teacher` (B, columns) float32, its log
-    odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x columns, d) float32, column
-    after column.
+    Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives (B
+    each); or the features of the questions alone, with the vectors of the passages among the labels. The labels are a
+    dictionary. `passages` (B x columns,) int64 has the passage ids, column after column, with PAD for a missing
+    passage. `positives` (B, p) int64 has all known positives of each question, padded with PAD. With a teacher,
+    `teacher` (B, columns) float32 has its log odds, -inf for a missing passage. If passages are not encoded, `vectors`
+    (B x columns, d) float32 has their vectors, column after column.
 
     In several processes (`blindspot.backend.training.distributed`) each process uses the passages of all processes as negatives:
     RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the

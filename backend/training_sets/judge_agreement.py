@@ -32,13 +32,15 @@ VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
 class JudgeAgreement:
     """The pairs of a run, among the top DEPTH passages of each question, for which every judge gave a vote.
 
-    judges: the available judges, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: for each other judge, why it is
-    missing and how to add it.
-    questions: ids of the run's questions. rows, ranks: (n,) int32, the question's row and the passage's rank.
-    ordinals: (n,) int32.
-    people, answers: (n,) int8 of YES, NO, SILENT. probabilities: (n,) float64, nan if unknown. labels: people's
-    labels.
-    found: (DEPTH,) int64, number of passages that the run has at each rank, over all questions.
+    Attributes:
+        judges: the available judges among PEOPLE, CROSS_ENCODER and ANSWERS.
+        missing: for each other judge, why it is missing and how to add it.
+        questions: ids of the run's questions.
+        rows, ranks, ordinals: (n,) int32, the question's row, the passage's rank, and the passage's row.
+        people, answers: (n,) int8 of YES, NO, SILENT.
+        probabilities: (n,) float64, NaN if unknown.
+        labels: people's labels.
+        found: (DEPTH,) int64, the number of passages that the run has at each rank, over all questions.
     """
 
     judges: tuple[str, ...]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
 """The kinds of part that are folders, and the folder that holds them."""
 RECORDS = (MANIFEST, "training.json", "specialised.json")
-"""The files in which a part records how it was made. Only models have the last two."""
+"""The files in which a part records how it was made. Only models have the last two of these files."""
 How = Literal["needs", "belongs", "names"]
 
 _MODEL_KEYS = {"model", "judge", "encoder", "encoders", "retriever", "vectors_of", "start", "distil", "guide", "scores"}

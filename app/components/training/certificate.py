@@ -78,8 +78,8 @@ def _panel(*parts: object) -> Html:
 
 
 def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
-    """Show the form that plans the draws. Once they are planned, show how many pairs people must judge, and the button
-    for it.
+    """Show the form that plans how many pairs to draw. Once they are planned, show how many pairs people must judge,
+    and the button for it.
     """
     scored = [NO_JUDGE, *reversed(open_study.parts("scores"))]
     with st.form("plan-certificate", border=False, enter_to_submit=False):

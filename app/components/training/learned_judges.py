@@ -85,7 +85,7 @@ def _threshold(quality: dict[str, Any]) -> Html | str:
             "none", cls="soft", title="No threshold is precise enough. Label more questions and learn the judge again."
         )
     left_out = quality.get("left_out", 0)
-    said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n={quality['pairs']:,}"
+    said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n = {quality['pairs']:,} pairs"
     more = f"; {left_out:,} unlabelled pairs with an answer are left out" if left_out else ""
     return term(f"{quality['value']:.3f}", f"{said}{more}")
 

@@ -119,9 +119,7 @@ def _sentence(open_study: Study, model: str, run_before: str | None, run_after: 
         return "A retriever learns from a training set, and this study has none yet."
     if not model:
         return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
-    return (
-        f"{model} is the model shown below. Index it and retrieve with it to see which questions its training changed."
-    )
+    return f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
 
 
 def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
@@ -272,7 +270,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
-    """Show the next steps after training. Return whether one of them is the page's primary button.
+    """Show the next steps after training. Return whether one of these steps is the page's primary button.
 
     A dual encoder can be indexed, tried and compared with its initial model. A cross-encoder can score a run. A reader
     can read a run.

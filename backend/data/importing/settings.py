@@ -34,8 +34,8 @@ class QuestionSampling:
 
 @settings_class
 class QuestionImport:
-    """Which questions of a file are imported: those with this split and data set. Questions for which the file states
-    neither get these.
+    """Selects the questions of a file that are imported: those with the given split and data set. Questions for which
+    the file states neither are imported too, and get this split and data set.
     """
 
     split: str | None = Field(

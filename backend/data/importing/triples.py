@@ -226,7 +226,7 @@ def questions_from_facts(
 
 
 def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) -> dict[str, list[Fact]]:
-    """Draw the facts of train, dev and test, without overlap; if `split` is given, draw facts for that split only."""
+    """Draw facts for train, dev and test without overlap. If `split` is given, facts are drawn only for that split."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
         number = TRAINING * maximum if split == "train" else maximum

@@ -1,7 +1,7 @@
 """Exhaustive search: compute the exact score of every row that could reach the k-th score.
 
-It is used for questions for which the candidates are not proven to contain the top k. Such questions have many equal
-vectors, or more nearly equal vectors than candidates, near the k-th score.
+The search is used for a question if its candidates are not proven to contain the true top k. Such questions have many
+equal vectors, or more nearly equal vectors than candidates, near the k-th score.
 """
 
 from __future__ import annotations
