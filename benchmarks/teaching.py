@@ -214,8 +214,8 @@ QUESTION: dict[str, Any] = {
     "batch": 128,
     "hard_negatives": 20,
     "learning_rate": 1e-4,
-    "steps": 240,
-    "evaluate_every": 80,
+    "steps": 72,
+    "evaluate_every": 36,
 }
 ENCODER: dict[str, Any] = {
     "towers": "shared",

@@ -176,7 +176,8 @@ class ListTeacher:
     def __init__(self, study: Study, lists: JudgedLists):
         self._study, self._lists = study, lists
         self._places = {question.id: place for place, question in enumerate(lists.questions)}
-        self.name, self.model_hash = lists.judge, lists.digest
+        self.name = lists.judge
+        self.model_hash: str | None = lists.digest
 
     def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None:
         """Do nothing: the lists are judged."""

@@ -98,9 +98,11 @@ class LabelForecast:
         else:
             what = f"no gain of the next {LABELS[-1]} labels is certain"
             what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
-            what += "" if "evaluation" in gains else "; judge some dev questions to see what labels give the evaluation"
         cleaning = by_use.get("cleaning_retriever")
-        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}."
+        more = (
+            "" if sure or "evaluation" in gains else " Judge some dev questions to see what labels give the evaluation."
+        )
+        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
 
     def lines(self) -> list[str]:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
