@@ -119,9 +119,10 @@ def _cut_into_buckets(frequency: np.ndarray, count: int) -> np.ndarray:
 class Point:
     """One point of a curve of accuracy by frequency.
 
-    bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
-    success: Success@k, or the measure that was asked for.
-    min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
+    Attributes:
+        bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
+        success: Success@k, or the measure that was asked for.
+        min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
     """
 
     bucket: int

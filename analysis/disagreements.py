@@ -23,7 +23,9 @@ Pattern = tuple[int, ...]
 class Disagreements:
     """The number of pairs with each pattern of verdicts, by range of ranks.
 
-    counts: (spans, patterns) int64, pairs on which every judge gave a verdict. silent: (spans,) int64, the other pairs.
+    Attributes:
+        counts: (spans, patterns) int64, pairs on which every judge gave a verdict.
+        silent: (spans,) int64, the other pairs.
     """
 
     spans: tuple[tuple[int, int], ...]

@@ -83,7 +83,9 @@ def tango(positive_count: float, negative_count: float, n: float, confidence: fl
 class Interval:
     """A mean with its interval.
 
-    units: number of units of observation. method: the name of the method.
+    Attributes:
+        units: number of units of observation.
+        method: the name of the method.
     """
 
     mean: float

@@ -19,8 +19,10 @@ _SPARE = 16  # candidates beyond k that are compared in float64
 class Neighbours:
     """The nearest rows of each query, nearest first; ties by row.
 
-    rows: (q, k) int64. similarity: (q, k) float32: the cosine, or the negative distance for l2, so that a higher value
-    always means nearer.
+    Attributes:
+        rows: (q, k) int64.
+        similarity: (q, k) float32: the cosine, or the negative distance for l2, so that a higher value always means
+            nearer.
     """
 
     rows: np.ndarray

@@ -33,10 +33,14 @@ class Components:
 class ProjectionQuality:
     """How well a map preserves the neighbourhoods of the original vector space.
 
-    k: number of neighbours. points: number of points on the map. rows: number of measured points (a seeded sample);
-    each is compared with all points. trustworthiness: 1 if every neighbour on the map is also near in the original
-    space (Venna and Kaski 2001). overlap: the share of a point's k nearest neighbours in the original space that are
-    also among its k nearest on the map. by_chance: the overlap expected for random points.
+    Attributes:
+        k: number of neighbours.
+        points: number of points on the map.
+        rows: number of measured points (a seeded sample); each is compared with all points.
+        trustworthiness: 1 if every neighbour on the map is also near in the original space (Venna and Kaski 2001).
+        overlap: the share of a point's k nearest neighbours in the original space that are also among its k nearest on
+            the map.
+        by_chance: the overlap expected for random points.
     """
 
     k: int

@@ -153,12 +153,15 @@ def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estima
 class Difference:
     """A measure of run A minus the same measure of run B, over the same questions.
 
-    estimate: the difference with its paired interval, from -1 to 1.
-    p: p value of the sign-flip test. only_a, only_b: questions on which A, or B, is better; for success these are the
-    questions that one run alone finds.
-    macro: whether the difference is that of the averages over groups.
-    binary: whether each question's value is 0 or 1, as for success.
-    p_adjusted: p value after Holm's correction for all tests that are shown together; None if the test is shown alone.
+    Attributes:
+        estimate: the difference with its paired interval, from -1 to 1.
+        p: p value of the sign-flip test.
+        only_a, only_b: questions on which A, or B, is better; for success these are the questions that one run alone
+            finds.
+        macro: whether the difference is that of the averages over groups.
+        binary: whether each question's value is 0 or 1, as for success.
+        p_adjusted: p value after Holm's correction for all tests that are shown together; None if the test is shown
+            alone.
     """
 
     estimate: Estimate

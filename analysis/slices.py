@@ -295,9 +295,12 @@ def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.n
 class Flipping:
     """The sums that sign flips of whole units need, over the questions that only one of the runs answers.
 
-    sums: (m, u) float32, the sum of the differences of each slice within each of the u units that have such questions.
-    plus, minus: (m, 1) float32, the number of questions of each slice that only run A, or only run B, answers. all_sums
-    (u,), all_plus, all_minus: the same over all questions. design: (m,) the design effect of each slice.
+    Attributes:
+        sums: (m, u) float32, the sum of the differences of each slice within each of the u units that have such
+            questions.
+        plus, minus: (m, 1) float32, the number of questions of each slice that only run A, or only run B, answers.
+        all_sums (u,), all_plus, all_minus: the same over all questions.
+        design: (m,) the design effect of each slice.
     """
 
     sums: np.ndarray

@@ -59,8 +59,10 @@ class SpreadChange:
 class SpreadGroup:
     """The positives and questions of one group.
 
-    positives: (p,) distinct rows of the passage vectors. questions: (q,) rows of the question vectors. own: for each
-    question, the positions of its own positives in `positives`.
+    Attributes:
+        positives: (p,) distinct rows of the passage vectors.
+        questions: (q,) rows of the question vectors.
+        own: for each question, the positions of its own positives in `positives`.
     """
 
     positives: np.ndarray

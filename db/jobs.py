@@ -38,11 +38,14 @@ UNFINISHED = ("waiting", "running")
 class Job:
     """The record of one job.
 
-    state: waiting, running, done, failed or cancelled. done, total, doing: items finished and items in all (None if
-    unknown) of the current step, and its name. function: where the job's function is defined, "module:name"; None in
-    records of an older version. heavy: heavy jobs of a study run one after another. pid, host, boot, process: the
-    process that does the job, its machine, that machine's boot, and the identity of the process, which distinguishes it
-    from a later process with the same pid; None while unknown. heartbeat: the last time that the process reported, UTC.
+    Attributes:
+        state: waiting, running, done, failed or cancelled.
+        done, total, doing: items finished and items in all (None if unknown) of the current step, and its name.
+        function: where the job's function is defined, "module:name"; None in records of an older version.
+        heavy: heavy jobs of a study run one after another.
+        pid, host, boot, process: the process that does the job, its machine, that machine's boot, and the identity of
+            the process, which distinguishes it from a later process with the same pid; None while unknown.
+        heartbeat: the last time that the process reported, UTC.
     """
 
     id: str

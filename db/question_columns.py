@@ -22,7 +22,9 @@ NO_BUCKET = int(np.iinfo(np.int64).min)
 class Categories(Generic[Name]):
     """A value for each question, from a small number of distinct values.
 
-    codes: (q,) int32 indices into `names`. names: the distinct values; some of them may belong to no question.
+    Attributes:
+        codes: (q,) int32 indices into `names`.
+        names: the distinct values; some of them may belong to no question.
     """
 
     codes: npt.NDArray[np.int32]
@@ -46,9 +48,12 @@ class Categories(Generic[Name]):
 class QuestionColumns:
     """Facts about q questions, in 29 bytes per question. Row i of every array belongs to question i.
 
-    relation: "" for a question without a relation. dataset_split: pairs of data set and split. frequency: (q,) int64,
-    the number of mentions of the subject, -1 if unknown. bucket: (q,) int64, the official bucket, NO_BUCKET if there is
-    none. has_answers, has_gold: (q,) bool.
+    Attributes:
+        relation: "" for a question without a relation.
+        dataset_split: pairs of data set and split.
+        frequency: (q,) int64, the number of mentions of the subject, -1 if unknown.
+        bucket: (q,) int64, the official bucket, NO_BUCKET if there is none.
+        has_answers, has_gold: (q,) bool.
     """
 
     relation: Categories[str]

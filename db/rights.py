@@ -18,9 +18,11 @@ NOBODY: tuple[str, ...] = ()  # done from the command line alone
 class Action:
     """Something that a person may do.
 
-    what: the action in words, for the docs and for error messages ("you may not ..."). roles: the roles that may do it.
-    unnamed: whether the local app allows it to a person who has not yet given a name. The command line may do
-    everything.
+    Attributes:
+        what: the action in words, for the docs and for error messages ("you may not ...").
+        roles: the roles that may do it.
+        unnamed: whether the local app allows it to a person who has not yet given a name. The command line may do
+            everything.
     """
 
     what: str

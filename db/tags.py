@@ -27,8 +27,10 @@ RESERVED = frozenset(
 class QuestionTag:
     """A current tag.
 
-    run: the run that the tag is about; None for the question itself. author: the person; None for the command line.
-    time: seconds since 1970 of the last event that set or removed the tag.
+    Attributes:
+        run: the run that the tag is about; None for the question itself.
+        author: the person; None for the command line.
+        time: seconds since 1970 of the last event that set or removed the tag.
     """
 
     tag: str

@@ -22,7 +22,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import ends, signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import conclusion, p_words, significance
+from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.counting import counted
@@ -149,14 +149,6 @@ def _overall_figures(comparison: Comparison, selection: Selection, subset: np.nd
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
     return overall(comparison, ks, None if subset.all() else subset, measure=measure)
-
-
-def conclusion_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
-    """Return the conclusion at the chosen k, with the p value that `accuracy_table` shows."""
-    if by_results(selection.slice):
-        return CHOSEN_BY_RESULTS
-    figures = _overall_figures(comparison, selection, subset)
-    return conclusion(figures.figures_at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
 
 
 def significance_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:

@@ -11,7 +11,7 @@ from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import letter, notice, percentage
+from blindspot.app.components.marks import letter, methods_note, notice, percentage
 from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
@@ -48,7 +48,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
             div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
         )
         return
-    note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
+    note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
     show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
     plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
     if not selection.text:  # a slice cannot express the search

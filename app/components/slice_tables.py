@@ -68,15 +68,14 @@ def _explained_term(label: str) -> str:
     return label.partition(" (")[2].rstrip(")")
 
 
-def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
-    """Success@k of every run on the slice's questions, with the number of those questions that the run searched."""
+def further_runs(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
+    """Success@k of further runs on the slice's questions, with the number of those questions that the run searched."""
     lines = []
     for name, first, k, units in rows:
         estimate = proportion(found_by(first, k), units.codes)
         lines.append(row(n_cell(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name))
-    return div(
-        table(table_head("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
-    )
+    shown = table(table_head("further runs on this slice", "n", "%"), lines, "figures groups small")
+    return div(shown, cls="scrolling every-run") if lines else Html("")
 
 
 def saved_table(

@@ -12,13 +12,13 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
-from blindspot.app.components.compare_tables import accuracy_table, conclusion_line, flip_table, scrolling
+from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.components.slice_tables import condition_help, every_run, found_table, saved_table
+from blindspot.app.components.slice_tables import condition_help, found_table, further_runs, saved_table
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
@@ -35,7 +35,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
-from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
@@ -116,9 +116,10 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
+    title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
     show(
-        tag("h1", words),
-        tag("p", conclusion_line(compared, chosen, subset)),
+        tag("h1", title),
+        tag("p", significance_line(compared, chosen, subset)),
         div(
             tag("code", chosen.slice), *links, methods_note(reservation(compared.run_a.kind, chosen.rule)), cls="action"
         ),
@@ -126,7 +127,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
             div(scrolling(accuracy_table(compared, chosen, subset)), cls="panel"),
             div(
                 flip_table(compared, chosen, subset),
-                every_run(_runs_on(open_study, compared, chosen, subset)),
+                further_runs(_runs_on(open_study, compared, chosen, subset)),
                 cls="panel",
             ),
             cls="side-by-side overview",
@@ -151,9 +152,9 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
 
 
 def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
-    """Yield (name, ranks of the first relevant passages, k, units) for every run that searched questions of the slice."""
+    """Yield (name, ranks of the first relevant passages, k, units) for every further run that searched questions of the slice."""
     asked = take(compared.questions, np.flatnonzero(subset))
-    for name in offered_runs(open_study):
+    for name in (name for name in offered_runs(open_study) if name not in (chosen.a, chosen.b)):
         measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]

@@ -21,9 +21,10 @@ from blindspot.db.errors import Missing
 class Extra:
     """One extra of pyproject.toml.
 
-    needed_by: what needs its packages, with the verb, as error lines begin.
-    modules: the modules of its packages that Blindspot imports.
-    includes: the extras that it brings along.
+    Attributes:
+        needed_by: what needs its packages, with the verb, as error lines begin.
+        modules: the modules of its packages that Blindspot imports.
+        includes: the extras that it brings along.
     """
 
     needed_by: str

@@ -23,9 +23,10 @@ JOBS_CONSIDERED, JOBS_SHOWN = 50, 5
 class Step:
     """A suggested next step for the user.
 
-    why: what is missing.
-    command: the command that does it.
-    job: the same for a button; None for what only the command line can do.
+    Attributes:
+        why: what is missing.
+        command: the command that does it.
+        job: the same for a button; None for what only the command line can do.
     """
 
     why: str

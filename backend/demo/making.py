@@ -83,9 +83,10 @@ class DemoPart:
 class DemoSize:
     """The size of a demo. Tests make a smaller demo with a test encoder.
 
-    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start
-    of training.
-    training: fields of `DualEncoderSettings` that differ from TRAINING.
+    Attributes:
+        labelled: questions that the simulated annotators judge.
+        encoder: of study.toml; the dense retriever, and the start of training.
+        training: fields of `DualEncoderSettings` that differ from TRAINING.
     """
 
     labelled: int = LABELLED

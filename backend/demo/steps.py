@@ -40,8 +40,9 @@ Compare = Callable[[str, str], Comparison]
 class DemoStep:
     """One step of the guided tour through the demo.
 
-    state: waiting until its parts exist; done, for judging, when all passages are judged.
-    question: the id of the question that the step opens, if it opens one.
+    Attributes:
+        state: waiting until its parts exist; done, for judging, when all passages are judged.
+        question: the id of the question that the step opens, if it opens one.
     """
 
     key: StepKey

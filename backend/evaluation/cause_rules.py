@@ -51,9 +51,11 @@ ORDER = tuple(Cause)
 class RunCauses:
     """Which causes apply to the questions of a run at cut-off k.
 
-    rows: (n,) int64 rows of the comparison. missed: (n,) bool, whether the run misses the question. present: (n, 10)
-    bool, whether the rule of a cause applies, in the order of `ORDER`. measured: (n, 10) bool, whether the facts that
-    the rule needs are known.
+    Attributes:
+        rows: (n,) int64 rows of the comparison.
+        missed: (n,) bool, whether the run misses the question.
+        present: (n, 10) bool, whether the rule of a cause applies, in the order of `ORDER`.
+        measured: (n, 10) bool, whether the facts that the rule needs are known.
     """
 
     run: str

@@ -49,9 +49,12 @@ VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a quest
 class Measured:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
-    questions: q questions, in the run's order, as a list or a table; rows: (q,) their rows of the run. first_ranks: (q,)
-    int32 rank from 1, 0 for none within the run's k. kind: the relevance in use; gold instead of answers if no question
-    has answers. left_out: the number of questions that are not measured, by reason.
+    Attributes:
+        questions: q questions, in the run's order, as a list or a table
+        rows: (q,) their rows of the run.
+        first_ranks: (q,) int32 rank from 1, 0 for none within the run's k.
+        kind: the relevance in use; gold instead of answers if no question has answers.
+        left_out: the number of questions that are not measured, by reason.
     """
 
     study: Study
@@ -353,9 +356,10 @@ def _reciprocal(first_ranks: np.ndarray) -> np.ndarray:
 class PairedFigures:
     """A measure of the two runs at one k, their difference, and the number of questions that only one of them finds.
 
-    oracle: the measure of a run that takes, for each question, the better of the two lists.
-    unit: what `units` counts, as in `blindspot.backend.core.units`.
-    flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
+    Attributes:
+        oracle: the measure of a run that takes, for each question, the better of the two lists.
+        unit: what `units` counts, as in `blindspot.backend.core.units`.
+        flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
     """
 
     n: int
@@ -432,7 +436,9 @@ class Overall:
     """The figures over all questions (or one slice) at several cut-offs. The p values are Holm-adjusted for all these
     tests together.
 
-    figures_at: by k. macro: by k, averaged over relations; empty if no question has a relation.
+    Attributes:
+        figures_at: by k.
+        macro: by k, averaged over relations; empty if no question has a relation.
     """
 
     figures_at: dict[int, PairedFigures]

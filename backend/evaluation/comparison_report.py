@@ -47,8 +47,11 @@ BETTER_KEYS = ("a_better", "b_better", "equal")
 class ComparisonReport(Results):
     """The comparison of two runs as a report.
 
-    figures_at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
-    groups and the sentences. groups: by relation, bucket or slice; `names` are their display names.
+    Attributes:
+        figures_at: by k, over all questions.
+        macro: by k, averaged over relations; empty without relations.
+        k: the cut-off of the groups and the sentences.
+        groups: by relation, bucket or slice; `names` are their display names.
     """
 
     run_a: str

@@ -30,9 +30,13 @@ PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in
 class CauseLine:
     """One cause among the misses of a run.
 
-    name: a `Cause`, or `NONE`. count: misses with the cause. share: of the misses for which it could be measured.
-    found: the same share of the questions that the run finds. difference: share - found. examples: ids of misses that
-    have the cause and few others.
+    Attributes:
+        name: a `Cause`, or `NONE`.
+        count: misses with the cause.
+        share: of the misses for which it could be measured.
+        found: the same share of the questions that the run finds.
+        difference: share - found.
+        examples: ids of misses that have the cause and few others.
     """
 
     name: str

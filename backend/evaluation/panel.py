@@ -136,10 +136,12 @@ class Panel:
 class RelationTable:
     """Success@k, or another measure, by relation for several runs (EntityQuestions, Tables 1 and 5).
 
-    rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
-    differences: by relation, the first run minus the second at k; empty for one run. whole, averaged: the same
-    difference over all questions, and of the macro averages. Differences cover the questions that the first two runs
-    share.
+    Attributes:
+        rows: by relation.
+        micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
+        differences: by relation, the first run minus the second at k; empty for one run.
+        whole, averaged: the same difference over all questions, and of the macro averages. Differences cover the
+            questions that the first two runs share.
     """
 
     ks: list[int]
@@ -202,8 +204,11 @@ in 8 buckets with equal sums of frequencies.
 class Curves:
     """Accuracy by frequency (EntityQuestions, Figure 1).
 
-    series: by name (a bucket set, or a group of subjects) and run: the points. cut: the kind of buckets. source: of the
-    frequencies. training: the source of the training subjects.
+    Attributes:
+        series: by name (a bucket set, or a group of subjects) and run: the points.
+        cut: the kind of buckets.
+        source: of the frequencies.
+        training: the source of the training subjects.
     """
 
     series: dict[str, dict[str, list[Point]]]

@@ -38,13 +38,19 @@ KINDS: tuple[str, ...] = ("answers", "gold", "labels")
 class Relevance:
     """The relevant hits of a run, for its measured questions.
 
-    rows: (q',) int64, the measured rows of the run, ascending. relevant: (q', k) bool. n_relevant: (q',) int64, the
-    number of relevant passages in the whole collection; None by answers, where it is unknown. questions: the
-    q' questions. kind: the relevance used: "gold" even if "answers" was requested, if no question has answers. asked:
-    the requested relevance. left_out: the number of questions that are not measured, by reason. grades: (q', k) int16,
-    the grade of each hit, 0 if it is not relevant; ideal: (q', m) int16, the grades of all relevant passages of each
-    question, falling, padded with 0. Both are None by answers. judged: (q', k) bool, whether the hit is gold or has a
-    settled label; None unless kind is "labels".
+    Attributes:
+        rows: (q',) int64, the measured rows of the run, ascending.
+        relevant: (q', k) bool.
+        n_relevant: (q',) int64, the number of relevant passages in the whole collection; None by answers, where it is
+            unknown.
+        questions: the q' questions.
+        kind: the relevance used: "gold" even if "answers" was requested, if no question has answers.
+        asked: the requested relevance.
+        left_out: the number of questions that are not measured, by reason.
+        grades: (q', k) int16, the grade of each hit, 0 if it is not relevant
+        ideal: (q', m) int16, the grades of all relevant passages of each question, falling, padded with 0. Both are
+            None by answers.
+        judged: (q', k) bool, whether the hit is gold or has a settled label; None unless kind is "labels".
     """
 
     rows: np.ndarray

@@ -77,8 +77,9 @@ class MeasureFigures:
 class JudgedShare:
     """The share of a run's top k that people have judged, and bounds on Success@k for any further labels.
 
-    judged: Judged@k, the mean share of judged passages in the top k. lower, upper: Success@k if every unjudged passage
-    were not relevant, or relevant.
+    Attributes:
+        judged: Judged@k, the mean share of judged passages in the top k.
+        lower, upper: Success@k if every unjudged passage were not relevant, or relevant.
     """
 
     judged: Estimate
@@ -91,11 +92,17 @@ class RunReport:
     """The figures of one run. Keys of dictionaries are cut-offs k. Cut-offs deeper than the run are left out with a
     note.
 
-    questions: ids of the measured questions. kind: the relevance used. notes: one line each. mrr: mean reciprocal rank
-    at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
-    of questions with gold. groups: by the requested grouping; relations are always included. measures: by name, the
-    requested measures. judged: by k, only if relevance is by labels. cost: of the retriever, as `retrieve` measured it.
-    units: the unit of observation of each measured question.
+    Attributes:
+        questions: ids of the measured questions.
+        kind: the relevance used.
+        notes: one line each.
+        mrr: mean reciprocal rank at 10; None for a run with fewer than 10 hits per question.
+        recall: over gold, whatever `kind` is; n is the number of questions with gold.
+        groups: by the requested grouping; relations are always included.
+        measures: by name, the requested measures.
+        judged: by k, only if relevance is by labels.
+        cost: of the retriever, as `retrieve` measured it.
+        units: the unit of observation of each measured question.
     """
 
     name: str

@@ -81,8 +81,9 @@ class ComparisonOptions:
     If a measure needs all relevant passages of a question, relevance by gold is used instead of relevance by answers,
     and a note states this. The default k is smaller if a run has fewer hits per question.
 
-    hidden: questions to leave out, because the reader still has to judge them.
-    evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
+    Attributes:
+        hidden: questions to leave out, because the reader still has to judge them.
+        evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
     """
 
     k: int | None = Field(

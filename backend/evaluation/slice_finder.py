@@ -24,9 +24,10 @@ ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
 class FoundSlice:
     """A slice in which the difference between the runs is not the same as in the other questions.
 
-    expression: the slice as a person would type it.
-    figures: both runs within the slice. explained, outside, p, p_adjusted: as in
-    `blindspot.analysis.slices.Finding`.
+    Attributes:
+        expression: the slice as a person would type it.
+        figures: both runs within the slice.
+        explained, outside, p, p_adjusted: as in `blindspot.analysis.slices.Finding`.
     """
 
     expression: str

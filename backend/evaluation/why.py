@@ -30,9 +30,10 @@ NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 class Standing:
     """The rank of a question's gold passage in one run.
 
-    rank, score: of the best gold passage; None if it is not among the run's k hits. margin: the top score minus the
-    gold's score, in the run's unit; None if the gold's score is unknown. winner: the passage at rank 1; None for an
-    empty list.
+    Attributes:
+        rank, score: of the best gold passage; None if it is not among the run's k hits.
+        margin: the top score minus the gold's score, in the run's unit; None if the gold's score is unknown.
+        winner: the passage at rank 1; None for an empty list.
     """
 
     run: str
@@ -69,10 +70,14 @@ class Neighbour:
 class MissExplanation:
     """The facts about a miss. `passages` holds passages by row.
 
-    words: by row, of gold and winners. holds_answer: whether a winner's text contains an answer, by the rule. namesake:
-    winners whose title is another entity that shares a name with the subject, with the shared part of the subject's
-    name (0 to 1). trained: the number of training questions with the same relation, with the same template, and about
-    the same subject; None without training questions. neighbours: by encoder.
+    Attributes:
+        words: by row, of gold and winners.
+        holds_answer: whether a winner's text contains an answer, by the rule.
+        namesake: winners whose title is another entity that shares a name with the subject, with the shared part of the
+            subject's name (0 to 1).
+        trained: the number of training questions with the same relation, with the same template, and about the same
+            subject; None without training questions.
+        neighbours: by encoder.
     """
 
     question: Question

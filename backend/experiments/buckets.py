@@ -24,9 +24,10 @@ class Bucket:
     """A bucket of a run's questions, by the frequency of their subject and by whether a training question has the same
     subject.
 
-    number: 0 is the most frequent. official: use the bucket in the question file; otherwise cut each relation's
-    questions by frequency.
-    seen: only subjects that training questions ask about (True) or do not (False); None for all.
+    Attributes:
+        number: 0 is the most frequent.
+        official: use the bucket in the question file; otherwise cut each relation's questions by frequency.
+        seen: only subjects that training questions ask about (True) or do not (False); None for all.
     """
 
     hits: RunPart

@@ -126,8 +126,10 @@ class QuestionSelection:
     """A selection of questions: a split or a set as in `retrieve`, optionally restricted to some relations, and at most
     `limit` questions, drawn with `seed`.
 
-    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions of a training set
-    with the same limit: without leaks and without bad questions.
+    Attributes:
+        every: (first, step), as (1, 2) for every second question.
+        trains: exactly the training questions of a training set with the same limit: without leaks and without bad
+            questions.
     """
 
     split: str

@@ -118,8 +118,9 @@ class Success:
     """A measure: Success@k of a run for each question. A question succeeds if one of the first k passages contains an
     answer by DPR's rule or, for a question without answers, is gold.
 
-    macro: weights questions so that their mean is the mean over relations, as EntityQuestions reports.
-    relations: only questions about these; empty for all.
+    Attributes:
+        macro: weights questions so that their mean is the mean over relations, as EntityQuestions reports.
+        relations: only questions about these; empty for all.
     """
 
     share: ClassVar[bool] = True
@@ -340,8 +341,10 @@ class ExperimentPlan:
 class Experiment:
     """One experiment of a paper.
 
-    plan: makes a plan from a setting and the study; raises BadInput or Missing. takes: fields of `Setting` that it uses
-    besides the common ones. defaults: its own values of fields.
+    Attributes:
+        plan: makes a plan from a setting and the study; raises BadInput or Missing.
+        takes: fields of `Setting` that it uses besides the common ones.
+        defaults: its own values of fields.
     """
 
     name: str

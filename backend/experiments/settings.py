@@ -11,9 +11,12 @@ from blindspot.backend.core.declared import Field, settings_class
 class ExperimentSettings:
     """The settings of the papers' experiments. Each experiment lists the settings that it uses.
 
-    relations: of EntityQuestions. sets: question sets. batches, sizes: values that an experiment varies. training,
-    cross, reader: settings that differ from the defaults of `DualEncoderSettings`, from RocketQA's
-    `CrossEncoderSettings`, and from `ReaderSettings`.
+    Attributes:
+        relations: of EntityQuestions.
+        sets: question sets.
+        batches, sizes: values that an experiment varies.
+        training, cross, reader: settings that differ from the defaults of `DualEncoderSettings`, from RocketQA's
+            `CrossEncoderSettings`, and from `ReaderSettings`.
     """
 
     start: str = Field(

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 class TrainingData(Part):
     """A training set, with the fields of `TrainingSetSpec`.
 
-    mined: runs over its questions. judge: a cross-encoder's scores of the mined passages. limit: the number of its
-    questions, drawn with `seed`. may_be_empty: allowed for a set that only adds to another set; it may have no question
-    with a positive.
+    Attributes:
+        mined: runs over its questions.
+        judge: a cross-encoder's scores of the mined passages.
+        limit: the number of its questions, drawn with `seed`.
+        may_be_empty: allowed for a set that only adds to another set; it may have no question with a positive.
     """
 
     folder, plural = "training_sets", "training sets"

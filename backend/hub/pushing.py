@@ -47,8 +47,10 @@ DENSE_FILES = {"manifest.json", "embeddings.npy"}
 class PushPlan:
     """The files that a push sends.
 
-    folder: the content of the repository. files: path and size in bytes. notes: what a person should know before,
-    one line each.
+    Attributes:
+        folder: the content of the repository.
+        files: path and size in bytes.
+        notes: what a person should know before, one line each.
     """
 
     folder: Path

@@ -41,11 +41,17 @@ EXAMPLES = 3
 class CauseCount:
     """How many misses have a cause, and how often its edit brings gold passages and placebos into the top k.
 
-    cause: a cause, NONE or SHARED. edit: the edit that names it. named: share of the misses for which it is named, alone
-    or beside others. smallest: share of the misses for which it is the smallest edit that is named. applies: share of
-    the misses to which the edit applies. gold, placebo: of the misses to which it applies, the share whose gold passage,
-    and the share of placebos, that the edit brings into the top k. difference: gold minus placebo, paired by question.
-    examples: question ids. Doubtful gold has no shares of gold and placebos: that edit brings nothing into the top k.
+    Attributes:
+        cause: a cause, NONE or SHARED.
+        edit: the edit that names it.
+        named: share of the misses for which it is named, alone or beside others.
+        smallest: share of the misses for which it is the smallest edit that is named.
+        applies: share of the misses to which the edit applies.
+        gold, placebo: of the misses to which it applies, the share whose gold passage, and the share of placebos, that
+            the edit brings into the top k.
+        difference: gold minus placebo, paired by question.
+        examples: question ids. Doubtful gold has no shares of gold and placebos: that edit brings nothing into the top
+            k.
     """
 
     cause: str

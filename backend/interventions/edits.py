@@ -51,10 +51,13 @@ class Pieces:
 class MissedQuestion:
     """A question whose gold passage a dense run misses.
 
-    gold: the best gold passage. above: (row, passage) of the passages that rank above it, best first; only the top
-    ones. plain: the question in the most frequent wording of training questions with its relation; None if unknown.
-    stand_in: the subject of the same relation with the most mentions; None without one that is much more frequent than
-    the question's own subject. cut: pieces of the fact in the passages beside the gold passage.
+    Attributes:
+        gold: the best gold passage.
+        above: (row, passage) of the passages that rank above it, best first; only the top ones.
+        plain: the question in the most frequent wording of training questions with its relation; None if unknown.
+        stand_in: the subject of the same relation with the most mentions; None without one that is much more frequent
+            than the question's own subject.
+        cut: pieces of the fact in the passages beside the gold passage.
     """
 
     question: Question
@@ -70,11 +73,14 @@ class MissedQuestion:
 class EditedMiss:
     """A miss after an edit.
 
-    question, passage: the edited texts. changed: the size of the edit in tokens: those of the question and of the gold
-    passage that were inserted, deleted, replaced or moved; those of the shared name in removed namesakes; LABEL for a
-    label. removed: rows that no longer compete. still_above: rows that count as above the gold whatever their score.
-    ignored: passages whose title contains this name do not compete. new_gold: the row of the best passage that counts
-    as gold now; it is above the old gold.
+    Attributes:
+        question, passage: the edited texts.
+        changed: the size of the edit in tokens: those of the question and of the gold passage that were inserted,
+            deleted, replaced or moved; those of the shared name in removed namesakes; LABEL for a label.
+        removed: rows that no longer compete.
+        still_above: rows that count as above the gold whatever their score.
+        ignored: passages whose title contains this name do not compete.
+        new_gold: the row of the best passage that counts as gold now; it is above the old gold.
     """
 
     question: str
@@ -90,9 +96,11 @@ class EditedMiss:
 class Placebo:
     """A placebo: a passage and a word that replace the gold passage and the answer. Neither answers the question.
 
-    passage: of the collection, without an answer and without the subject. row: its row. word: a word of it, which takes
-    the answer's part; None if no sentence of the gold passage contains an answer. answers: those of another question,
-    with the same relation if it is known.
+    Attributes:
+        passage: of the collection, without an answer and without the subject.
+        row: its row.
+        word: a word of it, which takes the answer's part; None if no sentence of the gold passage contains an answer.
+        answers: those of another question, with the same relation if it is known.
     """
 
     passage: Passage

@@ -77,9 +77,11 @@ CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL,
 class TriedEdit:
     """The result of an edit that applied to a miss, or of two edits applied together.
 
-    rank, score: of the gold passage afterwards; rank 0 where it no longer counts as gold. size: the tokens that the edit changes. placebos: where the same edit
-    brings each placebo; None where it finds nothing to change in it. counted: the title of the passage that counts as
-    gold now.
+    Attributes:
+        rank, score: of the gold passage afterwards; rank 0 where it no longer counts as gold.
+        size: the tokens that the edit changes.
+        placebos: where the same edit brings each placebo; None where it finds nothing to change in it.
+        counted: the title of the passage that counts as gold now.
     """
 
     name: str

@@ -27,9 +27,10 @@ TIMES_AS_FREQUENT = 10  # a stand-in is mentioned at least this many times as of
 class Wordings:
     """Wordings, subjects and answers of a study's questions, by relation.
 
-    patterns: relation -> its most frequent pattern in training, with [X] for the subject. subjects: relation -> (subject,
-    mentions), most mentioned first. answers: relation -> the answers of each of its questions; None is the relation of
-    the questions without one.
+    Attributes:
+        patterns: relation -> its most frequent pattern in training, with [X] for the subject.
+        subjects: relation -> (subject, mentions), most mentioned first.
+        answers: relation -> the answers of each of its questions; None is the relation of the questions without one.
     """
 
     patterns: Mapping[str, str]

@@ -14,8 +14,11 @@ ROWS_PER_BLOCK = 32_768
 class Attempt:
     """A passage to be ranked for a question.
 
-    question: row among the question vectors. passage: (d,) float16. without: rows of the index that do not compete,
-    the stored gold passages among them. above: the number of passages that count as above whatever their score.
+    Attributes:
+        question: row among the question vectors.
+        passage: (d,) float16.
+        without: rows of the index that do not compete, the stored gold passages among them.
+        above: the number of passages that count as above whatever their score.
     """
 
     question: int

@@ -302,9 +302,10 @@ def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.n
 class JudgeThresholds:
     """The thresholds in a judge's report; None if no threshold reaches the required precision.
 
-    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer,
-    add_with_answer:
-    the same for a passage that contains an answer.
+    Attributes:
+        drop: a passage below it is a negative.
+        add: a passage at or above it is a positive.
+        drop_with_answer, add_with_answer: the same for a passage that contains an answer.
     """
 
     drop: float | None

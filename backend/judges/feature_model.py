@@ -42,9 +42,12 @@ POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1
 class Examples:
     """Training examples: the pairs of labelled lists, flattened.
 
-    features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each
-    pair's question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains
-    an answer; the model never sees it. The report uses it for the precision of positives that contain an answer.
+    Attributes:
+        features: (n, f) float32.
+        truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN.
+        questions: (n,) int64, the number of each pair's question: pairs of one question are never split between folds.
+        answers: (n,) bool, whether the passage contains an answer; the model never sees it. The report uses it for the
+            precision of positives that contain an answer.
 
     reference: (m, f) features of lists of the same run, labelled or not, by which features are standardised; default
     the examples' own.
@@ -72,10 +75,12 @@ class Examples:
 class FeatureModel:
     """A fitted and calibrated model over the features.
 
-    kind: "logistic", "boosting" or "ensemble". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the
-    examples.
-    base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
-    probabilities hold for such ranks.
+    Attributes:
+        kind: "logistic", "boosting" or "ensemble".
+        columns: (c,) int64, the features that it uses.
+        medians: (c,) their medians over the examples.
+        base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
+            probabilities hold for such ranks.
     """
 
     kind: str
@@ -296,9 +301,12 @@ def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
 class Threshold:
     """A probability threshold, and its effect on held-out questions.
 
-    value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false
-    negatives (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs
-    of unknown truth on the same side, which none of these figures counts.
+    Attributes:
+        value: the threshold; None if no threshold reaches the aim.
+        pairs: those on the side that is used.
+        share: of false negatives (dropping) or of right positives (adding) among them, with a 95% interval over
+            questions.
+        left_out: pairs of unknown truth on the same side, which none of these figures counts.
     """
 
     value: float | None

@@ -35,8 +35,9 @@ QUESTIONS_PER_BLOCK = 256
 class Feature:
     """One column of the feature matrix.
 
-    label: as shown beside a passage ("words of the question in the text"). reason: why it should distinguish passages
-    that answer from others.
+    Attributes:
+        label: as shown beside a passage ("words of the question in the text").
+        reason: why it should distinguish passages that answer from others.
     """
 
     name: str

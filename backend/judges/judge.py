@@ -47,8 +47,12 @@ class Judge(Protocol):
 class JudgeCard:
     """A judge's description, read without opening the judge.
 
-    kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of
-    positives in the lists that it was calibrated on; None if unknown. scored: whether the study has its scores.
+    Attributes:
+        kind: the name of its kind.
+        learned_from: the run or training set.
+        calibrated: as in `Judge`.
+        base_rate: share of positives in the lists that it was calibrated on; None if unknown.
+        scored: whether the study has its scores.
     """
 
     name: str

@@ -51,9 +51,11 @@ UNLABELLED = -2  # in `LabelledLists.truth`: nobody judged the pair
 class LabelledLists:
     """The pairs of some lists, flattened.
 
-    lists, places: the lists, and (n, 2) int64 the question and rank (from 0) of each pair. features: (n, f) float32.
-    prior: (n,) the estimate before any label. truth: (n,) int8 POSITIVE, NEGATIVE, UNKNOWN (unsure or in dispute) or
-    UNLABELLED.
+    Attributes:
+        lists, places: the lists, and (n, 2) int64 the question and rank (from 0) of each pair.
+        features: (n, f) float32.
+        prior: (n,) the estimate before any label.
+        truth: (n,) int8 POSITIVE, NEGATIVE, UNKNOWN (unsure or in dispute) or UNLABELLED.
     """
 
     lists: Lists
@@ -72,7 +74,9 @@ class LabelledLists:
 class LabelModel:
     """A fitted logistic regression over the feature judge's features, the answer match and the mention of the subject.
 
-    mean, scale, weights: (f,) float64. intercept: () float64.
+    Attributes:
+        mean, scale, weights: (f,) float64.
+        intercept: () float64.
     """
 
     mean: np.ndarray

@@ -41,9 +41,12 @@ class Linear:
 class Trees:
     """Boosted trees in one table of nodes. A leaf is its own child, so that all rows can take the same number of steps.
 
-    feature, left, right: (nodes,) int32. threshold, value: (nodes,) float64; a row goes left where its feature is at
-    most the threshold. missing_left: (nodes,) bool, where a NaN goes left. roots, depths: (trees,) int32. baseline:
-    (1,) float64.
+    Attributes:
+        feature, left, right: (nodes,) int32.
+        threshold, value: (nodes,) float64; a row goes left where its feature is at most the threshold.
+        missing_left: (nodes,) bool, where a NaN goes left.
+        roots, depths: (trees,) int32.
+        baseline: (1,) float64.
     """
 
     feature: np.ndarray

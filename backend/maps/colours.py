@@ -61,10 +61,14 @@ class MapView:
 class MapColour:
     """A way to colour a map.
 
-    name: used in addresses. title: shown in the interface. categories: one category for each point, questions first.
-    quiet: categories drawn in grey. needs_run: whether the colour needs a run over the map's questions. relations:
-    whether the categories are relation ids; the page then shows the relations' names. note: a sentence below the map,
-    formatted with the run's name and k.
+    Attributes:
+        name: used in addresses.
+        title: shown in the interface.
+        categories: one category for each point, questions first.
+        quiet: categories drawn in grey.
+        needs_run: whether the colour needs a run over the map's questions.
+        relations: whether the categories are relation ids; the page then shows the relations' names.
+        note: a sentence below the map, formatted with the run's name and k.
     """
 
     name: str

@@ -33,8 +33,11 @@ _FILE = "edits.json"
 class Clusters:
     """The clusters of a map after the first `edits` edits.
 
-    labels: (p,) int32, the cluster of each passage, -1 for none. words: characteristic words of each cluster. names:
-    names that people gave. undoable, redoable: descriptions of the last edit and of the last undone edit, or None.
+    Attributes:
+        labels: (p,) int32, the cluster of each passage, -1 for none.
+        words: characteristic words of each cluster.
+        names: names that people gave.
+        undoable, redoable: descriptions of the last edit and of the last undone edit, or None.
     """
 
     labels: np.ndarray

@@ -33,7 +33,9 @@ TOGETHER = {
 class Map:
     """A finished map. Points are numbered: first the questions shown as points, then the passages.
 
-    question_ids: of the map's questions, shown or not. ordinals: (p,) int32, the rows of its passages, ascending.
+    Attributes:
+        question_ids: of the map's questions, shown or not.
+        ordinals: (p,) int32, the rows of its passages, ascending.
     """
 
     def __init__(self, study: Study, folder: Path, manifest: dict):

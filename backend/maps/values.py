@@ -23,10 +23,13 @@ _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 class KnownKinds:
     """Gold, labels and units of a map's points. Computed again only when questions or labels change.
 
-    questions: the map's, in its order. positives: for each its positive passages, as places in the map's `ordinals`.
-    asked: the other way round. labels: what was said of each passage on the map, strongest of _STRONGEST.
-    judged: (question id, ordinal) of every pair that is gold or has a label. units: (q,) int64, the unit of observation
-    of each question.
+    Attributes:
+        questions: the map's, in its order.
+        positives: for each its positive passages, as places in the map's `ordinals`.
+        asked: the other way round.
+        labels: what was said of each passage on the map, strongest of _STRONGEST.
+        judged: (question id, ordinal) of every pair that is gold or has a label.
+        units: (q,) int64, the unit of observation of each question.
     """
 
     questions: list[Question]
@@ -82,9 +85,12 @@ def categories(categories_of_points: Iterable[str], maximum: int = 12) -> list[s
 class ClusterRow:
     """Statistics of a cluster.
 
-    size: passages. positives: how many of them are a positive of a question of the map. unlabelled: the share that is
-    nobody's gold and that nobody judged, for the map's questions. questions: those with a positive in it; hits: the
-    share of them that each run finds within k, of the questions that the run can be measured on.
+    Attributes:
+        size: passages.
+        positives: how many of them are a positive of a question of the map.
+        unlabelled: the share that is nobody's gold and that nobody judged, for the map's questions.
+        questions: those with a positive in it
+        hits: the share of them that each run finds within k, of the questions that the run can be measured on.
     """
 
     id: int

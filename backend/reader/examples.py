@@ -35,8 +35,10 @@ POSITIVE, NEGATIVE, NEITHER = 1, -1, 0
 class ReaderExample:
     """A question with the top-ranked passages of a run, in rank order.
 
-    roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
-    contradict the match, or disagree). rule: the matching rule that finds the answers in a positive.
+    Attributes:
+        roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
+            contradict the match, or disagree).
+        rule: the matching rule that finds the answers in a positive.
     """
 
     id: str

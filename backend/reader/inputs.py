@@ -24,9 +24,10 @@ Span = tuple[int, int]
 class Encoded:
     """One question and passage as the reader's input.
 
-    ids: token ids, at most as many as the limit.
-    first: the position in `ids` where the passage begins.
-    offsets: (ids - first, 2) int32, the (start, end) characters of each passage token in the passage's text.
+    Attributes:
+        ids: token ids, at most as many as the limit.
+        first: the position in `ids` where the passage begins.
+        offsets: (ids - first, 2) int32, the (start, end) characters of each passage token in the passage's text.
     """
 
     ids: list[int]

@@ -27,10 +27,12 @@ GPU_BATCH = 128
 class PassageReadings:
     """The reader's output for m passages, in their order.
 
-    relevance: (m,) float32 logits; their softmax over a question's passages is P_selected. spans: (m, 2) int32, the
-    best span in characters of each passage's text; -1 if nothing could be read. tokens: (m, 2) int32, the same as first
-    and last token of the input. scores: (m,) float32, start logit plus end logit; -inf if nothing could be read.
-    probabilities: (m,) float32, P_start times P_end of that span within its passage.
+    Attributes:
+        relevance: (m,) float32 logits; their softmax over a question's passages is P_selected.
+        spans: (m, 2) int32, the best span in characters of each passage's text; -1 if nothing could be read.
+        tokens: (m, 2) int32, the same as first and last token of the input.
+        scores: (m,) float32, start logit plus end logit; -inf if nothing could be read.
+        probabilities: (m,) float32, P_start times P_end of that span within its passage.
     """
 
     relevance: np.ndarray

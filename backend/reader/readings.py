@@ -39,9 +39,12 @@ CONVENTION = (
 class MeasuredReading:
     """A measured reading. Row i of every array is questions[i].
 
-    predictions: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
-    by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by the default rule), an upper bound
-    for the reader. left_out: number of questions of the run without answers.
+    Attributes:
+        predictions: by k, the predicted answers, None if nothing was read.
+        exact: by k, (q,) bool.
+        f1: by k, (q,) float64. found: by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by
+            the default rule), an upper bound for the reader.
+        left_out: number of questions of the run without answers.
     """
 
     run: str

@@ -78,8 +78,12 @@ class RecipeMade:
 class Stage:
     """One stage of a recipe, which makes one part.
 
-    step: 1 to 4; 0 is the preparation. title: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
-    skip_reason: returns a reason to skip the rest of the step; empty for none.
+    Attributes:
+        step: 1 to 4; 0 is the preparation.
+        title: the stage in words.
+        kind: of the output, a key of FOLDERS.
+        everywhere: all processes take part.
+        skip_reason: returns a reason to skip the rest of the step; empty for none.
     """
 
     step: int

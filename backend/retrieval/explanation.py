@@ -23,7 +23,9 @@ class TermMatch(NamedTuple):
 class TermWeights:
     """The score of a passage in sparse retrieval, as a sum over terms.
 
-    question, passage: (term, weight), largest first. shared_terms: largest product first; the products add up to the score.
+    Attributes:
+        question, passage: (term, weight), largest first.
+        shared_terms: largest product first; the products add up to the score.
     """
 
     score: float

@@ -31,7 +31,10 @@ SIMILARITIES = ("dot", "cosine")
 class TermRows:
     """Term weights of several texts. The weights of text i are at offsets[i]:offsets[i + 1], ordered by term.
 
-    offsets: (n + 1,) int64. terms: (m,) int32. weights: (m,) float32.
+    Attributes:
+        offsets: (n + 1,) int64.
+        terms: (m,) int32.
+        weights: (m,) float32.
     """
 
     offsets: np.ndarray

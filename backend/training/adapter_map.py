@@ -32,9 +32,11 @@ PADDED = -1
 class TrainingQuestions:
     """The training questions of an adapter, as arrays.
 
-    vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
-    log_odds: (q, p) float32 of the positives where a judge teaches, who scored a whole list: each passage is a positive as
-    far as its share in the softmax; -inf where padded. None where the positives are certain.
+    Attributes:
+        vectors: (q, d) float32.
+        positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
+        log_odds: (q, p) float32 of the positives where a judge scored a whole list: each passage is a positive as far as
+            its share in the softmax; -inf where padded. None where the positives are certain.
     """
 
     vectors: np.ndarray
@@ -77,8 +79,9 @@ class LearnedMap:
 class MapLearner:
     """Trains maps. Holds the data that all fits share.
 
-    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
-    mapped questions are normalised.
+    Attributes:
+        vectors: (n, d) float16, the passages; may be a memory map.
+        unit_length: whether vectors have length 1, so that mapped questions are normalised.
     """
 
     vectors: np.ndarray

@@ -52,10 +52,15 @@ class Share:
 class CurveOutcome:
     """The figures of a point for one scope.
 
-    questions: training questions that it learned from. model: the judge's model, "prior" without labels; None in older
-    points without labels, whose list kept its order. reranker: Success@1. adapter: Success@20; None without a dense index.
-    answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
-    run: the reranked run of dev; run_before: that of the point before.
+    Attributes:
+        questions: training questions that it learned from.
+        model: the judge's model, "prior" without labels; None in older points without labels, whose list kept its
+            order.
+        reranker: Success@1.
+        adapter: Success@20; None without a dense index.
+        answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
+        run: the reranked run of dev
+        run_before: that of the point before.
     """
 
     questions: int
@@ -72,11 +77,15 @@ class CurveOutcome:
 class CurvePoint:
     """A point of the curve.
 
-    labels: settled pairs of training questions. judged: training questions with such a pair. held_out_labels: labels of
-    dev and test questions, which never train. last_event: the label event up to which labels count. new_labels,
-    changed: labels since the point before, and training pairs whose role they changed. authors: the number of label
-    events of each person since then.
-    batches: batches that were finished. base_reranker, base_adapter: the retriever and the encoder before learning.
+    Attributes:
+        labels: settled pairs of training questions.
+        judged: training questions with such a pair.
+        held_out_labels: labels of dev and test questions, which never train.
+        last_event: the label event up to which labels count.
+        new_labels, changed: labels since the point before, and training pairs whose role they changed.
+        authors: the number of label events of each person since then.
+        batches: batches that were finished.
+        base_reranker, base_adapter: the retriever and the encoder before learning.
     """
 
     number: int

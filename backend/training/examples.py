@@ -45,9 +45,10 @@ class Example:
     """A question to train on. Passages are identified by id. A passage that is among both positives and negatives
     counts as a positive.
 
-    positives: all known positives, gold and people's; each epoch uses one of them in turn.
-    negatives: hard negatives, in the order of the retriever that found them.
-    judged: ids of the passages that people judged, of both kinds.
+    Attributes:
+        positives: all known positives, gold and people's; each epoch uses one of them in turn.
+        negatives: hard negatives, in the order of the retriever that found them.
+        judged: ids of the passages that people judged, of both kinds.
     """
 
     id: str

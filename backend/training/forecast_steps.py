@@ -32,9 +32,12 @@ CLEANING_PRIOR = (0.0, 0.01)
 class StepLists:
     """The data with which steps are measured.
 
-    lists, features (n, k, f), answers (n, k): of training questions. truth (n, k): what is known of their hits, people's
-    labels included. without (n, k): the same without people's labels. reference: (r, k, f) of other lists.
-    dev_features (q, k, f), dev_relevant (q, k) bool: of the questions that measure.
+    Attributes:
+        lists, features (n, k, f), answers (n, k): of training questions.
+        truth (n, k): what is known of their hits, people's labels included.
+        without (n, k): the same without people's labels.
+        reference: (r, k, f) of other lists. dev_features (q, k, f), dev_relevant (q, k) bool: of the questions that
+            measure.
     """
 
     lists: Lists

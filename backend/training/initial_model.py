@@ -29,12 +29,13 @@ ROUTES = {"question": "query", "passage": "document"}
 class Shape:
     """How the initial encoder is modified before training.
 
-    towers: "two" separate towers for questions and passages (DPR), with the same weights if the start has one tower;
-    or one "shared" tower.
-    pooling: "cls" or "mean"; None keeps the start's pooling.
-    layers: number of first layers to keep in each tower; None keeps all.
-    normalise: whether vectors have unit length; None keeps the start's way.
-    question_prompt, passage_prompt: texts put before each question and passage; None keeps the start's.
+    Attributes:
+        towers: "two" separate towers for questions and passages (DPR), with the same weights if the start has one
+            tower; or one "shared" tower.
+        pooling: "cls" or "mean"; None keeps the start's pooling.
+        layers: number of first layers to keep in each tower; None keeps all.
+        normalise: whether vectors have unit length; None keeps the start's way.
+        question_prompt, passage_prompt: texts put before each question and passage; None keeps the start's.
     """
 
     towers: Towers = "two"

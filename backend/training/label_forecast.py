@@ -55,8 +55,10 @@ NO_CHANGE = 0.015
 class UseForecast:
     """The expected effect of labels for one use.
 
-    now: the half-width of the evaluation now; None for other uses. expected: one forecast for each number of LABELS, in
-    shares (of doubtful gold: a count); empty if nothing can be said yet, and `lacking` says why.
+    Attributes:
+        now: the half-width of the evaluation now; None for other uses.
+        expected: one forecast for each number of LABELS, in shares (of doubtful gold: a count); empty if nothing can be
+            said yet, and `lacking` says why.
     """
 
     use: str

@@ -40,9 +40,11 @@ class ScoredBatch:
 class LossKind:
     """One kind of loss.
 
-    losses: (b,) the loss of each question. help: a phrase that follows the name. scales: the scores are multiplied by
-    the setting `scale` first. takes_teacher: a cross-encoder's scores can be learned in addition to this loss
-    (`distil`).
+    Attributes:
+        losses: (b,) the loss of each question.
+        help: a phrase that follows the name.
+        scales: the scores are multiplied by the setting `scale` first.
+        takes_teacher: a cross-encoder's scores can be learned in addition to this loss (`distil`).
     """
 
     name: str

@@ -37,10 +37,11 @@ class Collator:
     """Converts sampled examples to the inputs of the loss: token ids of each column, and numbers that identify
     passages.
 
-    hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss leaves
-    out.
-    teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
-    stored: returns the vectors of passages, which are then not encoded.
+    Attributes:
+        hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss
+            leaves out.
+        teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
+        stored: returns the vectors of passages, which are then not encoded.
     """
 
     model: SentenceTransformer

@@ -31,12 +31,17 @@ DENIED = "people deny all its positives, or disagree about them"
 class QuestionEvidence:
     """Everything known about the passages of one question. Passages are corpus rows.
 
-    gold: gold passages that count as positives. unused: gold passages that are neither positives nor negatives of this
-    set. distant: the positive from distant supervision, or None. candidates: passages that may become negatives.
-    labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels. probabilities: the
-    model's probability of each passage. ids: the id of every passage named here. listed: for each run, its scores of
-    the positives at any rank. floors: for each run, its last score for the question. modelled: whether a model's
-    probabilities are known at all; without them a ceiling compares the runs' scores.
+    Attributes:
+        gold: gold passages that count as positives.
+        unused: gold passages that are neither positives nor negatives of this set.
+        distant: the positive from distant supervision, or None.
+        candidates: passages that may become negatives.
+        labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels.
+        probabilities: the model's probability of each passage.
+        ids: the id of every passage named here.
+        listed: for each run, its scores of the positives at any rank.
+        floors: for each run, its last score for the question.
+        modelled: whether a model's probabilities are known at all; without them a ceiling compares the runs' scores.
     """
 
     gold: Sequence[int]

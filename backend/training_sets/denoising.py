@@ -54,8 +54,9 @@ class OwnThresholds(NamedTuple):
     """A policy's default thresholds on the probability, used if the user gives none. None: the policy has no such
     threshold.
 
-    propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
-    keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
+    Attributes:
+        propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
+        keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
     """
 
     keep_below: float | None = None
@@ -163,9 +164,11 @@ class Thresholds:
 class PassageEvidence(NamedTuple):
     """The evidence about a candidate passage, apart from people's labels.
 
-    answer: whether the passage contains an answer; None if the question has no answers.
-    score: the run's score; None is unknown. probability: the model's probability; None is unknown.
-    easy: the passage was drawn at random or is another question's gold, so an unknown score does not drop it.
+    Attributes:
+        answer: whether the passage contains an answer; None if the question has no answers.
+        score: the run's score; None is unknown.
+        probability: the model's probability; None is unknown.
+        easy: the passage was drawn at random or is another question's gold, so an unknown score does not drop it.
     """
 
     answer: bool | None = None
@@ -178,8 +181,9 @@ class PassageEvidence(NamedTuple):
 class ScoreCeiling:
     """The score below which a policy that uses a ceiling keeps a candidate as a negative.
 
-    value: None if the positive's score is unknown. from_run: True if `value` is a score of the run, False if it is a
-    probability.
+    Attributes:
+        value: None if the positive's score is unknown.
+        from_run: True if `value` is a score of the run, False if it is a probability.
     """
 
     value: float | None
@@ -194,13 +198,15 @@ Decision = tuple[Role, str]
 class DenoisingPolicy:
     """One way to decide the role of a mined passage.
 
-    decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
-    uses_model: the policy needs the probabilities of a model. uses_ceiling: it compares with the score of the
-    question's positives.
-    proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
-    proposes none.
-    own: the policy's own thresholds. read_own: reads them from the model instead, by the model's name.
-    scores_help: how to make the scores that the policy needs, with {model} for the name of the model.
+    Attributes:
+        decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
+        uses_model: the policy needs the probabilities of a model.
+        uses_ceiling: it compares with the score of the question's positives.
+        proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
+            proposes none.
+        own: the policy's own thresholds.
+        read_own: reads them from the model instead, by the model's name.
+        scores_help: how to make the scores that the policy needs, with {model} for the name of the model.
     """
 
     name: str

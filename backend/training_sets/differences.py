@@ -198,9 +198,10 @@ def _absence_reason(older_pair: Pair, newer_set: TrainingSet) -> str:
 class NewLabel:
     """A pair whose label has changed since the set was built.
 
-    before, now: the label, "open" in dispute, None if nobody judged the pair.
-    role: the pair's role in the set; None if the set does not hold it.
-    becomes: the role that the label now gives it, by the set's settings; None if there is no label any more.
+    Attributes:
+        before, now: the label, "open" in dispute, None if nobody judged the pair.
+        role: the pair's role in the set; None if the set does not hold it.
+        becomes: the role that the label now gives it, by the set's settings; None if there is no label any more.
     """
 
     question: str

@@ -89,9 +89,15 @@ class DrawnClaim:
 class GoldEstimate:
     """The estimated share of doubtful claims in a population.
 
-    claims, units: in the population. asked: questions whose results were measured. drawn: claims. judged: the first so
-    many, all settled. pairs: labelled pairs of these. doubtful: of these. share: None if `judged` is too few.
-    batches: in which the claims are judged.
+    Attributes:
+        claims, units: in the population.
+        asked: questions whose results were measured.
+        drawn: claims.
+        judged: the first so many, all settled.
+        pairs: labelled pairs of these.
+        doubtful: of these.
+        share: None if `judged` is too few.
+        batches: in which the claims are judged.
     """
 
     check: GoldCheck

@@ -158,14 +158,15 @@ HARD = ("label", "run")
 class Pair(NamedTuple):
     """One passage for one question, with its role in the training set.
 
-    role: positive, negative, or dropped (seen, but neither).
-    source: who decided last, of SOURCES.
-    run, rank, score: where the passage was mined; None if it was not.
-    probability: the model's; None is unknown. answer: whether the passage contains an answer; None if the
-    question has no answers.
-    label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
-    machine, origin: the role and the source without people's labels; None if only people named the passage.
-    reason: why the pair has this role, one of the reasons in `blindspot.backend.training_sets.denoising`.
+    Attributes:
+        role: positive, negative, or dropped (seen, but neither).
+        source: who decided last, of SOURCES.
+        run, rank, score: where the passage was mined; None if it was not.
+        probability: the model's; None is unknown.
+        answer: whether the passage contains an answer; None if the question has no answers.
+        label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
+        machine, origin: the role and the source without people's labels; None if only people named the passage.
+        reason: why the pair has this role, one of the reasons in `blindspot.backend.training_sets.denoising`.
     """
 
     question: str

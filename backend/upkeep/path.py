@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 class PathState:
     """The facts about a study and a person that determine which steps are done.
 
-    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. has_labels: whether a passage is judged.
-    has_viewed_question: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
+    Attributes:
+        runs: name to manifest, two or more, without those of the learning curve.
+        pair: the two runs to compare.
+        has_labels: whether a passage is judged.
+        has_viewed_question: whether the person has looked at a question.
+        current_set: the set that is shown, if any.
+        has_batch, has_training_questions: only commands ask.
     """
 
     study: Study

@@ -69,11 +69,13 @@ occurs in many passages by chance."""
 class Entity:
     """An entity and its facts.
 
-    facts: relation -> the strings that count as the answer (the first is the usual one).
-    objects: what its article says that answers a question about another entity: item -> that entity's number.
-    relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
-    loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
-    article often states it twice; its own and one other article state a quiet fact once.
+    Attributes:
+        facts: relation -> the strings that count as the answer (the first is the usual one).
+        objects: what its article says that answers a question about another entity: item -> that entity's number.
+        relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it
+            made).
+        loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
+            article often states it twice; its own and one other article state a quiet fact once.
     """
 
     number: int

@@ -89,10 +89,12 @@ class ExportRows:
 class ExportFormat:
     """One format of exported training sets.
 
-    title: the format in a few words, as in "75 questions, in TITLE". help: what trainers read it.
-    write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
-    negatives: default number of hard negatives of a question; None for all. rows: default number of rows of a question;
-    None for a format whose rows the option does not change.
+    Attributes:
+        title: the format in a few words, as in "75 questions, in TITLE".
+        help: what trainers read it.
+        write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
+        negatives: default number of hard negatives of a question; None for all.
+        rows: default number of rows of a question; None for a format whose rows the option does not change.
     """
 
     name: str
