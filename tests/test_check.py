@@ -265,12 +265,13 @@ def test_more_pairs_continue_the_sample(scored):
 @pytest.mark.parametrize(
     ("argument", "condition"),
     [
-        ("judge=0.037", "the judge gives at most 0.037"),
+        ("judge=0.037", "the judge gives it at most 0.037"),
         ("max_score=0.7", "its score is at most 0.7"),
         ("relative_margin=0.08", "its score is at least 8% below the positive's"),
         ("relative_margin=-3.1", "its score is at most 310% above the positive's"),
         ("absolute_margin=0.25", "its score is at least 0.25 below the positive's"),
         ("absolute_margin=0", "its score is not above the positive's"),
+        ("range_min=1", "it is not the first"),
         ("range_min=3", "it comes after the first 3"),
     ],
 )

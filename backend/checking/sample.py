@@ -29,6 +29,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
 PLAN = "sample.json"
+CELLS = "cells.npy"
 BATCH = "check"
 
 MOST_DRAWS = 5000
@@ -169,9 +170,9 @@ def draw_sample(
         similarity = None if encoder is None else pair_similarity(checked_study, encoder, progress)
         suspicions, used = suspicion(pairs, similarity)
         cells, member = cells_by_suspicion(suspicions)
-        np.save(checked_study.folder / "cells.npy", member.astype(np.int16))
+        np.save(checked_study.folder / CELLS, member.astype(np.int16))
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
-    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
+    member = cell_of_each_pair(checked_study)
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
     name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
     drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
@@ -183,6 +184,12 @@ def draw_sample(
     )
     write_json(checked_study.folder / PLAN, drawn.as_json())
     return drawn
+
+
+def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
+    """Return the cell of each negative pair, (m,) int64, as it was when the first pairs were drawn."""
+    result: np.ndarray = np.load(checked_study.folder / CELLS).astype(np.int64)
+    return result
 
 
 def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
@@ -232,19 +239,8 @@ def estimate_rate(
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
-    none = RateEstimate(
-        total,
-        known,
-        len(judged.plan.draws),
-        len(judged),
-        int(judged.false.sum()),
-        unsettled,
-        None,
-        None,
-        None,
-        level,
-        by,
-    )
+    counts = (total, known, len(judged.plan.draws), len(judged), int(judged.false.sum()), unsettled)
+    none = RateEstimate(*counts, None, None, None, level, by)
     if not len(judged):
         return none
     of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
