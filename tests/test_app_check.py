@@ -164,11 +164,14 @@ def test_the_path_of_a_check(study):
     assert "See the facts" in Page(study.folder, "check").part(r'<li class="now".*?</li>')[0]
     page = Page(study.folder, "judge", "Ann")
     assert page.part(r'<li class="now".*?</li>') == ["2 Judge"]
-    assert 'class="next"' not in page.html, "nothing follows before the first label, and no step leads back"
+    following = r'<a[^>]*class="next".*?</a>'
+    assert page.part(following) == ["Next: see the rate and the rule"], "Judge stays as it is while Ann labels"
+    assert "check" in page.links() and "check?step=rule" not in page.links()
     judge(study, 2)
     page = Page(study.folder, "judge", "Ann")
-    assert page.part(r'<a[^>]*class="next".*?</a>') == ["Next: see the rate and the rule"]
-    assert "check" in page.links()
+    assert page.part(following) == ["Next: see the rate and the rule"]
+    assert "check?step=rule" in page.links()
+    assert not Page(study.folder, "judge", "Ben").part(following), "who judges blind is not led back to the facts"
 
 
 @pytest.mark.parametrize("page", ["", "check", "question"])

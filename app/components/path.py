@@ -134,12 +134,13 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
 
 def _check_stops(open_study: Study) -> list[Stop]:
     found, is_written = checks.proven_labels(open_study), cleaned_file(open_study) is not None
-    sees = checks.sees_rate(open_study, found)
     judge = Next("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
-    if found.judged and sees:
-        rule = Next("See the rate and the rule", url.CHECK, "blindspot open", RULE_STEP)
-        file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP)
+    if found.rate is not None and who.may(open_study.labels_path, "see others' labels"):
+        # Before the first label, too: Judge's page stands while one labels.
+        parameters = RULE_STEP if found.judged else {}
+        rule = Next("See the rate and the rule", url.CHECK, "blindspot open", parameters)
+        file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
     return [
         Stop("See the facts", ("Check",), True, Next("See the facts", url.CHECK, "blindspot open")),
         Stop("Judge", ("Judge", "Question"), found.is_enough, judge),

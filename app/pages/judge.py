@@ -18,6 +18,7 @@ from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import key
 from blindspot.backend.judging.guidelines import guidelines
@@ -194,7 +195,10 @@ def _empty_state(
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
-            lines.append("Create another batch on the page Team.")
+            if is_check(open_study):
+                lines.append("The page Check shows the rate and the rule, and draws more pairs.")
+            else:
+                lines.append("Create another batch on the page Team.")
     else:
         lines += _waiting_sentences(waiting)
     if judged:

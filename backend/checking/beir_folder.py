@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blindspot.backend.checking.files import Replacements, RowFile, _binary, _raw_lines
+from blindspot.backend.checking.files import Replacements, RowFile, raw_lines, written_file
 from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
@@ -90,22 +90,22 @@ class BeirFolder(RowFile):
                 added += [row for row in replacements[number] if row["grade"]]
         kept = {(row["question"], row["passage"]) for row in added}
         count = 0
-        with _binary(target / "qrels" / self.qrels.name) as out:
+        with written_file(target / "qrels" / self.qrels.name) as out:
             last = b"\n"
-            for last in _raw_lines(self.qrels):
+            for last in raw_lines(self.qrels):
                 fields = last.decode("utf-8", "replace").split("\t")
                 if (fields[0], fields[-2] if len(fields) > 2 else "") not in changed:
                     out.write(last)
                     count += 1
-            end = b"\r\n" if next(_raw_lines(self.qrels)).endswith(b"\r\n") else b"\n"
+            end = b"\r\n" if next(raw_lines(self.qrels)).endswith(b"\r\n") else b"\n"
             iteration = ["0"] if last.count(b"\t") == 3 else []  # the second of TREC's four columns
             out.write(end if added and not last.endswith(b"\n") else b"")
             for row in added:
                 fields = [row["question"], *iteration, row["passage"], str(row["grade"])]
                 out.write("\t".join(fields).encode() + end)
                 count += 1
-        with _binary(target / self.run.name) as out:
-            for line in _raw_lines(self.run):
+        with written_file(target / self.run.name) as out:
+            for line in raw_lines(self.run):
                 fields = line.decode("utf-8", "replace").split()
                 pair = (fields[0], fields[2]) if len(fields) == 6 else ("", "")
                 if pair not in changed or pair in kept:

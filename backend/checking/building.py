@@ -8,6 +8,7 @@ that names the file.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ def build_study(file: TrainingFile, folder: Path, progress: Progress | None = No
     try:
         return fill_study(study, file, progress)
     except BaseException:
-        _remove(study)
+        shutil.rmtree(study.folder, ignore_errors=True)
         raise
 
 
@@ -119,12 +120,6 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
         }
         write_manifest(building, about)
     return open_checked(study)
-
-
-def _remove(study: Study) -> None:
-    import shutil
-
-    shutil.rmtree(study.folder, ignore_errors=True)
 
 
 @dataclass
@@ -298,6 +293,11 @@ def question_id(number: int) -> str:
 
 def passage_id(number: int) -> str:
     return f"p{number + 1}"
+
+
+def number_of(id: str) -> int:
+    """Return the number, from 0, of which `question_id` or `passage_id` made an id."""
+    return int(id[1:]) - 1
 
 
 def _write_file_run(study: Study, places: Places, questions: int) -> None:

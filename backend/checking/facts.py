@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy
+from blindspot.backend.checking.building import CheckedStudy, number_of
 from blindspot.backend.checking.near_duplicate_candidates import near_copies
 from blindspot.backend.checking.pairs import Places, is_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
@@ -234,7 +234,7 @@ def _leaks(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFin
     for question in checked_study.study.questions.all():
         if words_key(question.text) in keys:
             count += 1
-            leaked.append(int(question.id[1:]) - 1)
+            leaked.append(number_of(question.id))
     rows = checked_study.places.row[np.isin(checked_study.places.question, leaked)]
     words = "questions that are in the dev or test set as well"
     return [

@@ -90,8 +90,8 @@ class JsonLines(_Table):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count, number = 0, -1
-        with _binary(target) as out:
-            for line in _raw_lines(self.path):
+        with written_file(target) as out:
+            for line in raw_lines(self.path):
                 if not line.strip():
                     out.write(line)
                     continue
@@ -112,7 +112,7 @@ class Csv(_Table):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count = 0
-        with _binary(target) as out:
+        with written_file(target) as out:
             for number, (raw, record) in enumerate(self._records(), -1):
                 if number not in replacements:
                     out.write(raw.encode())
@@ -135,11 +135,11 @@ class Csv(_Table):
         taken: list[str] = []
 
         def lines() -> Iterator[str]:
-            for line in _raw_lines(self.path):
+            for line in raw_lines(self.path):
                 taken.append(line.decode("utf-8", "surrogateescape"))
                 yield taken[-1]
 
-        first = next(line for line in _raw_lines(self.path) if line.strip()).decode("utf-8", "surrogateescape")
+        first = next(line for line in raw_lines(self.path) if line.strip()).decode("utf-8", "surrogateescape")
         first = first.removeprefix("\ufeff")
         self._separator = max("\t,;", key=first.count)
         self._quotes_all = first.startswith('"')
@@ -170,8 +170,8 @@ class BareTsv(RowFile):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count, number = 0, -1
-        with _binary(target) as out:
-            for line in _raw_lines(self.path):
+        with written_file(target) as out:
+            for line in raw_lines(self.path):
                 number += bool(line.strip())
                 if number not in replacements or not line.strip():
                     out.write(line)
@@ -192,7 +192,7 @@ class JsonArray(_Table):
     def write(self, target: Path, replacements: Replacements) -> int:
         before, between, after = self._around()
         stream, count = open_json(ByteSource(self.path)), 0
-        with _binary(target) as out:
+        with written_file(target) as out:
             out.write(before.encode())
             for number, _ in enumerate(stream.array()):
                 raw = stream.raw()
@@ -231,7 +231,7 @@ class Parquet(_Table):
         if not replacements:  # writers of other versions lay out pages in other ways: only a copy has the same bytes
             import pyarrow.parquet as parquet
 
-            with _binary(target) as out, open(self.path, "rb") as source:
+            with written_file(target) as out, open(self.path, "rb") as source:
                 shutil.copyfileobj(source, out)
             return int(parquet.read_metadata(self.path).num_rows)
         return _write_parquet(self.path, target, replacements, 0)[1]
@@ -342,7 +342,7 @@ def _is_bare(start: bytes) -> bool:
 
 
 @contextmanager
-def _binary(target: Path) -> Iterator[IO[bytes]]:
+def written_file(target: Path) -> Iterator[IO[bytes]]:
     """Open a file that is renamed into place when the block ends; it is compressed if its name ends in .gz."""
     partial = target.with_name(f".{target.name}.partial")
     try:
@@ -369,7 +369,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield plain
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the decompressed lines, including their line endings."""
     rest = b""
     for block in ByteSource(path):
@@ -436,7 +436,10 @@ def _write_parquet(source: Path, target: Path, replacements: Replacements, first
     with parquet.ParquetFile(source) as reader:
         groups = reader.metadata.num_row_groups
         compression = reader.metadata.row_group(0).column(0).compression if groups else "snappy"
-        with _binary(target) as out, parquet.ParquetWriter(out, reader.schema_arrow, compression=compression) as writer:
+        with (
+            written_file(target) as out,
+            parquet.ParquetWriter(out, reader.schema_arrow, compression=compression) as writer,
+        ):
             for group in range(groups):
                 table = reader.read_row_group(group)
                 changed = _replaced(table, replacements, number)
@@ -456,7 +459,7 @@ def _write_arrow(source: Path, target: Path, replacements: Replacements, first: 
         reader = pa.ipc.open_stream(mapped) if stream else pa.ipc.open_file(mapped)
         batches = iter(reader) if stream else map(reader.get_batch, range(reader.num_record_batches))
         make = pa.ipc.new_stream if stream else pa.ipc.new_file
-        with _binary(target) as out, make(out, reader.schema) as writer:
+        with written_file(target) as out, make(out, reader.schema) as writer:
             for batch in batches:
                 changed = _replaced(pa.Table.from_batches([batch]), replacements, number)
                 if changed.num_rows:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy
+from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy, number_of
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
 from blindspot.backend.core.runs import write_run
@@ -88,7 +88,7 @@ def _write_run(checked_study: CheckedStudy, plan: SamplePlan) -> None:
     """Write the drawn pairs as a run, because judges of every kind take a run as input."""
     of_question: dict[str, list[int]] = {}
     for question, passage in unjudged(plan, negative_pairs(checked_study.places), {}):
-        of_question.setdefault(question, []).append(int(passage[1:]) - 1)
+        of_question.setdefault(question, []).append(number_of(passage))
     k = max(map(len, of_question.values()))
     ordinals = np.full((len(of_question), k), -1, np.int32)
     scores = np.full((len(of_question), k), -np.inf, np.float32)

@@ -21,7 +21,7 @@ from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.building import CheckedStudy
 from blindspot.backend.checking.pairs import NegativePairs
-from blindspot.backend.checking.sample import JudgedDraws, interval
+from blindspot.backend.checking.sample import JudgedDraws, cell_of_each_pair, interval
 from blindspot.db.errors import BadInput
 
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -62,11 +62,11 @@ class MiningRule:
         """What a negative must fulfil that the rule keeps, in words."""
         distance, side = abs(self.shown), "below" if self.shown > 0 else "above"
         if self.name == "judge":
-            return f"the judge gives at most {self.shown:g}"
+            return f"the judge gives it at most {self.shown:g}"
         if self.name == "max_score":
             return f"its score is at most {self.shown:g}"
         if self.name == "range_min":
-            return f"it comes after the first {self.shown:g}"
+            return "it is not the first" if self.shown == 1 else f"it comes after the first {self.shown:g}"
         if not distance:
             return "its score is not above the positive's"
         amount = f"{distance:g}" if self.name == "absolute_margin" else f"{100 * distance:g}%"
@@ -232,7 +232,7 @@ def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level
     learned = judge_of_labels(judged)
     if learned is not None:
         scores["judge"], own["judge"] = -learned[0], -learned[1]
-    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
+    member = cell_of_each_pair(checked_study)
     rows = [
         _row(judged, rule, scores[rule.name], own[rule.name], member, level)
         for name in scores
@@ -293,9 +293,8 @@ def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) 
 def _row(
     judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
 ) -> RuleRow:
+    # The judge keeps a judged pair by the model that did not see it (`own`), and the file's pairs by the whole model.
     keeps, kept = scores >= rule.value, own >= rule.value
-    # A judged pair stands for its cell, and is kept by the model that did not see it; the set by the whole model.
-    kept = kept if rule.name == "judge" else keeps[judged.places]
     middle, low, high = _interval(judged, kept, keeps, member, level)
     weights = _weights(judged)
     false, true = weights * judged.false, weights * ~judged.false
@@ -389,9 +388,8 @@ def _choose(
         why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
         return RuleCurve(rows, qualities, None, why, None)
     to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
-    keeps = scores[row.rule.name] >= row.rule.value
-    kept = own[row.rule.name] >= row.rule.value if row.rule.name == "judge" else keeps[judged.places]
-    promise = _interval(judged, kept, keeps, member, 1 - (1 - level) / len(rows))[2]
+    name, value = row.rule.name, row.rule.value
+    promise = _interval(judged, own[name] >= value, scores[name] >= value, member, 1 - (1 - level) / len(rows))[2]
     why = (
         f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
         f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"

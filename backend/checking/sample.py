@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
-from blindspot.analysis.rate_sequence import rate_sequence
+from blindspot.analysis.rate_sequence import expected_half_widths, rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
@@ -29,9 +29,12 @@ from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
 PLAN = "sample.json"
+CELLS = "cells.npy"
 BATCH = "check"
 
 MOST_DRAWS = 5000
+FURTHER = (50, 100)  # further labels that a forecast speaks of
+FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
 FALSE = "positive"
 PairId = tuple[str, str]
 
@@ -88,6 +91,16 @@ class RateEstimate:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "half_width": self.half_width}
+
+
+@dataclass(frozen=True, slots=True)
+class WidthForecast:
+    """The half-width of the rate's interval that so many further labels are expected to leave, with a 90% interval."""
+
+    labels: int
+    half_width: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -157,9 +170,9 @@ def draw_sample(
         similarity = None if encoder is None else pair_similarity(checked_study, encoder, progress)
         suspicions, used = suspicion(pairs, similarity)
         cells, member = cells_by_suspicion(suspicions)
-        np.save(checked_study.folder / "cells.npy", member.astype(np.int16))
+        np.save(checked_study.folder / CELLS, member.astype(np.int16))
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
-    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
+    member = cell_of_each_pair(checked_study)
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
     name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
     drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
@@ -171,6 +184,12 @@ def draw_sample(
     )
     write_json(checked_study.folder / PLAN, drawn.as_json())
     return drawn
+
+
+def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
+    """Return the cell of each negative pair, (m,) int64, as it was when the first pairs were drawn."""
+    result: np.ndarray = np.load(checked_study.folder / CELLS).astype(np.int64)
+    return result
 
 
 def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
@@ -220,24 +239,26 @@ def estimate_rate(
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
-    none = RateEstimate(
-        total,
-        known,
-        len(judged.plan.draws),
-        len(judged),
-        int(judged.false.sum()),
-        unsettled,
-        None,
-        None,
-        None,
-        level,
-        by,
-    )
+    counts = (total, known, len(judged.plan.draws), len(judged), int(judged.false.sum()), unsettled)
+    none = RateEstimate(*counts, None, None, None, level, by)
     if not len(judged):
         return none
     of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
     middle, low, high = ((known + share * len(judged.pairs)) / total for share in of_drawn)
     return replace(none, estimate=middle, low=low, high=high)
+
+
+def forecast_widths(judged: JudgedDraws, rate: RateEstimate) -> list[WidthForecast]:
+    """Forecast the interval of the rate after the next labels of the drawn pairs; nothing before FEWEST_JUDGED labels."""
+    count, member = len(judged), judged.plan.member
+    further = [labels for labels in FURTHER if count + labels <= len(member)]
+    if count < FEWEST_JUDGED or not further:
+        return []
+    more = member[count : count + further[-1]]
+    widths = expected_half_widths(judged.false, judged.cells, more, judged.plan.cells, rate.level)
+    after = widths[:, np.array(further) - 1] * len(judged.pairs) / rate.pairs
+    low, high = np.quantile(after, (0.05, 0.95), axis=0).tolist()
+    return [WidthForecast(*each) for each in zip(further, after.mean(axis=0).tolist(), low, high, strict=True)]
 
 
 def interval(

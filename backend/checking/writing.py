@@ -12,16 +12,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
+from blindspot.backend.checking.building import CheckedStudy, number_of, passage_id, question_id
 from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.rules import MiningRule, kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.db.errors import Refused
 
@@ -115,7 +115,7 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
         why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
     why[places.known_false] = BY_THE_FILE
     false = [
-        (int(question[1:]) - 1) << 32 | (int(passage[1:]) - 1)
+        number_of(question) << 32 | number_of(passage)
         for (question, passage), label in labels.items()
         if label == FALSE
     ]
@@ -180,22 +180,17 @@ def write_changed(
         raise Refused(f"{out} is the file that was checked; choose another place")
     rows = file.file.write(out, found.replacements)
     changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
-    texts = _Texts(checked_study)
     with written_whole(changes) as lines:
         for change in found.changes:
-            lines.write(json.dumps({**change.__dict__, **texts.of(change)}, ensure_ascii=False) + "\n")
+            lines.write(
+                json.dumps({**change.__dict__, **_texts(checked_study.study, change)}, ensure_ascii=False) + "\n"
+            )
     with written_whole(about) as lines:
         lines.write(card)
     return rows, [out, changes, about]
 
 
-class _Texts:
-    """Looks up the texts of changed pairs in the study."""
-
-    def __init__(self, checked_study: CheckedStudy):
-        self.study = checked_study.study
-
-    def of(self, change: FileChange) -> dict[str, Any]:
-        passage = self.study.corpus.passage(int(change.passage[1:]) - 1)
-        question = self.study.questions.get(change.question)
-        return {"question_text": question.text, "passage_text": passage.text[:SHOWN]}
+def _texts(study: Study, change: FileChange) -> dict[str, str]:
+    """Return the texts of a change, for the list of changes."""
+    passage = study.corpus.passage(number_of(change.passage))
+    return {"question_text": study.questions.get(change.question).text, "passage_text": passage.text[:SHOWN]}
