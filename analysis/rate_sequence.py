@@ -55,6 +55,8 @@ EXPECTED, EXPECTED_WEIGHT = 0.08, 10.0
 """The share of hits that is assumed before any label, and the number of labels that this assumption counts as."""
 OWN_WEIGHT = 10.0
 """The starting chance of a cell counts as much as this many labels of the cell."""
+SIMULATED = 60
+"""Simulated studies of a forecast."""
 _SPREADS = (0.25, 4.0)  # limits of a hypothesis's variance, in multiples of the estimated one
 _LEAST_VARIANCE = 1e-9
 
@@ -101,6 +103,33 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
         high[:, step] = np.minimum(high[:, step], 1 - (step + 1 - states.known) / cells.size)
         estimate[:, step] = states.expected()
     return RateSequence(low, high, np.clip(estimate, low, high))
+
+
+def expected_half_widths(
+    hits: np.ndarray, draws: np.ndarray, more: np.ndarray, cells: Cells, confidence: float = LEVEL, seed: int = 0
+) -> np.ndarray:
+    """Return half-widths (SIMULATED, m) after each of m further draws, in simulated studies that begin as this one did.
+
+    Each simulated study draws the rates of its cells from what the labels so far leave open (a beta distribution around
+    the chances of `rate_sequence`), and the further labels from these rates.
+
+    Args:
+        hits, draws: (n,) as for `rate_sequence`. more: (m,) cell of each further draw.
+    """
+    states, kinds = _Cells(cells, 1), len(cells.counts)
+    states.seen[0] = np.bincount(draws, minlength=kinds)
+    states.found[0] = np.bincount(draws, weights=hits, minlength=kinds)
+    states.known[0] = np.sum(hits)
+    states.plan()
+    chances, weight = states.chances[0], OWN_WEIGHT + states.seen[0]
+    rng = np.random.default_rng(seed)
+    rates = rng.beta(
+        np.maximum(chances * weight, 1e-6), np.maximum((1 - chances) * weight, 1e-6), (SIMULATED, len(weight))
+    )
+    further = rng.random((SIMULATED, len(more))) < rates[:, more]
+    both = np.concatenate([np.tile(np.asarray(hits, bool), (SIMULATED, 1)), further], axis=1)
+    order = np.tile(np.concatenate([draws, more]), (SIMULATED, 1))
+    return rate_sequence(both, order, cells, confidence).half_width[:, len(hits) :]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The app at full size: 22,075 questions x 3 runs x 100 hits. It measures the server time of each page, cold and warm.
 
     python -m benchmarks.app [--questions 22075] [--passages 20000]
-    python -m benchmarks.app --study FOLDER [--pair A,B]
+    python -m benchmarks.app --every [--questions 2260] [--study FOLDER [--pair A,B]]
 
-Passages, questions and runs are generated. With --study, every page of a copy of that study is measured instead, for its
-lead. A time is that of one run of the page's script in Streamlit's AppTest, with
+Passages, questions and runs are generated. With --every, every page is measured for the lead of the study, cold and again;
+--study names the study to copy for that. A time is that of one run of the page's script in Streamlit's AppTest, with
 caches empty at first. The processor time is shown too, because other work on the machine hardly changes it. "A fresh
 server" is a real server, which Chromium (if installed) asks over its websocket. For many people at once see
 `benchmarks.twenty`.
@@ -34,6 +34,7 @@ from blindspot.analysis.relations import RELATIONS
 from blindspot.app.server import SIGN_IN
 from blindspot.app.study import SECONDS_TO_READ
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
+from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
 
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
@@ -45,7 +46,7 @@ SIGN = {
     "home": 'class="figures runs',
     "compare": 'class="flips"',
     "question": 'class="lists"',
-    "slices": 'class="spoken"',
+    "slices": "How this is counted",
 }
 WORDS = "river town bridge harbour school poet record station valley market island theatre museum castle forest garden".split()
 
@@ -54,7 +55,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=22_075)
     parser.add_argument("--passages", type=int, default=20_000)
-    parser.add_argument("--study", type=Path, metavar="FOLDER", help="measure every page of a copy of this study")
+    parser.add_argument("--every", action="store_true", help="measure every page, for the lead")
+    parser.add_argument("--study", type=Path, metavar="FOLDER", help="with --every: a copy of this study")
     parser.add_argument(
         "--pair", default="", metavar="A,B", help="two runs of --study; by default those that it opens with"
     )
@@ -67,13 +69,16 @@ def main() -> None:
             make_study(study, options.passages, options.questions)
             size = f"{options.passages:,} passages, {options.questions:,} questions, {len(RUNS)} runs of {K} hits"
         else:
-            size = f"{options.study.name}: {copy_study(options.study, study)}"
+            shutil.copytree(options.study, study, ignore=shutil.ignore_patterns("*.db-shm"))
+            size = options.study.name
         print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
         pair = dict(zip("ab", options.pair.split(","), strict=True)) if options.pair else {}
         os.environ |= {ENVIRONMENT_VARIABLE: str(study), SIGN_IN: "none"}
         print(f"{'':<66} {'ms':>8} {'processor':>10} {'aim':>7}")
         measured = []
-        script = pages(study) if options.study is None else every_page(pair)
+        if options.every:
+            People(study / "labels.db").add(LEAD, "lead")
+        script = every_page(pair) if options.every else pages(study)
         browser = ((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study))
         for name, taken, aim in chain(script, browser):
             used = f"{1000 * taken.processor:,.0f}" if taken.processor else ""
@@ -211,17 +216,6 @@ def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:
         return taken
 
     return run
-
-
-def copy_study(source: Path, folder: Path) -> str:
-    """Copy a study, add its lead, and return its size in words."""
-    from blindspot.backend.core.study import Study
-    from blindspot.db.people import People
-
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.db-shm"))
-    study = Study.open(folder)
-    People(study.labels_path).add(LEAD, "lead")
-    return f"{len(study.corpus):,} passages, {len(study.questions):,} questions"
 
 
 def _median(run: Callable[[int], Taken], times: int = 11) -> Taken:

@@ -12,7 +12,7 @@ import pytest
 
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
-from blindspot.backend.checking.card import rule_words
+from blindspot.backend.checking.card import forecast_words, rule_words
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import FileFinding, in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
@@ -22,6 +22,7 @@ from blindspot.backend.checking.sample import (
     SamplePlan,
     draw_sample,
     estimate_rate,
+    forecast_widths,
     judged_draws,
     read_sample,
     unjudged,
@@ -216,6 +217,37 @@ def test_pairs_that_nobody_settles_widen_the_interval(scored):
     rate = estimate_rate(found.checked, unsure)
     assert rate.unsettled == 30
     assert rate.half_width > settled.half_width and rate.high >= settled.high - 0.02
+
+
+def test_the_forecast_of_the_interval_holds_what_comes(scored):
+    """After 60, 100 and 150 of 300 labels; what is forecast for 50 more is what 50 more labels leave."""
+    found, false = scored
+    every = list(labels_of(found, false).items())
+    for known in (60, 100, 150):
+        now = judged_draws(found.checked, dict(every[:known]))
+        rate = estimate_rate(found.checked, dict(every[:known]))
+        first, second = forecast_widths(now, rate)
+        assert (first.labels, second.labels) == (50, 100)
+        assert first.low <= first.half_width <= first.high < rate.half_width * 1.2
+        assert second.half_width < first.half_width < rate.half_width
+        came = estimate_rate(found.checked, dict(every[: known + 50])).half_width
+        assert 0.9 * first.low <= came <= 1.1 * first.high
+        said = forecast_words(rate, [first, second])
+        assert (
+            f"is {100 * rate.half_width:.1f} points each way" in said
+            and f"100 to {100 * second.half_width:.1f}" in said
+        )
+
+
+def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
+    found, false = scored
+    every = list(labels_of(found, false).items())
+    drawn = len(read_sample(found.checked).draws)
+    for known in (0, 19, drawn):
+        labels = dict(every[:known])
+        rate = estimate_rate(found.checked, labels)
+        assert forecast_widths(judged_draws(found.checked, labels), rate) == []
+        assert forecast_words(rate, []) == ""
 
 
 def test_more_pairs_continue_the_sample(scored):

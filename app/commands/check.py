@@ -79,7 +79,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.card import batch_words, finding_words, rate_words, size_lines
+    from blindspot.backend.checking.card import batch_words, finding_words, forecast_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -105,6 +105,8 @@ def _show_facts(checked: Check) -> None:
             f"  Next: blindspot open --study {checked.study.folder}, and judge the batch 'check' by keys; then check again."
         )
     _show_rules(checked)
+    if forecast := forecast_words(rate, checked.forecast()):
+        print(f"\n{forecast}")
 
 
 def _show_rules(checked: Check) -> None:

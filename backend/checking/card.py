@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
-from blindspot.backend.checking.sample import RateEstimate
+from blindspot.backend.checking.sample import RateEstimate, WidthForecast
 from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.counting import counted, noun
 
@@ -73,6 +73,19 @@ def rate_words(rate: RateEstimate) -> str:
         f"{rate.estimate:.1%} of {counted(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
         f"({rate.level:.0%} interval, valid whenever one stops).{known} Judged by {rate.by}: "
         f"{counted(rate.judged, 'pair')}, {rate.false:,} false{unsettled}."
+    )
+
+
+def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> str:
+    """Return what the next labels are expected to change, in a sentence; "" where nothing can be said."""
+    if rate.half_width is None or not forecasts:
+        return ""
+    first, *others = forecasts
+    more = "".join(f"; {each.labels} to {100 * each.half_width:.1f}" for each in others)
+    return (
+        f"What more labels change: the interval is {100 * rate.half_width:.1f} points each way. The next {first.labels} labels are "
+        f"expected to bring it to {100 * first.half_width:.1f} (in 90% of simulated samples {100 * first.low:.1f} to "
+        f"{100 * first.high:.1f}){more}."
     )
 
 

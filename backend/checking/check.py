@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ from blindspot.backend.checking.sample import (
     PairId,
     RateEstimate,
     SamplePlan,
+    WidthForecast,
     draw_sample,
     estimate_rate,
+    forecast_widths,
     judged_draws,
     peoples_labels,
     read_sample,
@@ -98,6 +100,11 @@ class Check:
         """
         return estimate_rate(self.checked, self.labels, self.by, level)
 
+    def forecast(self) -> list[WidthForecast]:
+        """Return what the next labels are expected to leave of the rate's interval; nothing where it cannot be said."""
+        judged, rate = self.judged(), self.rate()
+        return [] if judged is None or rate is None else forecast_widths(judged, rate)
+
     def judged(self) -> JudgedDraws | None:
         return judged_draws(self.checked, self.labels)
 
@@ -151,6 +158,7 @@ class Check:
             "study": str(self.study.folder),
             "facts": self.facts.as_json(),
             "rate": None if rate is None else rate.as_json(),
+            "forecast": [asdict(each) for each in self.forecast()],
             "rules": self.rules().as_json(),
         }
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
-from blindspot.analysis.rate_sequence import rate_sequence
+from blindspot.analysis.rate_sequence import expected_half_widths, rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
@@ -33,6 +33,8 @@ CELLS = "cells.npy"
 BATCH = "check"
 
 MOST_DRAWS = 5000
+FURTHER = (50, 100)  # further labels that a forecast speaks of
+FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
 FALSE = "positive"
 PairId = tuple[str, str]
 
@@ -89,6 +91,16 @@ class RateEstimate:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "half_width": self.half_width}
+
+
+@dataclass(frozen=True, slots=True)
+class WidthForecast:
+    """The half-width of the rate's interval that so many further labels are expected to leave, with a 90% interval."""
+
+    labels: int
+    half_width: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -234,6 +246,19 @@ def estimate_rate(
     of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
     middle, low, high = ((known + share * len(judged.pairs)) / total for share in of_drawn)
     return replace(none, estimate=middle, low=low, high=high)
+
+
+def forecast_widths(judged: JudgedDraws, rate: RateEstimate) -> list[WidthForecast]:
+    """Forecast the interval of the rate after the next labels of the drawn pairs; nothing before FEWEST_JUDGED labels."""
+    count, member = len(judged), judged.plan.member
+    further = [labels for labels in FURTHER if count + labels <= len(member)]
+    if count < FEWEST_JUDGED or not further:
+        return []
+    more = member[count : count + further[-1]]
+    widths = expected_half_widths(judged.false, judged.cells, more, judged.plan.cells, rate.level)
+    after = widths[:, np.array(further) - 1] * len(judged.pairs) / rate.pairs
+    low, high = np.quantile(after, (0.05, 0.95), axis=0).tolist()
+    return [WidthForecast(*each) for each in zip(further, after.mean(axis=0).tolist(), low, high, strict=True)]
 
 
 def interval(

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder
@@ -21,6 +23,7 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
+from blindspot.backend.training.judged_lists import SHARPNESS, JudgedLists, judged_lists, one_source
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 
 QUESTIONS_PER_BLOCK = 500
+TAUGHT_RANKS = 20  # of a judged list; on held-out training questions of the real data more taught no better
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,27 @@ class TrainedAdapter:
 def train_adapter(
     study: Study,
     name: str,
-    training_set: str,
+    training_set: str | None = None,
     encoder: str = "minilm",
     settings: dict[str, Any] | None = None,
     replace: bool = False,
+    run: str | None = None,
     progress: Progress | None = None,
 ) -> TrainedAdapter:
-    """Train a map of an encoder's question vectors on a training set. The result is added to study.toml as an encoder
-    that uses the same index.
+    """Train a map of an encoder's question vectors. The result is added to study.toml as an encoder that uses the same
+    index.
+
+    It learns from a training set, or from what the judge `distil` of the settings says of a run's lists.
+
 
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
         settings: what differs from the defaults of `AdapterSettings`.
+        run: the run whose lists the judge teaches; default the one that a feature judge learned from.
 
     Raises:
-        Refused: the name is taken, the similarity is l2, or the set has no question with a positive. Missing: no such
-        index or set.
+        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has a
+        positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()
     chosen = build(AdapterSettings, settings or {})
@@ -84,16 +93,14 @@ def train_adapter(
     if folder.exists() and not replace:
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
     dense = _adaptable(Dense(study, encoder))
-    opened = TrainingSet.open(study, training_set)
-    questions = read_questions(study, dense, opened, progress, chosen.positives)
+    questions, source = _questions(study, dense, training_set, run, chosen, progress)
     learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
     about = {
         "kind": "adapter",
         "name": name,
         "encoder": encoder,
         "encoder_hash": dense.manifest["model_hash"],
-        "training_set": training_set,
-        "fingerprint": opened.manifest["fingerprint"],
+        **source,
         "settings": asdict(chosen),
         "questions": len(questions),
         **learned.about,
@@ -125,6 +132,42 @@ def _adaptable(dense: Dense) -> Dense:
             f"encoder {dense.name!r} keeps only the first dimensions of its vectors; adapters need all of them"
         )
     return dense
+
+
+def _questions(
+    study: Study,
+    dense: Dense,
+    training_set: str | None,
+    run: str | None,
+    settings: AdapterSettings,
+    progress: Progress | None,
+) -> tuple[TrainingQuestions, dict[str, Any]]:
+    """Return what the map learns from, and where it comes from as training.json says it."""
+    if training_set is not None and settings.distil is not None:
+        raise Refused(
+            "an adapter learns from a training set (--on) or from a judge of a run's lists (--distil), not both"
+        )
+    if (judge := one_source(training_set, settings.distil, run)) is not None:
+        lists = judged_lists(study, judge, run, progress)
+        return taught_questions(study, dense, lists, progress), {"run": lists.run, "fingerprint": lists.digest}
+    assert training_set is not None
+    opened = TrainingSet.open(study, training_set)
+    questions = read_questions(study, dense, opened, progress, settings.positives)
+    return questions, {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+
+
+def taught_questions(
+    study: Study,
+    dense: Dense,
+    lists: JudgedLists,
+    progress: Progress | None = None,
+    ranks: int = TAUGHT_RANKS,
+    sharpness: float = SHARPNESS,
+) -> TrainingQuestions:
+    """Return the questions of judged lists: each learns the judge's distribution over the first ranks of its list."""
+    vectors = question_vectors(study, dense, [question.text for question in lists.questions], progress)
+    rows, log_odds = lists.rows[:, :ranks], sharpness * lists.log_odds[:, :ranks]
+    return TrainingQuestions(vectors, rows, np.empty((len(rows), 0), np.int64), log_odds)
 
 
 def read_questions(

@@ -35,17 +35,26 @@ class TrainingQuestions:
     Attributes:
         vectors: (q, d) float32.
         positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
+        log_odds: (q, p) float32 of the positives where a judge scored a whole list: each passage is a positive as far as
+            its share in the softmax; -inf where padded. None where the positives are certain.
     """
 
     vectors: np.ndarray
     positives: np.ndarray
     negatives: np.ndarray
+    log_odds: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, rows: np.ndarray) -> TrainingQuestions:
-        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
+        log_odds = None if self.log_odds is None else self.log_odds[rows]
+        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows], log_odds)
+
+    @property
+    def known(self) -> np.ndarray:
+        """(q, p) rows of the passages that count as right: the positives, of judged lists the first one alone."""
+        return self.positives if self.log_odds is None else self.positives[:, :1]
 
 
 def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
@@ -99,7 +108,8 @@ class MapLearner:
                 if len(order) < min(settings.batch, len(questions)):
                     order = np.concatenate([order, generator.permutation(len(questions))])
                 rows, order = order[: settings.batch], order[settings.batch :]
-                loss = _loss(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
+                loss_of = _loss if questions.log_odds is None else _taught_loss
+                loss = loss_of(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -158,7 +168,7 @@ class MapLearner:
     def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
         """Return Success@1, 5 and 20 over all passages, (3,), with the known positives as relevant."""
         hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
-        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
+        known = np.where(questions.known == PADDED, PADDED - 1, questions.known)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
 
@@ -240,11 +250,7 @@ def _loss(
     )
     random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
     columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
-    passages = torch.from_numpy(np.asarray(vectors[columns], np.float32))
-    questions = mapped(torch.from_numpy(batch.vectors))
-    if unit_length:
-        questions = torch.nn.functional.normalize(questions, dim=1)
-    scores = scale * questions @ passages.T
+    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
     places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
     known = columns[places] == batch.positives
     rows, known_places = np.nonzero(known)
@@ -255,6 +261,42 @@ def _loss(
     return torch.nn.functional.cross_entropy(
         scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
     )
+
+
+def _taught_loss(
+    mapped: Module,
+    batch: TrainingQuestions,
+    vectors: np.ndarray,
+    unit_length: bool,
+    settings: AdapterSettings,
+    scale: float,
+    generator: np.random.Generator,
+) -> Tensor:
+    """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
+    the lists of the whole batch and random passages.
+    """
+    import torch
+
+    assert batch.log_odds is not None
+    random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
+    listed = batch.positives != PADDED
+    columns = np.unique(np.concatenate([batch.positives[listed], random]))
+    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
+    places = np.searchsorted(columns, np.where(listed, batch.positives, columns[0]))
+    taught = torch.from_numpy(batch.log_odds).softmax(1)
+    return -(taught * scores.log_softmax(1).gather(1, torch.from_numpy(places))).sum(1).mean()
+
+
+def _scores(
+    mapped: Module, batch: TrainingQuestions, vectors: np.ndarray, columns: np.ndarray, unit_length: bool, scale: float
+) -> Tensor:
+    """(q, n) similarities times `scale` of mapped questions and the passages of some rows."""
+    import torch
+
+    questions = mapped(torch.from_numpy(batch.vectors))
+    if unit_length:
+        questions = torch.nn.functional.normalize(questions, dim=1)
+    return scale * questions @ torch.from_numpy(np.asarray(vectors[columns], np.float32)).T
 
 
 def as_dense_module(mapped: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -43,6 +43,19 @@ class ScoringCost:
 
     pairs: int
     seconds: float
+
+
+class PassageTeacher(Protocol):
+    """What a training needs of a teacher. `prepare`, `cost` and the call are those of `Teacher`."""
+
+    name: str
+    model_hash: str | None
+
+    def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None: ...
+
+    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost: ...
+
+    def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor: ...
 
 
 class Teacher:

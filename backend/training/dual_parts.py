@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.settings import EncoderSettings
-from blindspot.backend.training.distillation import Teacher
+from blindspot.backend.training.distillation import PassageTeacher
 from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch.nn import Module
 
+    from blindspot.backend.training.stored_vectors import StoredVectors
     from blindspot.backend.training.trainer import Collator
 
 
@@ -88,10 +89,16 @@ def dual_encoder_collator(
     model: SentenceTransformer,
     settings: DualEncoderSettings,
     template: str,
-    teacher: Teacher | None,
+    teacher: PassageTeacher | None,
+    stored: StoredVectors | None = None,
 ) -> Collator:
+    """The collator; with the stored vectors of passages, if only questions are trained and the model still gives these
+    vectors.
+    """
     from blindspot.backend.training.trainer import Collator
 
+    if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
+        stored = None
     return Collator(
         model,
         template,
@@ -100,6 +107,7 @@ def dual_encoder_collator(
         settings.passage_tokens,
         has_two_towers(model),
         teacher,
+        stored,
     )
 
 

@@ -45,6 +45,11 @@ USES: dict[str, str] = {
     "cleaning_reranker": "cleaning for a reranker, Success@1",
 }
 
+MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
+LIKELY = 0.005  # the least gain that the sentence names although it is not certain
+NO_CHANGE = 0.015
+"""An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
+
 
 @dataclass(frozen=True, slots=True)
 class UseForecast:
@@ -84,24 +89,22 @@ class LabelForecast:
             for use, each in by_use.items()
             if use != "gold"
         }
-        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        if sure:
-            use = max(sure, key=lambda name: sure[name].value)
-            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_use_sentence(use)} by {_points(sure[use])}"
-        elif gains:
-            what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
-        else:
+        if not gains:
             return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
+        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
+        use = max(sure or likely, key=lambda name: gains[name].value, default="")
+        where = USES[use].split(",")[0] if use else ""
+        if sure:
+            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
+        else:
+            what = f"no gain of the next {LABELS[-1]} labels is certain"
+            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
         cleaning = by_use.get("cleaning_retriever")
-        if cleaning is None:
-            return f"On this study, {what}."
-        last = cleaning.expected[-1]
-        effect = (
-            "is expected to change the retriever"
-            if last.low > 0 or last.high < 0
-            else "is not expected to change the retriever"
+        more = (
+            "" if sure or "evaluation" in gains else " Judge some dev questions to see what labels give the evaluation."
         )
-        return f"On this study, {what}; cleaning your training set {effect} ({_signed_points(last.low)} to {_signed_points(last.high)})."
+        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
 
     def lines(self) -> list[str]:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
@@ -119,8 +122,21 @@ def _narrowing_sentence(evaluation: UseForecast) -> Forecast:
     return Forecast(now - last.value, now - last.high, now - last.low)
 
 
-def _use_sentence(use: str) -> str:
-    return "narrow the interval of Success@1" if use == "evaluation" else "raise Success"
+def _gain_words(use: str, gain: Forecast) -> str:
+    """What labels do for a use, after "they" or "expected to"."""
+    if use == "evaluation":
+        return f"narrow the half-width of Success@1 by {_points(gain)}"
+    return f"raise {MEASURE[use]} by {_points(gain)}"
+
+
+def _cleaning_words(change: Forecast) -> str:
+    """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
+    interval = f"({_signed_points(change.low)} to {_signed_points(change.high)} points of Success@20)"
+    if change.low > 0 or change.high < 0:
+        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} the retriever {interval}"
+    if max(-change.low, change.high) <= NO_CHANGE:
+        return f"; cleaning your training set is not expected to change the retriever {interval}"
+    return f"; what cleaning your training set would change in the retriever cannot be told yet {interval}"
 
 
 def _points(forecast: Forecast) -> str:

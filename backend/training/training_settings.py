@@ -102,8 +102,9 @@ class DualEncoderSettings(TrainingSettings):
     )
     distil: str | None = Field(
         default=None,
-        title="Learn from cross-encoder",
-        description="Cross-encoder whose scores the dual encoder learns from as well",
+        title="Learn from judge",
+        description="Cross-encoder whose scores the dual encoder learns from as well; without a training set, the judge "
+        "of a run's lists (--run)",
         json_schema_extra={"metavar": "MODEL"},
     )
     distil_weight: float = Field(
@@ -271,6 +272,13 @@ class TrainingOptions:
 @settings_class
 class AdapterSettings:
     """The settings for training an adapter."""
+
+    distil: str | None = Field(
+        default=None,
+        title="Learn from judge",
+        description="Judge whose order of a run's lists (--run) teaches, in place of a training set",
+        json_schema_extra={"metavar": "JUDGE"},
+    )
 
     positives: AdapterPositives = Field(
         default="set",

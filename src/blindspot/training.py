@@ -101,11 +101,20 @@ class StudyTraining(OpenedStudy):
 
         return export(self.study, name, format, path, settings_of(ExportOptions, options)).path
 
-    def train_adapter(self, name: str, training_set: str, encoder: str = "minilm", **settings: Any) -> dict[str, Any]:
+    def train_adapter(
+        self,
+        name: str,
+        training_set: str | None = None,
+        encoder: str = "minilm",
+        run: str | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """Train an adapter of question vectors over an encoder's index, as `blindspot train adapter` does.
 
         Args:
+            training_set: what it learns from; without one, the judge `distil` teaches.
             encoder: an encoder of study.toml with a dense index.
+            run: the run whose lists the judge teaches; default the one that it learned from.
             settings: the options of `blindspot train adapter`, with underscores, and `replace`.
 
         Returns a record of the training: questions, scale, steps, held_out, and Success@20 of the held-out questions
@@ -114,14 +123,20 @@ class StudyTraining(OpenedStudy):
         """
         from blindspot.backend.training.adapter import train_adapter
 
-        return self._train(train_adapter, settings, name, training_set, encoder=encoder)
+        return self._train(train_adapter, settings, name, training_set, encoder=encoder, run=run)
 
     def train_dual_encoder(
-        self, name: str, training_set: str, start: str = "minilm", **settings: Any
+        self,
+        name: str,
+        training_set: str | None = None,
+        start: str = "minilm",
+        run: str | None = None,
+        **settings: Any,
     ) -> dict[str, Any]:
         """Train a dual encoder, as `blindspot train dual-encoder` does, and add it to study.toml.
 
         Args:
+            training_set, run: as for `train_adapter`.
             start: the initial model: an encoder of study.toml, a folder or a Hugging Face name.
             settings: the options of `blindspot train dual-encoder`, with underscores, and `replace`, `device`.
 
@@ -130,7 +145,7 @@ class StudyTraining(OpenedStudy):
         """
         from blindspot.backend.training.dual_encoder import train_dual_encoder
 
-        return self._train(train_dual_encoder, settings, name, training_set, start=start)
+        return self._train(train_dual_encoder, settings, name, training_set, start=start, run=run)
 
     def train_cross_encoder(
         self, name: str, training_set: str, start: str = "minilm", **settings: Any
@@ -148,7 +163,7 @@ class StudyTraining(OpenedStudy):
         return self._train(train_cross_encoder, settings, name, training_set, start=start)
 
     def _train(
-        self, function: Callable[..., Any], settings: dict[str, Any], *names: str, **more: Any
+        self, function: Callable[..., Any], settings: dict[str, Any], *names: str | None, **more: Any
     ) -> dict[str, Any]:
         from blindspot.backend.core import jobs
 

@@ -14,7 +14,7 @@ from blindspot.app.components.marks import command, notice, percent
 from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form
+from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
@@ -23,7 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import figures_at
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.judges.feature_judge import KIND
+from blindspot.backend.judges.feature_judge import KIND, feature_judges
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
@@ -60,7 +60,8 @@ def models_tab(open_study: Study, training_set: str) -> None:
     run_before, run_after = _before_and_after(open_study, model, models)
     tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
     leads_on = model in models and after_training(open_study, model, run_before, run_after)
-    if not training_set:
+    judges = [about["name"] for about in feature_judges(open_study)]
+    if not training_set and not judges:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can train models."))
@@ -68,9 +69,13 @@ def models_tab(open_study: Study, training_set: str) -> None:
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
         taken_names = set(models) | set(open_study.settings.encoders) | stopped
-        retriever_form(open_study, training_set, taken_names, primary=not leads_on)
-        with st.expander("Train a cross-encoder"):
-            cross_encoder_form(open_study, training_set, taken_names)
+        if training_set:
+            retriever_form(open_study, training_set, taken_names, primary=not leads_on)
+            with st.expander("Train a cross-encoder"):
+                cross_encoder_form(open_study, training_set, taken_names)
+        if judges:
+            with st.expander("Let a judge teach a retriever", expanded=not training_set):
+                taught_form(open_study, judges[::-1], taken_names)
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
