@@ -101,7 +101,20 @@ def index_dense(
     ] = "auto",
     device: Device = None,
 ) -> None:
-    """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding."""
+    """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding. Under torchrun, each
+    process encodes a shard, and the first process joins them.
+    """
+    from blindspot.backend.training.distributed import is_distributed, is_main_process, join_processes, place_of_process
+
+    if is_distributed():
+        if shard is not None or vectors is not None or merge:
+            raise Refused("torchrun's processes divide the passages; leave out --shard, --merge and --vectors")
+        share, own_device = place_of_process(device)
+        _encode_shard(study, encoder, share, own_device, precision)
+        join_processes()
+        if not is_main_process():
+            return
+        merge = True
     if shard is not None:
         if merge or vectors is not None or ids is not None:
             raise Refused(
