@@ -31,8 +31,10 @@ install: .venv/.installed
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps -e .
 	@touch $@
 
-.venv/.installed-dev: .venv/.installed requirements-dev.txt
+.venv/.installed-dev: .venv/.installed requirements-dev.txt requirements-formats.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements-dev.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q --no-deps -r requirements-formats.txt || \
+	  echo "Without them, the tests of trainers' files by their own libraries are skipped."
 	@touch $@
 
 demo: install

@@ -1,3 +1,3 @@
-"""Measures and statistics. Functions take arrays and return arrays or small tables; they read no files and import no
-other room.
+"""Measures and statistics. Its functions take arrays and return arrays or small tables. They read no files and import
+none of `app`, `backend` and `db`.
 """

@@ -1,8 +1,8 @@
-"""Measures of a run, from arrays alone.
+"""Measures of a run, computed from arrays alone.
 
 Success@k is the share of questions with at least one relevant passage in the top k. DPR calls it "top-k retrieval
 accuracy", and DPR and RocketQA also call it "recall". Recall@k here is the share of a question's relevant passages that
-are in the top k. Columns are ranks: column j is rank j + 1.
+are in the top k. In every array, column j is rank j + 1.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from blindspot.analysis.intervals import LEVEL, mean_interval
 class Estimate:
     """A figure with its interval.
 
-    value, low, high: None if n is 0; low and high also where too little is known to say. n: number of questions. units:
-    number of units of observation, as facts; None if each question is one. n_groups: number of groups in a macro average.
-    method: the method of the interval in words.
+    `value`, `low` and `high` are None if `n` is 0. `low` and `high` are also None where there are too few observations
+    for an interval. `n` is the number of questions. `units` is the number of units of observation, such as facts; it is
+    None if each question is a unit. `n_groups` is the number of groups in a macro average. `method` names the method of
+    the interval.
     """
 
     value: float | None
@@ -38,8 +39,8 @@ class Estimate:
 
     @property
     def percent(self) -> tuple[float, float, float]:
-        """Return the value and its interval in percent (for a difference, in percentage points). Raises ValueError if n
-        is 0, or if too little is known for an interval.
+        """Return the value and its interval in per cent (for a difference, in percentage points). Raises ValueError if
+        n is 0, or if there are too few observations for an interval.
         """
         if self.value is None or self.low is None or self.high is None:
             raise ValueError("an estimate without an interval has none in percent")
@@ -47,8 +48,8 @@ class Estimate:
 
 
 def first_hit(relevant: np.ndarray) -> np.ndarray:
-    """Return the rank of the first relevant passage of each row, from 1; 0 if there is none. (q, k) bool -> (q,)
-    int32.
+    """Return the rank (from 1) of the first relevant passage in each row, and 0 for a row without one. (q, k) bool ->
+    (q,) int32.
     """
     relevant = np.asarray(relevant, dtype=bool)
     if relevant.shape[1] == 0:
@@ -138,12 +139,13 @@ def _discounted_gain(grades: np.ndarray) -> np.ndarray:
 
 
 def proportion(values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL) -> Estimate:
-    """Return the share of True. values (q,) bool; units (q,) int, see `blindspot.analysis.intervals`."""
+    """Return the share of values that are True. values: (q,) bool; units: (q,) int, see `blindspot.analysis.intervals`."""
     return mean(np.asarray(values, dtype=bool), units, confidence)
 
 
 def mean(values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL) -> Estimate:
-    """Return the mean of values from 0 to 1, such as successes or reciprocal ranks; value None without values.
+    """Return the mean of values from 0 to 1, such as successes or reciprocal ranks. The value is None if there are no
+    values.
 
     Args:
         values: (q,) bool or float. units: (q,) int, the unit of observation of each question; None if each question is
@@ -157,8 +159,9 @@ def macro_average(
 ) -> Estimate:
     """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
-    The interval is about these groups: the questions within each vary. If each group lies within one unit, it is about
-    groups like these.
+    The interval describes the mean over exactly these groups: only the questions within each group count as sampled. If
+    each group lies within one unit of observation, the groups themselves count as sampled, and the interval describes
+    groups of this kind.
 
     Args:
         values: (q,) bool or float from 0 to 1, no NaN. units: (q,) int.

@@ -1,9 +1,9 @@
-"""Agreement of annotators: Krippendorff's alpha for any number of them, Cohen's kappa for two.
+"""The agreement of annotators: Krippendorff's alpha for any number of annotators, Cohen's kappa for two.
 
 Both measure agreement beyond chance: 1 is perfect agreement, 0 is agreement by chance, and a negative value is worse
 than chance. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of
-agreement for nominal scales". The intervals resample questions (see `blindspot.analysis.by_question`). They estimate the figure
-over other questions judged by the same annotators, not the agreement of other annotators.
+agreement for nominal scales". The intervals resample questions (see `blindspot.analysis.by_question`). They describe
+the same annotators on other questions, not other annotators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from blindspot.analysis.intervals import LEVEL
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Alpha or kappa with its interval.
+    """Krippendorff's alpha or Cohen's kappa with its interval.
 
     value: None if it is undefined: no pair was judged twice, or all labels are the same.
     low, high: percentile bootstrap interval; None if value is None. It is too narrow with fewer than about 20
@@ -107,9 +107,7 @@ def kappa(
 
 
 def _coincidences(counts: np.ndarray) -> np.ndarray:
-    """Return (n, 1 + v): the contribution of a passage to the coincidence matrix's diagonal and to each of its
-    margins.
-    """
+    """Return what each passage adds to the diagonal and to the margins of the coincidence matrix, (n, 1 + v)."""
     annotators = counts.sum(axis=1)
     alike = (counts * (counts - 1)).sum(axis=1) / (annotators - 1)
     return np.column_stack([alike, counts])

@@ -1,9 +1,9 @@
 """The rate of false negatives among unlabelled passages, from a random sample of questions.
 
-Only a sample with known inclusion probabilities can estimate the rate of false negatives. Passages that were judged
-because they looked like false negatives say nothing about the other passages. Each passage has the weight 1 / its
-inclusion probability, and the rate is a ratio of weighted sums (Hajek 1971), so the weights need no particular sum. The
-sampling unit is the unit of observation, such as the question or the fact.
+The rate of false negatives can only be estimated from a sample with known inclusion probabilities. Passages that people
+judged because they looked like false negatives say nothing about the other passages. Each passage has the weight 1 /
+its inclusion probability. The rate is a ratio of weighted sums (Hajek 1971), so the weights need not add up to any
+particular total. The sampling unit is the unit of observation, such as the question or the fact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from blindspot.analysis.intervals import LEVEL
 
 WIDTH = 0.10
 FEW = 10
-"""With fewer units the variance is unknown: no slice counts as finished, and `more` is None."""
+"""With fewer units of observation the variance cannot be estimated: no slice counts as finished, and `more` is None."""
 _MOST_QUESTIONS = 1_000_000
 
 
@@ -75,7 +75,8 @@ def rate(
     resamples: int = RESAMPLES,
     units: np.ndarray | None = None,
 ) -> Rate:
-    """Estimate the share of hits, such as positives, in the population from which the passages were sampled.
+    """Estimate the share of hits, for example of false negatives, in the population from which the passages were
+    sampled.
 
     Args:
         hits: (n,) bool. settled: (n,) bool; `hits` is ignored where it is False.
@@ -83,7 +84,7 @@ def rate(
         questions: (n,) any sortable labels.
         units: (n,) any sortable labels, the unit of observation of each question; None if each question is its own.
 
-    Raises ValueError for a probability out of range, or arrays of different lengths.
+    Raises ValueError for a probability outside 0 to 1, or for arrays of different lengths.
     """
     hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
     units = questions if units is None else np.asarray(units)
@@ -129,7 +130,7 @@ def rates_by(
     target: float = WIDTH,
     units: np.ndarray | None = None,
 ) -> dict[str, Rate]:
-    """Return the rate of each group of passages by the group's name; a passage whose group is None does not count.
+    """Return the rate of each group of passages by the group's name. A passage whose group is None is left out.
 
     The other arguments are those of `rate`.
     """
@@ -153,8 +154,8 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
 def _questions_needed(
     value: float, error: float, counts: tuple[int, int], target: float, confidence: float
 ) -> int | None:
-    """Return how many questions to add until the interval is narrow enough. The error falls with the root of the number of
-    units.
+    """Return how many questions to add until the interval is narrow enough. The width of the interval shrinks with the
+    square root of the number of units.
 
     Args:
         counts: questions and units so far.

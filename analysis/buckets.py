@@ -1,4 +1,6 @@
-"""Groups of questions by how often their subject is mentioned, and accuracy along them (EntityQuestions, Figure 1)."""
+"""Groups of questions by how often the collection mentions their subject, and the accuracy in each group
+(EntityQuestions, Figure 1).
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,23 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, found_by, mean
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
-"""Upper bound and label of each group; the last group is "100+"."""
+"""Upper bound and label of each group of frequencies; the label of the last group is "100+"."""
 UNKNOWN = "frequency unknown"
 BUCKETS = 8
 NONE_KNOWN, NEVER = -1, BUCKETS
-"""Codes of `cumulative_buckets`: the frequency is unknown; the frequency is 0."""
+"""Codes that `cumulative_buckets` returns for an unknown frequency and for the frequency 0."""
 FEW = 30
-"""A point with fewer units (facts) is unreliable; plots draw it in grey."""
+"""A point with fewer units of observation (facts) is unreliable; plots draw it in grey."""
 
 
 GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
-"""Labels of the groups by mentions, from rare to frequent; `mention_groups` gives their indices."""
+"""Labels of the groups by number of mentions, from rare to frequent; `mention_groups` gives their indices."""
 
 
 def mention_groups(frequency: np.ndarray) -> np.ndarray:
-    """Return the index in `GROUPS` of each frequency; -1 if the frequency is unknown (negative). (q,) int -> (q,)
-    int8."""
+    """Return the index in `GROUPS` of each frequency, or -1 if the frequency is unknown (negative). (q,) int -> (q,)
+    int8.
+    """
     frequency = np.asarray(frequency, dtype=np.int64)
     groups = np.searchsorted([highest for highest, _ in FREQUENCY_STEPS], frequency, side="left")
     return np.where(frequency < 0, NONE_KNOWN, groups).astype(np.int8)
@@ -37,7 +40,7 @@ def frequency_group(frequency: int) -> str:
 
 
 def bucket_group(bucket: int | None, frequency: int | None) -> str:
-    """Return the label of the official bucket if there is one, else of the frequency group, else `UNKNOWN`."""
+    """Return the label of the question's official bucket if it has one, else of its frequency group, else `UNKNOWN`."""
     if bucket is not None:
         return f"bucket {bucket}"
     return UNKNOWN if frequency is None else f"{frequency_group(frequency)} mentions"
@@ -62,8 +65,9 @@ def bucket_groups(bucket: np.ndarray, frequency: np.ndarray, no_bucket: int) -> 
 
 
 def bucket_order(label: str) -> tuple[int, int]:
-    """Return a sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then
-    unknown."""
+    """Return a sort key for the labels of `bucket_group`: first official buckets, then groups from rare to frequent,
+    then unknown.
+    """
     if label == UNKNOWN:
         return 2, 0
     if label.startswith("bucket "):
@@ -76,8 +80,8 @@ def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, 
 
     The questions of a relation are sorted by the frequency of their subject and cut so that the frequencies of each
     bucket have about the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions,
-    section 3). Equal frequencies share the bucket that contains the middle of their mass. A very frequent value may
-    leave a bucket empty.
+    section 3). Questions with equal frequencies share one bucket: the one that contains the middle of their summed
+    frequency. So one very frequent subject can leave a bucket empty.
 
     Args:
         frequency: (q,) int mentions of the subject; negative where unknown.
@@ -113,11 +117,12 @@ def _cut_into_buckets(frequency: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve.
+    """One point of a curve of accuracy by frequency.
 
-    bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
-    success: Success@k, or the measure that was asked for.
-    min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
+    Attributes:
+        bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
+        success: Success@k, or the measure that was asked for.
+        min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
     """
 
     bucket: int
@@ -139,7 +144,7 @@ def curves(
     frequency: np.ndarray | None = None,
     units: np.ndarray | None = None,
 ) -> dict[str, list[Point]]:
-    """Return Success@k of each run by bucket, as `value_curves` does any measure.
+    """Return Success@k of each run by bucket, in the form of `value_curves`.
 
     Args:
         first_ranks: by run, (q,) rank of the first relevant passage, 0 for none.
@@ -153,7 +158,7 @@ def value_curves(
     frequency: np.ndarray | None = None,
     units: np.ndarray | None = None,
 ) -> dict[str, list[Point]]:
-    """Return the mean of a measure of each run by bucket. Buckets without questions are omitted.
+    """Return the mean of a measure by run and bucket. Buckets without questions are omitted.
 
     Args:
         values: by run, (q,) bool or float64 from 0 to 1.
@@ -181,5 +186,5 @@ def in_training(subjects: Sequence[str | None], training: set[str]) -> np.ndarra
 
 
 def subject_key(subject: str) -> str:
-    """Return a subject case-folded, with single spaces."""
+    """Return a subject in lower case (case-folded), with single spaces."""
     return " ".join(subject.casefold().split())

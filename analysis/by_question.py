@@ -1,6 +1,6 @@
 """Intervals for measures whose sampling unit is the question.
 
-The labels of one question resemble each other: its passages share a topic, and one person judges them in one sitting.
+The labels of one question resemble each other: its passages share a topic, and one person judges them together.
 The bootstrap therefore resamples whole questions (a cluster bootstrap). Resampling single labels would give intervals
 that are far too narrow.
 """
@@ -40,7 +40,7 @@ def bootstrap_sums(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) 
 
 
 def percentiles(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
-    """Return the central interval of bootstrap values, without those that are NaN; (None, None) if all are NaN."""
+    """Return the central interval of bootstrap values, ignoring NaN; (None, None) if all are NaN."""
     draws = draws[np.isfinite(draws)]
     if not len(draws):
         return None, None
@@ -49,7 +49,8 @@ def percentiles(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | N
 
 
 def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the bootstrap standard error of sum(top) / sum(bottom) over resampled questions, times sqrt(q / (q - 1)).
+    """Return the bootstrap standard error of sum(top) / sum(bottom) when questions are resampled, times sqrt(q / (q -
+    1)).
 
     The factor corrects for the fact that a resample varies less than a sample (Efron and Tibshirani 1993, section 5.3).
 

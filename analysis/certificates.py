@@ -1,23 +1,26 @@
 """An upper bound on the share of hits, such as false negatives, in a finite set, valid after any number of labels.
 
 The method is betting (Waudby-Smith and Ramdas 2024, section 4, for sampling without replacement; Shekhar, Xu, Lipton,
-Liang and Ramdas 2023, "Risk-limiting financial audits via weighted sampling without replacement"). Pairs are drawn one
-after another, with probabilities proportional to their weights. Against the hypothesis "the share is m", a bettor's
-wealth is multiplied at each draw by 1 + stake * (m - estimate). The stake is chosen before the draw, and the estimate
-has the true share as its mean. If the hypothesis is true, wealth is a martingale, and by Ville's inequality it ever
-reaches 1 / (1 - level) with a probability of at most 1 - level. The bound is the smallest share that is rejected with
-all larger ones. It holds at all numbers of draws together, so nobody breaks it by looking, stopping or going on.
+Liang and Ramdas 2023, "Risk-limiting financial audits via weighted sampling without replacement"). People judge pairs
+one after another. Each pair is drawn with a probability proportional to its weight. To test the hypothesis "the share
+is m", an imaginary bettor multiplies their wealth at each draw by 1 + stake * (m - estimate). The bettor chooses the
+stake before the draw, and the expected value of the estimate is the true share. If the hypothesis is true, the wealth
+is a martingale. By Ville's inequality, the probability that it ever reaches 1 / (1 - level) is then at most 1 - level.
+The bound is the smallest share such that this share and every larger one are rejected. The bound holds at all numbers
+of draws at once, so people may look at it, stop and continue as they like.
 
-What a judge adds. The estimate at a draw of pair i, with what is known from the draws before it, is
+A judge's chances (its probabilities that a pair is a hit) can make the bound tighter. The estimate at a draw of pair i,
+given the earlier draws, is
 
     (known hits + c * chances of the pairs left + (hit_i - c * chance_i) / probability_i) / population
 
-Its mean over the draw is the true share, whatever the chances are. Good chances make it vary little (a control
-variate), and weights that follow the chances draw the risky pairs first. Bad chances make it vary more: they cost
-labels and never validity.
+Its expected value is the true share, whatever the chances are. Good chances reduce its variance (as a control variate),
+and weights that grow with the chances draw the risky pairs first. Bad chances increase its variance: more labels are
+then needed, but the bound stays valid.
 
-Found hits are taken out of the set. A bound U on the share before leaves at most U * population - found hits among the
-pairs that stay, so the set after meets a target if U is at most `share_before(found, target, population)`.
+Hits that people find are then removed from the set. Let U be the upper bound on the share of hits before the removal.
+At most U * population - found hits are then left among the remaining pairs. So the remaining set meets a target if U is
+at most `share_before(found, target, population)`.
 """
 
 from __future__ import annotations
@@ -31,33 +34,37 @@ from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells, log_odds, simulated_draws
 
 COEFFICIENTS = (0.0, 0.5, 1.0)
-"""Values of c, how much of the chances counts as a control variate."""
+"""The possible values of c, the weight of the chances as a control variate."""
 BETTORS = ((0.7, 1), (0.3, 3))
-"""Share of the wealth that each bettor begins with, and their horizon in multiples of the plan's."""
+"""For each bettor, the share of the wealth that it starts with, and its horizon as a multiple of the plan's."""
 LARGEST_STAKE = 0.98
-"""The largest stake, as a share of the one with which a draw could take the whole wealth."""
+"""The largest stake, as a share of the stake at which one draw could lose the whole wealth."""
 PLAN_WEIGHT = 40
-"""The plan counts as much as this many draws in the variances that the stakes depend on."""
+"""The plan counts as this many draws in the variances that determine the stakes."""
 UNEXPLAINED = 0.1
-"""Share of the hits that the plan expects anywhere, not where the chances are high."""
+"""Share of the hits that the plan assumes to be spread evenly over all pairs, whatever their chances."""
 HIGHEST_PLANNED = 0.8
-"""The plan expects at most this share of the target: with more hits nothing could be planned."""
+"""The plan assumes at most this share of the target; with more hits no number of draws could meet the target."""
 POWER = 0.8
 LOOK = 10
 SIMULATED = 64
 LONGEST = 2000
 ROOM = 1.5
-"""The horizon of the stakes, in multiples of the planned draws: a plan that is too long costs less than a short one."""
+"""The horizon of the stakes, as a multiple of the planned draws: a horizon that is too long costs less than one that is
+too short.
+"""
 FEWEST_PILOT_HITS = 8
 _BISECTIONS = 40
 UNIFORM = 0.35
-"""Share of uniform drawing; the rest is in proportion to the root of the chance, close to its standard deviation."""
+"""Share of each weight that is the same for all pairs; the rest is proportional to the square root of the chance, which
+is close to the standard deviation of a hit.
+"""
 _HALF_LOG_TAU = 0.9189385332046727
 
 
 @dataclass(frozen=True)
 class Bets:
-    """The bets of r studies along n draws.
+    """The stakes and estimates of r studies at each of n draws.
 
     Attributes:
         stakes, estimates: (bettors, r, n) float64. hits: (r, n) float64, hits up to and with each draw.
@@ -70,7 +77,7 @@ class Bets:
     population: int
 
     def log_wealth(self, shares: np.ndarray, n: int | None = None) -> np.ndarray:
-        """Return the largest log wealth so far against a share of each study, after n draws. (r,) -> (r,)."""
+        """Return the highest log wealth reached so far in the test of each study's share, after n draws. (r,) -> (r,)."""
         against = np.asarray(shares)[None, :, None]
         factors = 1 + self.stakes[:, :, :n] * (against - self.estimates[:, :, :n])
         logs = np.cumsum(np.log(np.maximum(factors, 1e-300)), axis=2)
@@ -89,19 +96,19 @@ class Bets:
         return high
 
     def hits_among(self, n: int) -> np.ndarray:
-        """Return the hits among the first n draws, (r,)."""
+        """Return the number of hits among the first n draws, (r,)."""
         return self.hits[:, n - 1] if n else np.zeros(len(self.hits))
 
 
 def bet_against_hits(
     hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float = LEVEL
 ) -> Bets:
-    """Bet against too many hits after each draw, for several studies at once.
+    """Test after each draw whether the share of hits is below the target, for several studies at once.
 
-    A stake is the one that would hedge a digital option which pays 1 / (1 - level) at the horizon. It rises when the
-    wealth falls short near the horizon, and needs about half the draws of stakes for the fastest growth (compare
-    Voracek and Orabona 2025, "STaR-Bets"). The coefficient c is the one with the smallest variance. Both follow from
-    the plan and from earlier draws, so the bounds hold whatever they are.
+    The stake is the one that hedges a digital option that pays 1 / (1 - level) at the horizon. It rises when the wealth
+    is too low shortly before the horizon. It needs about half as many draws as stakes that maximise growth (compare
+    Voracek and Orabona 2025, "STaR-Bets"). The coefficient c is the candidate with the smallest variance. Stake and
+    coefficient depend only on the plan and on earlier draws, so the bounds are valid for any values of them.
 
     Args:
         hits: (r, n) bool or 0 and 1, in the order of the draws. draws: (r, n) cell of each draw.
@@ -134,7 +141,7 @@ def bet_against_hits(
 
 
 class _Bettor:
-    """Chooses the coefficient and the stake of each draw from the plan and what was drawn before."""
+    """Chooses the coefficient and the stake of each draw from the plan and the earlier draws."""
 
     def __init__(
         self,
@@ -158,7 +165,7 @@ class _Bettor:
         self.choice = np.zeros(studies, np.int64)
 
     def next_stakes(self, step: int, maximum: np.ndarray) -> np.ndarray:
-        """Return (r,) the stakes of the next draw. maximum: (r, coefficients) the largest estimates that it can give."""
+        """Return the stakes of the next draw, (r,). maximum: (r, coefficients), upper bounds of the next estimate."""
         while self.horizon <= step:
             self.horizon *= 2
         variance = np.maximum(self.squares / self.count - (self.sums / self.count) ** 2, 1e-12)
@@ -170,7 +177,9 @@ class _Bettor:
         return result
 
     def learn(self, stakes: np.ndarray, estimate: np.ndarray, labelled: np.ndarray) -> np.ndarray:
-        """Take in a draw and return (r,) the estimate that was bet on. estimate: (r, coefficients). labelled: (r,)."""
+        """Update with a draw and return the estimate that the bet used, (r,). estimate: (r, coefficients). labelled:
+        (r,).
+        """
         chosen: np.ndarray = estimate[self.rows, self.choice]
         self.sums += estimate
         self.squares += estimate**2
@@ -185,7 +194,7 @@ class _Bettor:
 
 
 def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: np.ndarray) -> np.ndarray:
-    """Return the stake that hedges a digital option which pays 1 / (1 - level) at the horizon.
+    """Return the stake that hedges a digital option that pays 1 / (1 - level) at the horizon.
 
     Args:
         wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation: standard
@@ -199,7 +208,9 @@ def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: n
 
 
 def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the variance of the first draw's estimate for each coefficient, if the chances are right."""
+    """Return the mean and the variance of the first draw's estimate for each coefficient, assuming that the chances are
+    right.
+    """
     size = cells.size
     total = float(cells.counts @ cells.weights)
     probability = cells.counts * cells.weights / total
@@ -213,20 +224,22 @@ def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray,
 
 
 def share_before(found_hits: np.ndarray | float, target: float, population: int) -> np.ndarray:
-    """Return the share of hits in the whole set that leaves `target` once the found hits are taken out."""
+    """Return the share of hits in the whole set at which the share is exactly `target` after the found hits are
+    removed.
+    """
     return np.asarray((target * (population - found_hits) + found_hits) / population)
 
 
 def share_after(share: float, found_hits: int, population: int) -> float:
-    """Return the share of hits once the found ones are taken out of a set with this share, at most 1."""
+    """Return the share of hits, at most 1, that is left when the found hits are removed from a set with this share."""
     left = population - found_hits
     return min(1.0, max(0.0, share * population - found_hits) / left) if left else 0.0
 
 
 def times_to(bets: Bets, target: float, confidence: float = LEVEL, check_interval: int = LOOK) -> np.ndarray:
-    """Return the draws after which the set of each study meets the target once its found hits are taken out, (r,).
+    """Return the number of draws after which each study's set, without its found hits, meets the target, (r,).
 
-    It looks every `check_interval` draws; inf for never.
+    The bound is checked every `check_interval` draws. The result is inf for a study that never meets the target.
     """
     studies, n = bets.stakes.shape[1:]
     times = np.full(studies, np.inf)
@@ -242,7 +255,7 @@ def times_to(bets: Bets, target: float, confidence: float = LEVEL, check_interva
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How to draw, and what that is expected to take.
+    """A plan of the draws, and the number of draws that it is expected to need.
 
     Attributes:
         cells: With the weights to draw with. draws: Number of draws at which `POWER` of the simulated studies meet the
@@ -269,7 +282,8 @@ def horizon_of(draws: int) -> int:
 
 
 def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
-    """Choose the weights and the number of draws. A normal approximation guesses the number; a simulation corrects it.
+    """Choose the weights and the number of draws. A normal approximation gives a first number of draws; simulation then
+    corrects it.
 
     Args:
         cells: With the chances that are known; see `pilot_chances`.
@@ -298,10 +312,10 @@ def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, 
 
 
 def expected_estimates(cells: Cells, target: float) -> tuple[Cells, bool]:
-    """Return the cells with the chances that the plan expects, and whether they had to be scaled down.
+    """Return the cells with the chances that the plan assumes, and whether the chances were scaled down.
 
-    Some hits are where no chance is high. The plan expects at least half the target: with fewer it would end too soon if
-    the chances miss hits, and too long a plan costs little.
+    Some hits lie where no chance is high. The plan assumes a share of hits of at least half the target. With a smaller
+    share it would end too soon if the chances miss hits; a plan that is too long costs little.
     """
     mean = cells.mean_chance
     lowest, highest = target / 2, HIGHEST_PLANNED * target
@@ -311,7 +325,7 @@ def expected_estimates(cells: Cells, target: float) -> tuple[Cells, bool]:
 
 
 def _guess_draws(cells: Cells, target: float) -> float:
-    """Return roughly how many draws meet the target: by the estimates' variance, and by their range."""
+    """Return roughly how many draws are needed to meet the target, from the variance and the range of the estimates."""
     coefficients = np.array(COEFFICIENTS)
     mean, variance = planned_moments(cells, coefficients)
     best = int(variance.argmin())
@@ -322,7 +336,9 @@ def _guess_draws(cells: Cells, target: float) -> float:
 
 
 def simulated_times(cells: Cells, target: float, draws: int, seed: int, confidence: float = LEVEL) -> np.ndarray:
-    """Return (SIMULATED,) float64: draws after which each simulated study meets the target, inf if it does not."""
+    """Return the number of draws after which each simulated study meets the target, inf if it never does. (SIMULATED,)
+    float64.
+    """
     rng = np.random.default_rng(seed)
     drawn = simulated_draws(cells, draws, SIMULATED, rng)
     hits = rng.random(drawn.shape) < cells.chances[drawn]
@@ -330,7 +346,9 @@ def simulated_times(cells: Cells, target: float, draws: int, seed: int, confiden
 
 
 def fewest_draws(cells: Cells, target: float, confidence: float = LEVEL, seed: int = 0) -> int:
-    """Return roughly the fewest draws that can meet the target: with no hit at all and every stake as large as may be."""
+    """Return roughly the minimum number of draws that can meet the target: if no draw is a hit and every stake is the
+    largest allowed.
+    """
     n = min(cells.size, math.ceil(10 * math.log(1 / (1 - confidence)) / target))
     drawn = simulated_draws(cells, n, 8, np.random.default_rng(seed))
     made = bet_against_hits(np.zeros(drawn.shape), drawn, cells, target, 1, confidence)
@@ -341,9 +359,10 @@ def fewest_draws(cells: Cells, target: float, confidence: float = LEVEL, seed: i
 def further_draws(
     hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float = LEVEL
 ) -> int | None:
-    """Return how many more draws meet the target in `POWER` of simulated continuations; None if none of those tried do.
+    """Return how many more draws are needed so that `POWER` of the simulated continuations meet the target; None if no
+    number that was tried is enough.
 
-    The chances are first scaled to the hits that were found.
+    The chances are first scaled to the number of hits found so far.
 
     Args:
         hits: (n,) in the order of the draws. draws: (n,) their cells.
@@ -373,10 +392,12 @@ def further_draws(
 def pilot_chances(
     scores: np.ndarray, answers: np.ndarray, pilot: np.ndarray, hits: np.ndarray
 ) -> tuple[np.ndarray, bool]:
-    """Return each pair's chance from a judge's score and the answer match, learned from a pilot, and whether it was.
+    """Return each pair's chance, learned on a pilot sample from the judge's score and the answer match, and whether it
+    could be learned.
 
-    The pilot need not be a random sample: it makes the plan better or worse and never the bound. With fewer than
-    `FEWEST_PILOT_HITS` hits, or as few others, the chances are the scores.
+    The pilot need not be a random sample: it can make the plan better or worse, but the bound stays valid. If the pilot
+    has fewer than `FEWEST_PILOT_HITS` hits, or fewer than that many other pairs, the judge's scores are used as
+    chances.
 
     Args:
         scores: (n,) float64, NaN where the judge gave none. answers: (n,) float64, 1 where the passage contains an

@@ -1,4 +1,4 @@
-"""Clusters of passages in the original vector space, and the words that distinguish them."""
+"""Clusters of passages in the original vector space, and the words that are typical of each cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: int = 30, seed: int = 0) -> np.ndarray:
-    """Return the cluster of each point. (n, c) float -> (n,) int32, clusters from 0 by decreasing size; -1 for no
-    cluster (hdbscan only).
+    """Return the cluster of each point. (n, c) float -> (n,) int32. Clusters are numbered from 0 by decreasing size; -1
+    means no cluster (hdbscan only).
 
     Args:
         points: principal components of the vectors, compared by Euclidean distance.
@@ -45,8 +45,8 @@ def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: in
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """Renumber clusters 0, 1, ... by decreasing size, equal sizes by their first point; -1 stays. (n,) int -> (n,)
-    int32.
+    """Renumber clusters as 0, 1, ... by decreasing size. Clusters of equal size are ordered by their first point; -1 is
+    kept. (n,) int -> (n,) int32.
     """
     labels = np.asarray(labels)
     names, first, sizes = np.unique(labels[labels != NOISE], return_index=True, return_counts=True)
@@ -65,11 +65,11 @@ def distinct_words(text: str) -> set[str]:
 def telling_words(
     texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01
 ) -> dict[int, list[str]]:
-    """Return the words that distinguish each cluster from the rest, most distinctive first.
+    """Return the words that are typical of each cluster, the most typical first.
 
-    Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1).
-    A word counts once in a passage, so one long passage cannot name a cluster. The prior consists of the words of all
-    passages.
+    Words are ranked by the z-score of their log-odds with an informative Dirichlet prior (Monroe et al. 2008, "Fightin'
+    Words", section 3.3.1). A word counts once per passage, so one long passage cannot determine a cluster's words. The
+    prior consists of the words of all passages.
 
     Args:
         texts: the words of each passage (see `distinct_words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
@@ -93,8 +93,8 @@ def telling_words(
 
 
 def log_odds_z(inside_counts: np.ndarray, outside_counts: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Return Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text over its standard
-    deviation.
+    """Return the z-score of Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text,
+    divided by its standard deviation.
 
     Args: (w,) counts of each word in the two bodies of text, and the prior's counts. Returns: (w,) float64.
     """

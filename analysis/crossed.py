@@ -1,4 +1,4 @@
-"""Means over training seeds and questions together, with an interval over both."""
+"""Means over training seeds and questions together, with an interval that covers both sources of variance."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from blindspot.analysis.intervals import LEVEL, blended_variance, compact, inter
 def crossed_mean(
     values: np.ndarray, units: np.ndarray | None = None, confidence: float = LEVEL, signed: bool = False
 ) -> Estimate:
-    """Return the mean of (s, q) values of s trainings on q questions, with an interval over both.
+    """Return the mean of the values (s, q) of s training runs on q questions, with an interval over both.
 
-    The variance of the means of the seeds and that of the units of questions each have the quantile of Student's t with
-    their own degrees of freedom, and are added. With two or three seeds the quantile is large, and so is the interval.
-    `python -m benchmarks.coverage` compares it with pooling the two under Satterthwaite's degrees of freedom. With one
-    seed the interval describes the questions only.
+    The interval adds two variances: that of the means of the seeds, and that of the units of questions. Each is
+    multiplied by the quantile of Student's t with its own degrees of freedom. With two or three seeds this quantile is
+    large, so the interval is wide. `python -m benchmarks.coverage` compares this interval with one that pools both
+    variances under Satterthwaite's degrees of freedom. With one seed the interval describes the questions only.
 
-    Values from 0 to 1 (from -1 to 1 if `signed`) have Wilson's (Tango's) interval with the effective number of questions
-    that this variance leaves. Other values, such as the influences behind a macro average, have a symmetric interval; none
-    if nothing varies.
+    Values from 0 to 1 get Wilson's interval, and signed values from -1 to 1 (`signed`) get Tango's. Both use the
+    effective number of questions that follows from this variance. Other values, such as the influence values of a macro
+    average, get a symmetric interval, or none if nothing varies.
 
     Args:
         units: (q,) int, the unit of observation of each question; None if each question is its own.
 
-    Returns an Estimate whose n is the number of questions; value None if there are none.
+    Returns an Estimate whose n is the number of questions; its value is None without questions.
     """
     values = np.asarray(values, np.float64)
     seeds, questions = values.shape

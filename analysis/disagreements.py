@@ -14,16 +14,18 @@ import numpy as np
 YES, NO, SILENT = 1, 0, -1
 """A judge's verdict on a pair: yes, no, or no verdict."""
 SPANS = ((1, 1), (2, 5), (6, 20), (21, 100))
-"""Ranks, first and last of each span."""
+"""The first and the last rank of each range."""
 Pattern = tuple[int, ...]
 """The verdict of each judge, YES or NO."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreements:
-    """The number of pairs with each pattern of verdicts, by span of ranks.
+    """The number of pairs with each pattern of verdicts, by range of ranks.
 
-    counts: (spans, patterns) int64, the pairs with a verdict of every judge. silent: (spans,) int64, the other pairs.
+    Attributes:
+        counts: (spans, patterns) int64, pairs on which every judge gave a verdict.
+        silent: (spans,) int64, the other pairs.
     """
 
     spans: tuple[tuple[int, int], ...]
@@ -33,10 +35,10 @@ class Disagreements:
 
 
 def patterns(judges: int) -> tuple[Pattern, ...]:
-    """Return all patterns: first those in which all judges agree, then those in which only the first judge differs, the
-    second, and so on; yes before no.
+    """Return all patterns of verdicts: first those in which all judges agree, then those in which only the first judge
+    differs, then only the second, and so on. Within each kind, yes comes before no.
 
-    With two judges each disagreement occurs once, under the judge who says yes.
+    With two judges, each disagreement appears once, under the judge who says yes.
     """
     agreed = [(YES,) * judges, (NO,) * judges]
     alone = [
@@ -78,7 +80,9 @@ def pairs_with_pattern(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
 
 
 def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
-    """Return the positions of a cell's pairs by rank, equal ranks in input order. (m,) int64."""
+    """Return the positions of the pairs of a cell, ordered by rank; equal ranks keep the order of the input. (m,)
+    int64.
+    """
     first, last = span
     places = np.flatnonzero((ranks >= first) & (ranks <= last) & pairs_with_pattern(verdicts, pattern))
     return places[np.argsort(ranks[places], kind="stable")]

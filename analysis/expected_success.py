@@ -1,13 +1,17 @@
-"""Success@k by the labels that people would give, from people's labels of a random sample and a judge's scores of everything.
+"""Success@k as people's labels would give it, estimated from people's labels of a random sample and a judge's scores of
+all hits.
 
-The unit is the question. Gold settles some questions for certain: those with a relevant gold passage among the first k hits, and those
-whose first k hits are all gold, or none. The rest is open, and only the share of successes among the open questions is estimated:
+The sampling unit is the question. For some questions gold alone gives the result: those with a relevant gold passage
+among the first k hits, those whose first k hits are all gold, and those without hits. The other questions are open.
+Only the share of successes among the open questions is estimated:
 
     Success@k = (certain successes + open questions * share of successes among the open questions) / all questions
 
-The share comes from open questions of a random sample whose first k hits were all shown to people: `blindspot.analysis.audit.rate` from the
-labels alone, `blindspot.analysis.prediction_powered.powered_rate` with a judge. Its mean is the true share if audits show whole pools. Where they
-show a part, questions weigh differently, and the ratio of weighted sums has a bias of order 1 / n, small beside the interval.
+This share comes from open questions of a random sample for which people saw all of the first k hits.
+`blindspot.analysis.audit.rate` estimates it from the labels alone, `blindspot.analysis.prediction_powered.powered_rate`
+with a judge. The estimate is unbiased if audits show all pooled passages of a question. If audits show only a part of
+them, questions have different weights. The ratio of weighted sums then has a bias of order 1 / n, which is small
+compared with the interval.
 """
 
 from __future__ import annotations
@@ -22,12 +26,12 @@ from blindspot.analysis.audit import rate
 from blindspot.analysis.prediction_powered import DrawnQuestions, ScoredSample, powered_rate
 
 BoundRate = Callable[[np.ndarray], float | None]
-"""From (n,) successes, all of them settled, to the rate."""
+"""A function from (n,) successes, all of them settled, to the rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionCounts:
-    """The questions of a run at one cut-off.
+    """The questions of a run at one cut-off k.
 
     Attributes:
         all: Every measured question. certain: Successes that gold settles. open: Questions that gold does not settle.
@@ -41,7 +45,7 @@ class QuestionCounts:
     elsewhere: int = 0
 
     def success(self, share: float) -> float:
-        """Return Success@k for a share of successes among the open questions."""
+        """Return Success@k of all questions from the share of successes among the open questions."""
         return (self.certain + self.open * share) / self.all
 
     def bounds(self, lowest: float, highest: float) -> tuple[float, float]:
@@ -76,7 +80,8 @@ class SuccessShare:
 
 @dataclass(frozen=True)
 class SuccessSample(DrawnQuestions):
-    """n open questions of a random sample. All their first k hits that are not gold were shown to people, by design.
+    """The sample: n open questions drawn at random. By design, people saw every one of their first k hits that is not
+    gold.
 
     Attributes:
         lowest, highest: (n,) bool, success if every hit without a settled label were wrong, or right.
@@ -97,14 +102,17 @@ class SuccessSample(DrawnQuestions):
 
 
 def shown_completely(pool: int, displayed: int, needed: int) -> float:
-    """Return the chance that `displayed` passages, drawn uniformly from `pool`, include `needed` given ones."""
+    """Return the probability that `displayed` passages, drawn uniformly from `pool` passages, include `needed` given
+    ones.
+    """
     return comb(displayed, needed) / comb(pool, needed)
 
 
 def expected_success(scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return (q,) the chance that at least one hit is right: 1 - product of (1 - score), as if hits were independent.
+    """Return the predicted probability that at least one hit is relevant, 1 - product of (1 - score), as if hits were
+    independent. (q,).
 
-    The dependence between a question's hits makes this a biased prediction, which the labels correct like any other bias.
+    Hits of one question are not independent, so this prediction is biased. The labels correct this bias like any other.
 
     Args:
         scores: (q, k) probabilities. counts: (q, k) bool; other hits (gold, padding) do not count.
@@ -128,7 +136,8 @@ def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessSh
 def powered_success(
     sample: SuccessSample, scores: np.ndarray, population: np.ndarray, counts: QuestionCounts
 ) -> SuccessShare:
-    """Return Success@k from the labels of the sample and a judge's predictions of all questions that could be drawn.
+    """Return Success@k from the labels of the sample and a judge's predictions for all questions that could have been
+    drawn.
 
     Args:
         scores: (n,) predictions for the sample. population: (N,) for every open question that the sample was drawn from.
@@ -158,7 +167,9 @@ def _scaled_scores(
     bound: BoundRate,
     judged: tuple[int, float, float | None] = (0, 0.0, None),
 ) -> SuccessShare:
-    """Turn a share of the open questions into Success@k of all questions. judged: scored, weight and predicted."""
+    """Turn a share of the open questions into Success@k of all questions. judged: the judge's score, weight and
+    prediction of each question.
+    """
     good = ~sample.bad
     settled = int((sample.settled & good).sum())
     unsettled = int(good.sum()) - settled

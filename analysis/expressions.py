@@ -1,5 +1,5 @@
-"""A small language for slices: conditions joined by and, or, not. A recursive-descent parser reads it; no input is
-evaluated as code.
+"""A small language for slices: conditions joined by `and`, `or` and `not`. A recursive-descent parser reads it; no
+input is evaluated as code.
 
     relation:P19 and not bucket:0 and first(bm25-dev)<=5
 
@@ -8,8 +8,8 @@ evaluated as code.
     factor      = "not" factor | "(" expression ")" | condition
     condition   = NAME [ "(" ARGUMENT ")" ] ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
 
-A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double
-quotes, in which `\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
+A NAME is letters and `_`. A VALUE or ARGUMENT is either a word without spaces, quotes and parentheses, or text in
+double quotes. Within quotes, `\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NotAnExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`name:value`, `name(argument):value`, `name`, `name(argument)`, `name(argument) <= number`.
+    """One condition: `name:value`, `name(argument):value`, `name`, `name(argument)` or `name(argument) <= number`.
 
     `name=text` is read as `name:text`.
     """
@@ -92,7 +92,7 @@ Expression = Condition | Not | And | Or
 
 
 def parse(text: str) -> Expression:
-    """Parse an expression. Raises NotAnExpression with the expected token and its position. `str()` of the result is
+    """Parse an expression. Raises NotAnExpression with the expected token and its position. `str()` of the result gives
     the expression in its simplest form.
     """
     if len(text) > MAX_LENGTH:
@@ -104,7 +104,7 @@ def parse(text: str) -> Expression:
 
 
 def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray]) -> np.ndarray:
-    """Return the matching rows, (q,) bool. `condition` evaluates a single condition."""
+    """Return the matching rows, (q,) bool. `condition` is the function that evaluates a single condition."""
     if isinstance(expression, Condition):
         return condition(expression)
     if isinstance(expression, Not):
@@ -148,7 +148,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Reader:
-    """A parser with one token of look-ahead. Every method parses one rule of the grammar."""
+    """A parser with one token of look-ahead. Each method parses one rule of the grammar."""
 
     def __init__(self, tokens: list[_Token], end: int):
         self.tokens, self.at, self.behind = tokens, 0, _Token("end", "", end)

@@ -1,4 +1,4 @@
-"""The flip table of two runs over the same questions: which run finds a relevant passage, and which does not."""
+"""The flip table of two runs over the same questions: which of the runs find a relevant passage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FlipTable:
 
 
 def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
-    """Return (q,) int8 cells: 0 both, 1 only a, 2 only b, 3 neither.
+    """Return the cell of each question, (q,) int8: 0 both runs, 1 only run A, 2 only run B, 3 neither.
 
     Args:
         first_ranks_a, first_ranks_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
@@ -55,8 +55,7 @@ def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> 
 def flip_table_by(
     first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
 ) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence, without the questions whose group is
-    None."""
+    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out."""
     codes = cells(first_ranks_a, first_ranks_b, k)
     if len(groups) != len(codes):
         raise ValueError(f"{len(groups)} groups for {len(codes)} questions")

@@ -1,14 +1,15 @@
 """Intervals for means of bounded values over units of observation: shares, reciprocal ranks, macro averages, differences.
 
-A unit is what counts as one observation: a fact that is asked in two wordings is one, however many questions ask it. The
-values of a unit move together, so they are never treated as independent.
+A unit of observation is what counts as one independent observation. A fact that several questions ask in different
+wordings is one unit. The values within a unit depend on each other, so the intervals never treat them as independent.
 
-Two score intervals carry everything: Wilson's (1927) for a mean of values from 0 to 1, Tango's (1998) for a mean of paired
-differences from -1 to 1. Neither collapses to a point. For independent values of 0 and 1 they are used as published. In every
-other case they are used with an effective number of questions: the number at which the largest possible variance of such
-a mean would equal its estimated variance (Rao and Scott 1992; Korn and Graubard 1998). The estimated variance is robust to
-any dependence within a unit. Where few units differ from the others it says little, as with rare hits, and it is moved
-towards the largest possible variance. `python -m benchmarks.coverage` simulates how often the intervals cover.
+All intervals are based on two score intervals: Wilson's (1927) for a mean of values from 0 to 1, Tango's (1998) for a
+mean of paired differences from -1 to 1. Neither interval has width 0 when all values are the same. For independent
+values of 0 and 1 they are used as published. In every other case they are used with an effective number of questions:
+the number at which the largest possible variance of such a mean would equal its estimated variance (Rao and Scott 1992;
+Korn and Graubard 1998). The estimated variance is valid for any dependence within a unit. If few units differ from the
+others, as with rare hits, the estimated variance is unreliable. It is therefore shrunk towards the largest possible
+variance. `python -m benchmarks.coverage` simulates how often the intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import numpy as np
 
 LEVEL = 0.95
 PRIOR_UNITS = 2.0
-"""The largest possible variance counts as much as this many units that differ from the most frequent value."""
+"""In the shrinkage, the largest possible variance counts as much as this many units that differ from the most frequent
+value.
+"""
 _HALVINGS = 40
 _TINY = 1e-12
 
@@ -30,8 +33,8 @@ def wilson(successes: float, n: float, confidence: float = LEVEL) -> tuple[float
     """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
 
     statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of
-    intervals: one takes 71 microseconds there and 1 here, and the import adds a second to each `blindspot report`. A test
-    compares the two.
+    intervals. One takes 71 microseconds with statsmodels and 1 microsecond here, and importing statsmodels adds a
+    second to each `blindspot report`. A test checks that both give the same values.
     """
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} trials are impossible")
@@ -54,7 +57,9 @@ def tango(positive_count: float, negative_count: float, n: float, confidence: fl
     z, estimate = _normal_quantile(confidence), (positive_count - negative_count) / n
 
     def score(delta: float) -> float:
-        """Return the score statistic of a mean of `delta`, with the maximum likelihood estimate of the discordance."""
+        """Return the score statistic of the hypothesis that the mean is `delta`, with the maximum likelihood estimate
+        of the discordance.
+        """
         linear = (2 * n - positive_count + negative_count) * delta - positive_count - negative_count
         root = math.sqrt(max(linear * linear + 8 * n * negative_count * delta * (1 - delta), 0.0))
         only_minus = (root - linear) / (4 * n)
@@ -78,7 +83,9 @@ def tango(positive_count: float, negative_count: float, n: float, confidence: fl
 class Interval:
     """A mean with its interval.
 
-    units: number of units. method: in words.
+    Attributes:
+        units: number of units of observation.
+        method: the name of the method.
     """
 
     mean: float
@@ -95,17 +102,17 @@ def mean_interval(
     signed: bool = False,
     confidence: float = LEVEL,
 ) -> Interval:
-    """Return the mean of values with its interval; with groups, the mean over groups of each group's mean.
+    """Return the mean of the values with its interval; with groups, the mean over groups of each group's mean.
 
-    If each group lies within one unit, as with the relation as the unit, the interval is over groups: about groups like
-    these. Otherwise it is about these groups.
+    If each group lies within one unit, as when the relation is the unit, the groups count as sampled, and the interval
+    describes groups of this kind. Otherwise the interval describes the mean over exactly these groups.
 
     Args:
         values: (q,) bool or float, at least one, from 0 to 1, or from -1 to 1 if `signed`.
         units: (q,) int from 0, the unit of each question; None if each question is its own.
         groups: (q,) any sortable labels, such as relation ids.
 
-    Raises ValueError for values out of range, and for arrays of different lengths.
+    Raises ValueError for values outside their range, and for arrays of different lengths.
     """
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or any(each is not None and len(each) != len(values) for each in (units, groups)):
@@ -154,7 +161,7 @@ def interval_from_variance(
 
 
 def blended_variance(means: np.ndarray, share: np.ndarray, largest: float) -> float:
-    """Return the variance of a weighted mean of units, moved towards the largest possible one; see `PRIOR_UNITS`.
+    """Return the variance of a weighted mean over units, shrunk towards the largest possible one; see `PRIOR_UNITS`.
 
     Args:
         means: (u,) mean of each unit. share: (u,) its weight, of sum 1. largest: the largest variance of one question.
@@ -174,7 +181,9 @@ def _score_interval(
 
 
 def _weights(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each question from 0, (q,) int64, and its weight in the mean, (q,) float64 of sum 1."""
+    """Return the group of each question, numbered from 0, (q,) int64, and its weight in the mean, (q,) float64; the
+    weights sum to 1.
+    """
     if groups is None:
         return np.zeros(len(values), np.int64), np.full(len(values), 1 / len(values))
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
@@ -182,7 +191,7 @@ def _weights(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _mean(values: np.ndarray, member: np.ndarray) -> float:
-    """Return the mean over groups of each group's mean, without the rounding errors of weights."""
+    """Return the mean over groups of each group's mean, computed without the rounding errors of weights."""
     if not member.any():
         return float(values.mean())
     return float((np.bincount(member, values) / np.bincount(member)).mean())
@@ -191,7 +200,9 @@ def _mean(values: np.ndarray, member: np.ndarray) -> float:
 def _effective(
     values: np.ndarray, units: np.ndarray, member: np.ndarray, weights: np.ndarray, largest: float, confidence: float
 ) -> float:
-    """Return the effective number of questions. largest: the variance of one question that would have the mean."""
+    """Return the effective number of questions. largest: the variance that one question with this mean can have at
+    most.
+    """
     by_unit = np.bincount(units, weights)
     if largest <= _TINY:  # every value is the same: each unit counts as one observation
         return 1 / float(by_unit @ by_unit)
@@ -215,7 +226,9 @@ def _effective(
 
 
 def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest: float) -> np.ndarray:
-    """Return the variance that each group adds to a weighted mean, (g,): the estimated one, moved towards the largest."""
+    """Return how much each group adds to the variance of the weighted mean, (g,): its estimated variance, shrunk
+    towards the largest possible one.
+    """
     leverage = share / np.bincount(group, share)[group]
     deviations = share * (means - _group_means(means, share, group))
     # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
@@ -229,21 +242,21 @@ def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest:
 
 
 def _group_means(means: np.ndarray, share: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the mean of each unit's group, (u,)."""
+    """Return for each unit the mean of its group, (u,)."""
     of_group = np.bincount(group, share * means) / np.bincount(group, share)
     of_unit: np.ndarray = of_group[group]
     return of_unit
 
 
 def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
-    """Return by how much the variance grows because units reach into several groups; at least 1."""
+    """Return the factor, at least 1, by which the variance grows because some units have questions in several groups."""
     within = float(deviations @ deviations)
     over_units = np.bincount(cell_unit, deviations)
     return max(1.0, float(over_units @ over_units) / within) if within > _TINY**2 else 1.0
 
 
 def _differing_questions(means: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return how many cells of each group differ from the most frequent mean of the group, (g,) int64."""
+    """Return how many cells of each group differ from the group's most frequent mean, (g,) int64."""
     if not group.any():
         return np.array([differing(means)])
     rounded = np.round(means, 9)
@@ -263,8 +276,9 @@ def differing(values: np.ndarray) -> int:
 def t_quantile(freedom: float, confidence: float = LEVEL) -> float:
     """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom.
 
-    Newton's method from the normal quantile, which lies below: the share inside is concave, so the steps never overshoot.
-    SciPy's function is as exact, but its import takes longer than a report; a test compares the two.
+    Newton's method starts at the normal quantile, which is too small. The probability inside the interval is a concave
+    function, so the steps never overshoot. SciPy's function is equally exact, but importing it takes longer than a
+    report. A test checks that both give the same values.
     """
     freedom, quantile = max(freedom, 1.0), _normal_quantile(confidence)
     if not freedom < 1e12:
@@ -286,7 +300,7 @@ def t_quantile(freedom: float, confidence: float = LEVEL) -> float:
 
 
 def _log_gamma_half_step(a: float) -> float:
-    """Return log(Gamma(a + 1/2) / Gamma(a)), by its series where two logarithms would cancel each other."""
+    """Return log(Gamma(a + 1/2) / Gamma(a)), from its series where subtracting two logarithms would lose precision."""
     if a < 30:
         return math.lgamma(a + 0.5) - math.lgamma(a)
     return math.log(a) / 2 - 1 / (8 * a) + 1 / (192 * a**3) - 1 / (640 * a**5)

@@ -1,4 +1,4 @@
-"""How much of a run has been judged, and its accuracy before and after labels correct the relevance.
+"""How much of a run is judged, and its accuracy by the original relevance and by the relevance corrected with labels.
 
 Arrays are (q, k): row i is a question, column j is rank j + 1. `labels` holds codes of settled labels. A label is
 settled by adjudication or because all annotators agree. Unsure and disputed pairs are not settled.
@@ -14,16 +14,19 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, mean, proportion, success_at
 
 NONE, POSITIVE, OTHER = 0, 1, 2
-"""Codes of labels: not settled; the passage answers the question; settled as related or negative, so it does not."""
+"""Codes of labels: not settled; positive (the passage answers the question); settled as related or negative, so the
+passage does not answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedFigures:
-    """Figures of a run at one cut-off. All but `judged` are Success@k with Wilson's interval, over the same questions.
+    """The figures of a run at one cut-off k. All of them except `judged` are Success@k with Wilson's interval, over the
+    same questions.
 
-    judged: Judged@k, the mean over questions with its interval; questions without hits do not count in its n.
-    original: Success@k by the relevance before labels. corrected: Success@k with labels.
-    lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further
+    judged: Judged@k, the mean over questions with its interval; questions without hits do not count in its n. original:
+    Success@k by the relevance before labels. corrected: Success@k by the corrected relevance. lower_bound, upper_bound:
+    corrected Success@k if no unjudged passage were relevant, and if every one were. Further
         labels cannot move the figure beyond them. They are not a confidence interval.
     """
 
@@ -44,7 +47,7 @@ def is_judged(gold: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
     """Return Judged@k: the share of a question's first k hits that are judged.
 
-    For a row with fewer than k hits, the share is over the hits it has, as in ir_measures.
+    For a question with fewer than k hits, it is the share of the hits that the question has, as in ir_measures.
 
     Args:
         judged: (q, K) bool. present: (q, K) bool, False where a row is padded.
@@ -76,11 +79,10 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def bounds(
     relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corrected relevance if every unjudged passage were not relevant, and if it were relevant. Two (q, k)
-    bool.
+    """Return the corrected relevance if no unjudged passage were relevant, and if every one were. Two (q, k) bool.
 
     A passage that contains an answer but is neither gold nor labelled counts as unjudged. A gold passage without an
-    answer counts as judged, and is relevant only if relevance is by gold.
+    answer counts as judged. It is relevant only if relevance is by gold.
     """
     known, right = is_judged(gold, labels), corrected(relevant, labels)
     return right & known, right | (~known & np.asarray(present, bool))

@@ -1,8 +1,9 @@
-"""What more labels are expected to change: from steps that were measured with the labels at hand, with 90% intervals.
+"""Forecasts of what more labels will change, with 90% intervals, from differences measured with the labels so far.
 
-A step is a difference of outcomes per question between learning with and without some of the labels: the full set less
-half of it, or clean training less noisy. The next labels are a factor of such steps. The interval covers what one would
-then *measure*: the error of the step, and the noise of the new labels and of the questions that measure.
+A step is a difference of outcomes per question: learning with all labels minus learning with half of them, or training
+on the cleaned set minus training on the uncleaned set. The effect of the next labels is taken as a multiple of such
+steps. The interval covers the value that a later *measurement* would give. It therefore includes the error of the step,
+the variation of the new labels, and that of the questions used for measuring.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Forecast:
 def step_forecast(
     steps: np.ndarray, factor: float, prior: tuple[float, float], units: np.ndarray | None = None
 ) -> Forecast:
-    """Return the expected difference after `factor` steps like the measured ones.
+    """Return the expected difference of the outcome after `factor` further increases of the labels, each like the
+    measured one.
 
     Args:
         steps: (d, q) differences per question, from -1 to 1, of d draws of labels.
@@ -38,8 +40,9 @@ def step_forecast(
         prior: mean and standard deviation of a step on data like these, before it is measured.
         units: (q,) the unit of observation of each question.
 
-    Variances: of a mean over draws, d_v / d; over units of questions, q_v. The change of the next labels has new draws
-    and is measured on other questions, each by a variance that grows with the number of steps.
+    `d_v` is the variance over draws of labels, so a mean over d draws has the variance d_v / d. `q_v` is the variance
+    over units of questions. The next labels are a new draw and are measured on other questions. So both variances are
+    added once more, multiplied by the number of steps (at most 2).
     """
     draws = len(steps)
     means = steps.mean(axis=1)
@@ -84,9 +87,11 @@ def half_width_forecast(hits: np.ndarray, more: int, units: np.ndarray | None = 
 
 
 def count_forecast(hits: int, judged: int, further: int) -> Forecast:
-    """Return how many of the next `further` are expected to be found, given `hits` of `judged` at random: beta-binomial.
+    """Return how many of the next `further` pairs are expected to be hits if `hits` of `judged` pairs drawn at random
+    were hits (beta-binomial).
 
-    The ends are quantiles of the predictive distribution (Gelman et al., Bayesian Data Analysis, section 2.4).
+    The ends of the interval are quantiles of the predictive distribution (Gelman et al., Bayesian Data Analysis,
+    section 2.4).
     """
     from scipy.stats import betabinom
 

@@ -1,5 +1,6 @@
-"""Exact nearest neighbours in the original vector space, computed in blocks. The map's coordinates are never used for
-them."""
+"""Exact nearest neighbours in the original vector space, computed in blocks. The two-dimensional coordinates of a map
+are never used here.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,10 @@ _SPARE = 16  # candidates beyond k that are compared in float64
 class Neighbours:
     """The nearest rows of each query, nearest first; ties by row.
 
-    rows: (q, k) int64.
-    similarity: (q, k) float32: the cosine, or for l2 the negative distance, so that a higher value is nearer.
+    Attributes:
+        rows: (q, k) int64.
+        similarity: (q, k) float32: the cosine, or the negative distance for l2, so that a higher value always means
+            nearer.
     """
 
     rows: np.ndarray
@@ -40,7 +43,8 @@ def nearest_rows(
     similarity: Similarity = "cosine",
     excluded_rows: np.ndarray | None = None,
 ) -> Neighbours:
-    """Return the k nearest rows of `vectors` to each query. Candidates are found in float32 and ordered in float64.
+    """Return the k nearest rows of `vectors` to each query. Candidates are selected in float32, and then ordered in
+    float64.
 
     Args:
         queries: (q, d) float. vectors: (n, d) float16 or float32, maybe a memory map; read once, in blocks.
@@ -102,7 +106,7 @@ def _prepare_vectors(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
 
 
 def _order(values: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
-    """Return the columns of the k highest values of each line, highest first; ties by row."""
+    """Return the columns of the k highest values in each row, highest first; ties by column."""
     k = min(k, values.shape[1])
     kth = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k]
     order = np.empty((len(values), k), np.int64)

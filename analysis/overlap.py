@@ -37,7 +37,7 @@ def rank_biased_overlap(lists_a: np.ndarray, lists_b: np.ndarray, p: float = PER
 
 
 def _overlap(lists_a: np.ndarray, lists_b: np.ndarray, p: float) -> np.ndarray:
-    """Return the overlap of each pair of lists, (q, k) and (q, k) -> (q,)."""
+    """Return the rank-biased overlap of each pair of lists, (q, k) and (q, k) -> (q,)."""
     lengths_a, lengths_b = (lists_a >= 0).sum(axis=1), (lists_b >= 0).sum(axis=1)
     lengths = np.minimum(lengths_a, lengths_b)
     rows, depths = _shared_passages(lists_a, lists_b)
@@ -56,8 +56,9 @@ def _overlap(lists_a: np.ndarray, lists_b: np.ndarray, p: float) -> np.ndarray:
 
 
 def _shared_passages(lists_a: np.ndarray, lists_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row of every passage that both lists contain, and the depth from which both contain it: two (m,)
-    int64."""
+    """Return two (m,) int64 for the passages that both lists contain: the row of the passage, and the depth from which
+    both lists contain it.
+    """
     both = np.concatenate([lists_a, lists_b], axis=1).astype(np.int64)
     width = both.shape[1]
     if not both.size:

@@ -1,14 +1,14 @@
 """Prediction-powered estimates: a rate from a judge's scores of everything and people's labels of a random sample.
 
-The scores alone would carry the judge's bias into the rate. Prediction-powered inference (Angelopoulos, Bates, Fannjiang,
-Jordan and Zrnic 2023) adds what the labelled sample says of the judge's errors:
+The mean of the scores alone would have the judge's bias. Prediction-powered inference (Angelopoulos, Bates, Fannjiang,
+Jordan and Zrnic 2023) adds a correction for the judge's errors, measured on the labelled sample:
 
     rate = lambda * mean score of everything + weighted mean of (label - lambda * score) over the sample
 
-Its mean is the true rate for every lambda and every judge. A biased judge widens the interval and does not move the
-estimate. Lambda is tuned to the smallest variance (PPI++: Angelopoulos, Duchi and Zrnic 2023); with a judge that is worth
-nothing it goes to 0, the classical estimate. Each question's lambda comes from the other questions, so tuning does not
-make the error look smaller than it is.
+The estimate is unbiased for every lambda and every judge. A biased judge makes the interval wider but does not shift
+the estimate. Lambda is chosen to minimise the variance (PPI++: Angelopoulos, Duchi and Zrnic 2023). For a judge that
+predicts nothing it becomes 0, which gives the classical estimate. Each question's lambda is chosen from the other
+questions only, so the choice does not make the error look smaller than it is.
 
 As in `blindspot.analysis.audit`, a pair weighs 1 / its inclusion probability, and the sampling unit is the question.
 """
@@ -24,7 +24,7 @@ from blindspot.analysis.by_question import share_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 FEW = 10
-"""With fewer units there is no estimate: the tuning would follow single ones."""
+"""With fewer units there is no estimate, because the choice of lambda would depend on single units."""
 MOST_LAMBDA = 2.0
 METHOD = (
     "prediction-powered: scores of all pairs, corrected by the labels of the random sample; lambda tuned for each "
@@ -60,20 +60,20 @@ class PoweredRate:
 
 
 class DrawnQuestions:
-    """A sample that knows the question of each row, and its unit of observation."""
+    """A random sample of rows, each with its question and its unit of observation."""
 
     questions: np.ndarray
     units: np.ndarray | None
 
     @property
     def clusters(self) -> np.ndarray:
-        """What is independent: the units of observation, else the questions."""
+        """The independent unit of each row: its unit of observation, or its question."""
         return self.questions if self.units is None else self.units
 
 
 @dataclass(frozen=True)
 class ScoredSample(DrawnQuestions):
-    """n pairs of a random sample with a judge's scores.
+    """n pairs of a random sample, with a judge's scores.
 
     Attributes:
         hits: (n,) bool, ignored where `settled` is False: pairs that people are unsure of, and those of bad questions.
@@ -89,7 +89,7 @@ class ScoredSample(DrawnQuestions):
     units: np.ndarray | None = None
 
     def subset(self, rows: np.ndarray) -> ScoredSample:
-        """Return the pairs of some rows, (n,) bool."""
+        """Return the pairs of the selected rows, (n,) bool."""
         return ScoredSample(
             self.hits[rows],
             self.settled[rows],
@@ -101,14 +101,15 @@ class ScoredSample(DrawnQuestions):
 
 
 def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float = LEVEL) -> PoweredRate:
-    """Estimate the share of hits among the settled pairs of a population that a judge scored completely.
+    """Estimate the share of hits among the settled pairs of a population in which a judge scored every pair.
 
-    Pairs of the sample without a settled label still count for what the scores of the sample say of the population's.
+    Pairs of the sample without a settled label still count in the comparison of the sample's scores with the
+    population's.
 
     Args:
         population: (N,) scores of all pairs that the sample was drawn from.
 
-    Raises ValueError for arrays of different lengths, a probability out of range, or a score that is missing.
+    Raises ValueError for arrays of different lengths, a probability outside 0 to 1, or a missing score.
     """
     settled, probabilities = np.asarray(sample.settled, bool), np.asarray(sample.probabilities, np.float64)
     if len({len(sample.hits), len(settled), len(sample.scores), len(probabilities), len(sample.questions)}) > 1:
@@ -145,7 +146,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
 def powered_rates_by(
     groups: Sequence[str | None], sample: ScoredSample, population_groups: Sequence[str | None], population: np.ndarray
 ) -> dict[str, PoweredRate]:
-    """Return the rate of each group that has pairs in the sample.
+    """Return the prediction-powered rate of each group that has pairs in the sample.
 
     Args:
         groups: (n,) of the sample; a pair whose group is None does not count. population_groups: (N,) likewise.
@@ -160,7 +161,9 @@ def powered_rates_by(
 
 
 def _tuned_without_each(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
-    """Return (q,) the lambda with the smallest variance of all questions but each one, from 0 to MOST_LAMBDA."""
+    """Return for each question the lambda from 0 to MOST_LAMBDA with the smallest variance over all other questions,
+    (q,).
+    """
     n = len(labels)
 
     def mean_without(values: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Maps: projections of vectors to a plane, the quality of a map, and two encoders on one plane.
+"""Maps: projections of vectors to a plane, measures of a map's quality, and a common plane for two encoders.
 
-A map keeps near points near, as far as two dimensions allow. Distances between far groups, the sizes of groups and the
-empty space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et
-al. 2016).
+A map keeps neighbouring points close together, as far as two dimensions allow. Distances between far groups, the sizes
+of groups and the empty space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008,
+t-SNE; Wattenberg et al. 2016).
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from blindspot.analysis.neighbours import unit
 
 Method = Literal["umap", "tsne"]
 METHODS: tuple[str, ...] = ("umap", "tsne")
-DETERMINISM = (
-    "Computed with one thread and a fixed seed: the same input, versions and kind of processor give the same picture; "
-    "another seed gives another picture of the same neighbourhoods."
-)
+DETERMINISM = "Computed with one thread and a fixed seed. The same input, versions and kind of processor give the same picture; another seed gives another picture of the same neighbourhoods."
 _BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Principal components: values (n, c) float32, and the share of the variance that they explain."""
+    """Principal components: values (n, c) float32, and the share of the variance that each explains."""
 
     values: np.ndarray
     explained: float
@@ -34,12 +31,16 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionQuality:
-    """How well a map preserves the neighbourhoods of the original space.
+    """How well a map preserves the neighbourhoods of the original vector space.
 
-    k: number of neighbours. points: number of points on the map. rows: number of measured points (a seeded sample),
-    each compared with all points. trustworthiness: 1 if every neighbour on the map is also near in the original space
-    (Venna and Kaski 2001). overlap: the share of a point's k true neighbours that are among its k nearest on the map.
-    by_chance: the expected overlap for random points.
+    Attributes:
+        k: number of neighbours.
+        points: number of points on the map.
+        rows: number of measured points (a seeded sample); each is compared with all points.
+        trustworthiness: 1 if every neighbour on the map is also near in the original space (Venna and Kaski 2001).
+        overlap: the share of a point's k nearest neighbours in the original space that are also among its k nearest on
+            the map.
+        by_chance: the overlap expected for random points.
     """
 
     k: int
@@ -115,10 +116,10 @@ def _tsne(points: np.ndarray, perplexity: float, seed: int, start: np.ndarray | 
 
 
 def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the rotation (or reflection) of `vectors` that is closest to `target`: orthogonal Procrustes (Schoenemann
+    """Return the rotation (or reflection) that brings `vectors` closest to `target`: orthogonal Procrustes (Schoenemann
     1966).
 
-    There is no translation or scaling, so every length, cosine and distance among the vectors is preserved.
+    Nothing is translated or scaled, so all lengths, cosines and distances among the vectors stay the same.
 
     Args: both (n, d), with the same item in row i. Returns: (d, d) float64 R; `vectors @ R` is aligned.
     """
@@ -141,8 +142,8 @@ def quality(
         coordinates: (n, 2).
         rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
 
-    Ties: a rank is one more than the number of strictly nearer points. Intervals: over the measured points.
-    Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
+    The rank of a point is one more than the number of strictly nearer points, also with ties. The intervals are over
+    the measured points. Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
     """
     n = len(original)
     if n != len(coordinates) or not 1 <= k < n / 2:
@@ -173,12 +174,12 @@ def _squared_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count: int = 50) -> tuple[Components, float]:
-    """Put two encoders' vectors of the same items into one space: rotate the second onto the first, and return
-    principal components of both.
+    """Put two encoders' vectors of the same items into one space: rotate the second encoder's vectors onto the first's,
+    and return principal components of both.
 
     Args: both (n, d), already at unit length for cosines. Returns: components of the 2n rows, the first encoder's
-    first; and the residual after the rotation: the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual is 0 for a
-    pure rotation, and 1 if a point is as far from its counterpart as from the mean.
+    first; and the residual after the rotation, which is the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual
+    is 0 if one space is a pure rotation of the other, and 1 if a point is as far from its counterpart as from the mean.
     """
     turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_ranks).astype(np.float32)
     residual = float(

@@ -1,8 +1,8 @@
-"""Published figures for comparison: EntityQuestions (Sciavolino, Zhong, Lee and Chen 2021), Table 5.
+"""Published figures to compare with: EntityQuestions (Sciavolino, Zhong, Lee and Chen 2021), Table 5.
 
-Top-20 retrieval accuracy in per cent over 21,015,324 Wikipedia passages, on the test questions of each relation. The
-paper's table swaps the ids P413 and P800, which are correct in its other tables; the swap is corrected here. The last
-row is the paper's average over relations.
+The figures are top-20 retrieval accuracy in per cent over 21,015,324 Wikipedia passages, on the test questions of each
+relation. The paper's table swaps the ids P413 and P800, which are correct in its other tables; the swap is corrected
+here. The last row is the paper's average over relations.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ REPRODUCED: dict[str, tuple[float, float, float, float]] = {
     "BM25": (43.4, 60.8, 71.2, 79.8),
     "DPR (NQ)": (25.02, 39.36, 50.86, 64.26),
 }
-"""Macro averages at 1, 5, 20 and 100 of an independent reproduction on all passages and 22,075 test questions."""
+"""Macro averages at 1, 5, 20 and 100 from an independent reproduction on all passages and 22,075 test questions."""
 
 
 def not_comparable(passages: int, questions: int) -> str:
     """Return the caveat that must be shown with the published figures."""
     return (
         "Not directly comparable: the published figures use 21,015,324 passages and each relation's whole test "
-        f"set, ours use {passages:,} passages and {questions:,} questions. With fewer passages every figure is "
-        "higher, most of all for BM25 and rare subjects, and the models differ. Compare the pattern over "
+        f"set, ours use {passages:,} passages and {questions:,} questions. On fewer passages every figure is higher, most of all for BM25 and for rare subjects, and the models differ too. Compare the pattern over "
         "relations, not the values."
     )

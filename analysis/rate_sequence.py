@@ -1,27 +1,30 @@
-"""An interval of the share of hits, such as false negatives, in a finite set, valid after any number of labels.
+"""A confidence interval for the share of hits, such as false negatives, in a finite set, valid after any number of
+labels.
 
-Such an interval is a confidence sequence: the intervals after 1, 2, 3 ... labels cover the true share all together with
-the stated probability. So people may look after each label and stop when they like; an interval for a fixed sample size
-that is looked at again and again covers far less often than it says.
+This is a confidence sequence: with the stated probability, all the intervals after 1, 2, 3 ... labels contain the true
+share. People may therefore look at the interval after each label and stop when they like. An interval for a fixed
+sample size, looked at again and again, would contain the true share far less often than it claims.
 
 The method is betting (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", sections
-4 and 5; weighted draws: Shekhar, Xu, Lipton, Liang and Ramdas 2023). Pairs are drawn one after another without
-replacement, with probabilities proportional to their weights. The estimate at a draw of pair i,
+4 and 5; weighted draws: Shekhar, Xu, Lipton, Liang and Ramdas 2023). People judge pairs one after another. Pairs are
+drawn without replacement, each with a probability proportional to its weight. The estimate at a draw of pair i,
 
     (known hits + chances of the pairs left + (hit_i - chance_i) / probability_i) / population,
 
-has the true share as its mean, whatever the chances are. Against the hypothesis "the share is m", one bettor multiplies
-their wealth by 1 + stake * (m - estimate) at each draw, another by 1 + stake * (estimate - m). If the hypothesis is
-true, the mean of their wealth is a martingale, and by Ville's inequality it ever reaches 1 / (1 - level) with a
-probability of at most 1 - level. The interval holds the shares that are not rejected.
+has the true share as its expected value, whatever the chances (predicted probabilities of a hit) are. To test the
+hypothesis "the share is m", one imaginary bettor multiplies their wealth by 1 + stake * (m - estimate) at each draw,
+and another by 1 + stake * (estimate - m). If the hypothesis is true, the mean of the two wealths is a martingale. By
+Ville's inequality, the probability that it ever reaches 1 / (1 - level) is then at most 1 - level. The interval
+contains the shares that are not rejected.
 
-Chances and stakes of a draw follow from earlier draws alone. The chance of a cell of pairs starts at its suspicion and
-moves to the share of hits among the cell's drawn pairs. Good suspicions make intervals shorter; bad ones cost labels
-and never validity.
+The chances and the stakes of a draw depend on earlier draws only. The chance of a cell of pairs starts at the value
+given for it. With each draw from the cell it moves towards the share of hits among the cell's drawn pairs. Good
+starting values make the intervals shorter. Bad ones make more labels necessary, but the interval stays valid.
 
-Shares between two points of the grid count as rejected if the bettor against too low a rate, with the stakes of the
-point below, and the bettor against too high a rate, with the stakes of the point above, reject them together. Both
-wealths are monotone in the share, so this holds for each share in between.
+Only the shares on a grid are tested. A share between two grid points is rejected if two bettors together reject it: the
+one who bets that the share is lower, with the stakes of the lower grid point, and the one who bets that it is higher,
+with the stakes of the higher grid point. Both wealths are monotone in the share, so this rejects every share in
+between.
 """
 
 from __future__ import annotations
@@ -41,13 +44,19 @@ GRID = np.unique(
     ).round(9)
 )
 HORIZONS = ((0.45, 150), (0.55, 300))
-"""Share of the wealth that bettors begin with, and the number of labels at which they are best."""
+"""For each horizon, the share of the wealth that its bettors start with, and the number of labels for which their
+stakes are best.
+"""
 CLEAN, AGAINST_CLEAN = 0.03, 0.85
-"""Against shares up to `CLEAN`, so much of the wealth bets that the share is lower: "at most 2%" needs it."""
+"""For shares up to `CLEAN`, this much of the wealth bets that the share is lower; a statement such as "at most 2%"
+needs it.
+"""
 EXPECTED, EXPECTED_WEIGHT = 0.08, 10.0
-"""The share of hits that is expected before any label, and how many labels that counts as."""
+"""The share of hits that is assumed before any label, and the number of labels that this assumption counts as."""
 OWN_WEIGHT = 10.0
-"""A cell's suspicion counts as much as this many labels of the cell."""
+"""The starting chance of a cell counts as much as this many labels of the cell."""
+SIMULATED = 60
+"""Simulated studies of a forecast."""
 _SPREADS = (0.25, 4.0)  # limits of a hypothesis's variance, in multiples of the estimated one
 _LEAST_VARIANCE = 1e-9
 
@@ -96,9 +105,36 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
     return RateSequence(low, high, np.clip(estimate, low, high))
 
 
+def expected_half_widths(
+    hits: np.ndarray, draws: np.ndarray, more: np.ndarray, cells: Cells, confidence: float = LEVEL, seed: int = 0
+) -> np.ndarray:
+    """Return half-widths (SIMULATED, m) after each of m further draws, in simulated studies that begin as this one did.
+
+    Each simulated study draws the rates of its cells from what the labels so far leave open (a beta distribution around
+    the chances of `rate_sequence`), and the further labels from these rates.
+
+    Args:
+        hits, draws: (n,) as for `rate_sequence`. more: (m,) cell of each further draw.
+    """
+    states, kinds = _Cells(cells, 1), len(cells.counts)
+    states.seen[0] = np.bincount(draws, minlength=kinds)
+    states.found[0] = np.bincount(draws, weights=hits, minlength=kinds)
+    states.known[0] = np.sum(hits)
+    states.plan()
+    chances, weight = states.chances[0], OWN_WEIGHT + states.seen[0]
+    rng = np.random.default_rng(seed)
+    rates = rng.beta(
+        np.maximum(chances * weight, 1e-6), np.maximum((1 - chances) * weight, 1e-6), (SIMULATED, len(weight))
+    )
+    further = rng.random((SIMULATED, len(more))) < rates[:, more]
+    both = np.concatenate([np.tile(np.asarray(hits, bool), (SIMULATED, 1)), further], axis=1)
+    order = np.tile(np.concatenate([draws, more]), (SIMULATED, 1))
+    return rate_sequence(both, order, cells, confidence).half_width[:, len(hits) :]
+
+
 @dataclass(frozen=True)
 class _Outlook:
-    """The next estimate's mean and variance under the draw's probabilities, and its bounds; (r,) each."""
+    """The mean, the variance and the bounds of the next estimate, given the probabilities of the next draw; (r,) each."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -107,7 +143,7 @@ class _Outlook:
 
 
 class _Cells:
-    """The pairs that are left in each cell, and their chances by what was drawn before."""
+    """The number of pairs left in each cell, and the cells' chances after the draws so far."""
 
     def __init__(self, cells: Cells, studies: int):
         self.size, self.weights = cells.size, cells.weights
@@ -120,7 +156,7 @@ class _Cells:
         self.chances = self._chances()
 
     def plan(self) -> _Outlook:
-        """Return what the next draw may give."""
+        """Return the mean, the variance and the bounds of the next estimate."""
         self.chances = self._chances()
         weight = (self.left @ self.weights)[:, None]
         self.scale = weight / (self.weights * self.size)  # 1 / (population * probability) of each cell's pairs
@@ -133,7 +169,7 @@ class _Cells:
         return _Outlook(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
 
     def learn(self, hits: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """Take in a draw and return its estimate, (r,)."""
+        """Update the cells with a draw, and return its estimate, (r,)."""
         estimate: np.ndarray = self.base + (hits - self.chances[self.rows, draws]) * self.scale[self.rows, draws]
         self.known = self.known + hits
         self.found[self.rows, draws] += hits
@@ -142,7 +178,7 @@ class _Cells:
         return estimate
 
     def expected(self) -> np.ndarray:
-        """Return the known hits and the chances of the pairs left, as a share, (r,)."""
+        """Return the expected share of hits, from the known hits and the chances of the pairs left, (r,)."""
         result: np.ndarray = (self.known + (self.left * self.chances).sum(axis=1)) / self.size
         return result
 
@@ -154,9 +190,10 @@ class _Cells:
 
 
 class _Bettors:
-    """Two bettors for each horizon and each piece of the grid, and which pieces they rejected together.
+    """Two bettors for each horizon and each piece of the grid (the range between two grid points), and the pieces that
+    they have rejected.
 
-    Only the pieces that are not rejected yet are computed, those of all studies in one row.
+    Only pieces that are not yet rejected are computed, those of all studies in one array.
     """
 
     def __init__(self, studies: int, confidence: float):
@@ -172,7 +209,7 @@ class _Bettors:
         self.stakes = np.zeros_like(self.begun)
 
     def set_stakes(self, step: int, outlook: _Outlook) -> None:
-        """Choose the stakes of the next draw: as in `blindspot.analysis.certificates`, hedges of a digital option."""
+        """Choose the stakes of the next draw as in `blindspot.analysis.certificates`: they hedge a digital option."""
         low, high = GRID[self.piece], GRID[self.piece + 1]
         estimated = np.clip(outlook.mean, 1e-4, 0.999)[self.study]
         variance = outlook.variance[self.study]
@@ -191,7 +228,7 @@ class _Bettors:
                 self.stakes[place, side] = np.minimum(hedge(self.wealth[place, side], tail, spread), largest)
 
     def learn(self, estimate: np.ndarray) -> None:
-        """Settle the bets of a draw."""
+        """Update the wealth of all bettors with the estimate of a draw."""
         drawn = estimate[self.study]
         gains = np.stack([GRID[self.piece] - drawn, drawn - GRID[self.piece + 1]])
         self.wealth += np.log1p(self.stakes * gains)
@@ -205,6 +242,8 @@ class _Bettors:
             )
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the pieces that are not rejected, (r,) each. Where all are, the whole range."""
+        """Return the lowest and the highest end of the pieces that are not rejected, (r,) each; the whole range if all
+        are rejected.
+        """
         first, last = self.is_open.argmax(axis=1), self.is_open.shape[1] - 1 - self.is_open[:, ::-1].argmax(axis=1)
         return GRID[first], GRID[last + 1]

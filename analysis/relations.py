@@ -1,4 +1,4 @@
-"""The relations of EntityQuestions, and accuracy per group of questions for several runs."""
+"""The relations of EntityQuestions, and the accuracy of several runs by group of questions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ RELATIONS: dict[str, Relation] = {
 
 
 def relation_name(id: str) -> str:
-    """Return a relation's display name, as in "P19 place of birth"; an unknown relation is its id."""
+    """Return a relation's display name, as in "P19 place of birth"; for an unknown relation, its id."""
     return f"{id} {RELATIONS[id].label}" if id in RELATIONS else id
 
 
@@ -63,9 +63,9 @@ def relation_order(id: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One line of a table: a group, its number of questions and of their units, and a measure of each run.
+    """One line of a table: a group, its number of questions and of units of observation, and a measure of each run.
 
-    success[run][k] is an Estimate of Success@k, or of the measure that was asked for.
+    `success[run][k]` is an Estimate of Success@k, or of the requested measure.
     """
 
     group: str
@@ -80,7 +80,7 @@ def group_table(
     ks: Sequence[int],
     units: np.ndarray | None = None,
 ) -> list[GroupRow]:
-    """Return Success@k per group and run.
+    """Return Success@k by group and run.
 
     Args:
         first_ranks: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
@@ -97,7 +97,7 @@ def group_table(
 def value_table(
     values: Mapping[str, Mapping[int, np.ndarray]], groups: Sequence[str | None], units: np.ndarray | None = None
 ) -> list[GroupRow]:
-    """Return `group_table` of any measure.
+    """Return the table of `group_table` for any measure.
 
     Args:
         values: by run and k, (q,) bool or float64 from 0 to 1.

@@ -23,9 +23,10 @@ def sign_flip(
     """Return the two-sided p value of the paired sign-flip randomisation test. The null hypothesis: the mean difference
     is 0.
 
-    p is (1 + the number of resamples at least as far from 0) / (resamples + 1). It is never 0 and never too small
-    (Phipson and Smyth 2010). The test is exact if the two runs are interchangeable for each unit, whatever the variance of
-    each unit: the differences of a unit keep or change their signs together.
+    p is (1 + the number of resampled means at least as far from 0 as the observed one) / (resamples + 1). It is never
+    0, and the test rejects no more often than its level (Phipson and Smyth 2010). The test is exact if the two runs are
+    interchangeable for each unit of observation, even if the units have different variances. All differences within a
+    unit keep or change their signs together.
 
     Args:
         differences: (q,) float, run A's value minus run B's for each question.
@@ -59,8 +60,9 @@ def sign_flip_macro(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> float:
-    """Return the same p value for the difference of macro averages. A question weighs 1 / (groups x questions of its
-    group)."""
+    """Return the p value of the same test for the difference of macro averages. A question has the weight 1 / (number
+    of groups x number of questions in its group).
+    """
     if not len(differences):
         return 1.0
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
@@ -68,7 +70,7 @@ def sign_flip_macro(
 
 
 def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return (resamples,) float64 sums of the sizes under random signs."""
+    """Return the sums of the sizes under random signs, (resamples,) float64."""
     rows = max(1, VALUES_PER_BLOCK // max(1, len(sizes)))
     blocks = [min(rows, resamples - start) for start in range(0, resamples, rows)]
     return np.concatenate([rng.choice((-1.0, 1.0), size=(count, len(sizes))) @ sizes for count in blocks])
@@ -100,10 +102,12 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return (m,) p values adjusted by Holm's step-down method. It is valid however the tests depend on each other.
+    """Return (m,) p values adjusted by Holm's step-down method. The adjustment is valid however the tests depend on
+    each other.
 
-    statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection: 44 ms for 24 p
-    values, and more in a server with many objects, where these lines take 5 microseconds. A test compares the two.
+    statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection. For 24 p values it
+    takes 44 ms, and more in a server with many objects; this function takes 5 microseconds. A test checks that both
+    give the same values.
     """
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")
@@ -113,15 +117,16 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), under any
-    dependence."""
+    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), valid under any
+    dependence.
+    """
     from scipy.stats import false_discovery_control
 
     return np.asarray(false_discovery_control(p_values, method="by"))
 
 
 def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estimate:
-    """Return the difference of two shares over different questions, with Newcombe's interval (1998, method 10).
+    """Return the difference of two shares measured on different questions, with Newcombe's interval (1998, method 10).
 
     Args:
         estimate_a, estimate_b: as `proportion` returns them, each over at least one question.
@@ -148,12 +153,15 @@ def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estima
 class Difference:
     """A measure of run A minus the same measure of run B, over the same questions.
 
-    estimate: the difference with its paired interval, from -1 to 1.
-    p: p value of the sign-flip test. only_a, only_b: questions on which A, or B, is better; for success these are the
-    questions that one run alone finds.
-    macro: whether the difference is that of the averages over groups.
-    binary: whether each question's value is 0 or 1, as for success.
-    p_adjusted: p value after Holm's correction for all tests that are shown together; None if the test is shown alone.
+    Attributes:
+        estimate: the difference with its paired interval, from -1 to 1.
+        p: p value of the sign-flip test.
+        only_a, only_b: questions on which A, or B, is better; for success these are the questions that one run alone
+            finds.
+        macro: whether the difference is that of the averages over groups.
+        binary: whether each question's value is 0 or 1, as for success.
+        p_adjusted: p value after Holm's correction for all tests that are shown together; None if the test is shown
+            alone.
     """
 
     estimate: Estimate
@@ -170,18 +178,19 @@ class Difference:
 
     @property
     def units(self) -> int:
-        """The number of units of observation that the test flips."""
+        """The number of units of observation whose signs the test flips."""
         return self.estimate.n_units
 
     @property
     def p_shown(self) -> float:
-        """The adjusted p value, or the unadjusted p value of a test that is shown alone."""
+        """The adjusted p value, or the unadjusted p value if the test is shown alone."""
         return self.p if self.p_adjusted is None else self.p_adjusted
 
     @property
     def p_mcnemar(self) -> float | None:
-        """The exact p value of McNemar's test, unadjusted; None where the test is not defined: for a macro average, for
-        values other than 0 and 1, and for units of several questions."""
+        """The exact p value of McNemar's test, unadjusted. It is None where the test is not defined: for a macro
+        average, for values other than 0 and 1, and for units with several questions.
+        """
         defined = self.binary and not self.macro and self.units == self.n
         return mcnemar(self.only_a, self.only_b) if defined else None
 

@@ -3,22 +3,23 @@ questions.
 
 The null hypothesis of a slice is that the mean difference inside the slice equals the mean difference outside it. Under
 this hypothesis the questions are *not* exchangeable: two runs may agree almost everywhere in one relation and disagree
-often in another, with the same mean difference. A permutation test of the membership reports such a slice far too
-often. So does Welch's t test if a small slice happens to have no difference, because its estimate of the variance there
-is zero. The test here allows for both:
+often in another, with the same mean difference. A permutation test that exchanges questions between the slice and the
+rest reports such a slice far too often. So does Welch's t test if a small slice happens to have no difference at all,
+because its estimated variance is then zero. The test used here avoids both errors:
 
-1. The statistic is the score statistic of a difference of two means of values in {-1, 0, 1}. Each side's variance is
-   its maximum likelihood estimate under the null hypothesis (Tango 1998), which is never below |d| - d^2 for a common
-   difference d. Wilson and Hilferty's transformation removes the skewness that a common difference other than zero
-   brings.
+1. The statistic is the score statistic of a difference of two means of values in {-1, 0, 1}. The variance inside and
+   outside the slice is the maximum likelihood estimate under the null hypothesis (Tango 1998). For a common difference
+   d it is never below |d| - d^2. Wilson and Hilferty's transformation removes the skewness that a common difference
+   other than zero causes.
 2. The reference distribution comes from sign flips: each question's difference gets a random sign. Where the runs are
    interchangeable for each question, this is an exact test, whatever the pattern of disagreement. Where all slices
    share a difference other than zero, it is an approximation (`benchmarks/slice_finder.py` measures it).
 3. Westfall and Young's step-down maximum over all slices adjusts for the number of slices. It controls the probability
-   of any false finding and, unlike Holm's method, gains from slices that share questions.
+   of any false finding. Unlike Holm's method, it loses less power where slices share questions.
 
-The unit of observation need not be the question. The signs of a unit flip together, and the variance of a slice's
-difference is multiplied by its design effect: the variance over units divided by that over questions, at least 1.
+The unit of observation need not be the question. The signs of all questions of a unit flip together. The variance of a
+slice's difference is multiplied by its design effect: the variance over units divided by the variance over questions,
+at least 1.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ MIN_QUESTIONS = 30
 FLIPS = 1_000
 MONTE_CARLO_ERRORS = 2
 MAX_OVERLAP = 0.8
-"""Two slices whose Jaccard index exceeds this count as one finding."""
+"""Two slices whose Jaccard index exceeds this value are reported as one finding."""
 Correction = Literal["westfall-young", "holm", "benjamini-yekutieli"]
 CORRECTIONS: tuple[str, ...] = ("westfall-young", "holm", "benjamini-yekutieli")
 _FLIPS_PER_BLOCK = 250
 _TIE = 1e-5
-"""Relative tolerance of "at least as extreme": the statistics of the flips are float32."""
+"""Relative tolerance when counting flips that are "at least as extreme": their statistics are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SliceSearch:
-    """The findings, largest effect first; the number of slices tested; the number of questions; the mean difference of
-    all."""
+    """The findings, largest effect first; the number of tested slices; the number of questions; and the mean difference
+    of all questions.
+    """
 
     findings: list[Finding]
     tried: int
@@ -89,9 +91,10 @@ def find(
     """Return the slices (single predicates and pairs) whose difference departs from the difference in the other
     questions.
 
-    Every slice with at least `min_questions` units inside and outside is tested; a part of a unit counts as that part. A pair is reported only if its
-    difference is farther from the mean of all questions than the difference of each of its two predicates. Among slices
-    with nearly the same questions, only the one with the largest effect is reported.
+    Every slice with at least `min_questions` units of observation inside and outside is tested; a unit that lies only
+    partly inside counts with that part. A pair of predicates is reported only if its difference is farther from the
+    mean of all questions than that of each of the two predicates alone. Among slices with nearly the same
+    questions, only the one with the largest effect is reported.
 
     Args:
         differences: (q,) -1, 0 or 1: success of run A minus success of run B.
@@ -128,8 +131,9 @@ def find(
 class SliceTests:
     """The tests of m slices, as arrays of length m.
 
-    first, second: positions of the slice's predicates, equal for a single predicate.
-    beyond_parts: whether the slice is single, or farther from the mean of all questions than each of its two predicates
+    first, second: positions of the slice's predicates, equal for a single predicate. beyond_parts: True for a single
+    predicate, and for a pair whose difference is farther from the mean of all questions than that of each of the two
+    predicates alone
         alone. The other fields are those of `Finding`.
     """
 
@@ -143,7 +147,7 @@ class SliceTests:
     p_adjusted: np.ndarray
 
     def reported_slices(self, confidence: float = 0.05) -> np.ndarray:
-        """Return (m,) bool: the slices that are reported at this level."""
+        """Return which slices are reported at this level, (m,) bool."""
         listed: np.ndarray = (self.p_adjusted <= confidence) & self.beyond_parts
         return listed
 
@@ -157,7 +161,9 @@ def slice_tests(
     units: np.ndarray | None = None,
     seed: int = 0,
 ) -> SliceTests:
-    """Test every slice with enough units. Arguments as in `find`. The smallest adjusted p value by sign flips is 0.003."""
+    """Test every slice with enough units. The arguments are those of `find`. With sign flips, the smallest possible
+    adjusted p value is 0.003.
+    """
     n_questions, wins, losses = len(differences), differences > 0, differences < 0
     units = np.arange(n_questions) if units is None else compact(units)
     parts = 1 / np.bincount(units)[units] if n_questions else np.zeros(0)
@@ -191,7 +197,8 @@ def statistics(
     plus_all: int | np.ndarray,
     minus_all: int | np.ndarray,
 ) -> np.ndarray:
-    """Return the score statistic of each slice, corrected for skewness; standard normal under the null hypothesis.
+    """Return the score statistic of each slice, corrected for skewness; it is standard normal under the null
+    hypothesis.
 
     Args:
         n, positive_counts, negative_counts: questions of a slice, and how many of them only run A and only run B answers.
@@ -211,7 +218,8 @@ def p_values(
 ) -> np.ndarray:
     """Return the two-sided p value of each slice from the normal distribution, with a correction for continuity.
 
-    Arguments as in `statistics`. design: (m,) by how much the variance over units exceeds that over questions.
+    The arguments are those of `statistics`. design: (m,) the factor by which the variance over units exceeds the
+    variance over questions.
     """
     from scipy.special import ndtr
 
@@ -230,8 +238,8 @@ def null_rate(
     """Return the maximum likelihood estimate of the share of non-zero differences if their mean is `delta` (Tango
     1998).
 
-    n values in {-1, 0, 1}, `positive_counts` ones and `negative_counts` minus ones. The estimate solves a quadratic equation and is at least
-    |delta|.
+    Of n values in {-1, 0, 1}, `positive_counts` are 1 and `negative_counts` are -1. The estimate solves a quadratic
+    equation and is at least |delta|.
     """
     linear = positive_counts + negative_counts + (positive_counts - negative_counts) * delta
     constant = ((n - positive_counts - negative_counts) * delta - (positive_counts - negative_counts)) * delta
@@ -248,7 +256,7 @@ def _score(
     plus_all: int | np.ndarray,
     minus_all: int | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (difference of the means, its standard error and its skewness under the null hypothesis)."""
+    """Return the difference of the means, and its standard error and skewness under the null hypothesis."""
     delta = (plus_all - minus_all) / n_all
     mean_inside, variance_inside, third_inside = _null_moments(n, positive_counts, negative_counts, delta)
     mean_outside, variance_outside, third_outside = _null_moments(
@@ -271,8 +279,9 @@ def _null_moments(
 
 
 def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """Return normal scores of a difference with this error and skewness (Wilson and Hilferty's cube root of a gamma
-    variable)."""
+    """Return the normal scores of a difference with this error and skewness (Wilson and Hilferty's cube-root
+    transformation of a gamma variable).
+    """
     z = np.divide(difference, error, out=np.zeros_like(error), where=error > 1e-9)
     # The cube root is numerically undefined at skewness 0; the first term of its series is used there.
     skewed = np.abs(skewness) > 1e-3
@@ -284,11 +293,14 @@ def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.n
 
 @dataclass(frozen=True)
 class Flipping:
-    """What sign flips of whole units need of the questions that only one run answers.
+    """The sums that sign flips of whole units need, over the questions that only one of the runs answers.
 
-    sums: (m, u) float32, the sum of the differences of each slice within each of the u units that have such questions.
-    plus, minus: (m, 1) float32, the questions of each slice that only run A, and only run B, answers. all_sums (u,),
-    all_plus, all_minus: the same over all questions. design: (m,) the design effect of each slice.
+    Attributes:
+        sums: (m, u) float32, the sum of the differences of each slice within each of the u units that have such
+            questions.
+        plus, minus: (m, 1) float32, the number of questions of each slice that only run A, or only run B, answers.
+        all_sums (u,), all_plus, all_minus: the same over all questions.
+        design: (m,) the design effect of each slice.
     """
 
     sums: np.ndarray
@@ -330,7 +342,9 @@ def _flip_signs(
 def flipped_statistics(
     flipping: Flipping, n: np.ndarray, n_all: int, flips: int = FLIPS, seed: int = 0
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of (m, b) absolute statistics of the m slices under random signs of the units, `flips` in all."""
+    """Yield absolute statistics of the m slices under random signs of the units, in blocks of shape (m, b); there are
+    `flips` flips in all.
+    """
     rng = np.random.default_rng(seed)
     sizes, total = n.astype(np.float32)[:, None], np.asarray(n_all, np.float32)
     root = np.sqrt(flipping.design).astype(np.float32)[:, None]
@@ -347,7 +361,8 @@ def flipped_statistics(
 def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarray:
     """Return (m,) adjusted p values by the step-down maximum of Westfall and Young (1993, algorithm 4.1).
 
-    Two standard errors of the Monte Carlo estimate are added, so that a slice is not listed because of a lucky seed.
+    Two standard errors of the Monte Carlo estimate are added to each p value, so that no slice is listed only because
+    of a lucky seed.
 
     Args:
         observed: (m,) absolute statistics. resampled: blocks of (m, b) absolute statistics under the null hypothesis.
@@ -369,27 +384,30 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
 
 
 def _pair_counts(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles
-    on the diagonal."""
+    """Return the number of questions that satisfy both predicates of each pair and have a True `weight`, (p, p) int64;
+    single predicates are on the diagonal.
+    """
     counts: np.ndarray = np.rint(_pair_sums(predicates, weight)).astype(np.int64)
     return counts
 
 
 def _pair_sums(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return (p, p) float64 sums of the weights of the questions in each pair of predicates; singles on the diagonal."""
+    """Return the sum of the weights of the questions that satisfy both predicates of each pair, (p, p) float64; single
+    predicates are on the diagonal.
+    """
     members = predicates.astype(np.float64)
     sums: np.ndarray = (members if weight is None else members * weight) @ members.T
     return sums
 
 
 def _pairs_large_enough(sums: np.ndarray, total: float, minimum: int) -> np.ndarray:
-    """Return (p, p) bool: which pairs of predicates have enough units inside and outside."""
+    """Return which pairs of predicates have enough units inside and outside, (p, p) bool."""
     enough: np.ndarray = (sums >= minimum - 1e-9) & (total - sums >= minimum - 1e-9)
     return enough
 
 
 def _slices_to_test(large_enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two predicates of each slice to test; the same predicate twice for a single one."""
+    """Return the two predicates of each slice to test; a single predicate is given twice."""
     testable = np.triu(large_enough)
     if families is not None:
         same_family = np.asarray(families)[:, None] == np.asarray(families)[None, :]
@@ -406,8 +424,9 @@ def _beyond_parts(
     sums: np.ndarray,
     mean: float,
 ) -> np.ndarray:
-    """Return which slices are single, or farther from the mean of all questions than each of their two predicates
-    alone."""
+    """Return which slices are single predicates, or pairs whose difference is farther from the mean of all questions
+    than that of each of their two predicates.
+    """
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
     beyond: np.ndarray = (first_ranks == second_predicates) | (
@@ -417,7 +436,7 @@ def _beyond_parts(
 
 
 def _distinct_slices(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
-    """Yield the slices in order, without slices that have nearly the same questions as an earlier one."""
+    """Yield the slices in order, leaving out each slice with nearly the same questions as an earlier one."""
     masks: list[np.ndarray] = []
     for i in order.tolist():
         mask = predicates[tests.first[i]] & predicates[tests.second[i]]

@@ -1,9 +1,10 @@
 """Measures of how widely the positives of a group are spread in the original vector space.
 
-Figure 2 of the EntityQuestions paper shows the positives of place-of-birth close together under DPR and spread out
-after training. These measures make the same comparison without a projection, whose distances have no meaning.
+In Figure 2 of the EntityQuestions paper, the positives of place-of-birth lie close together under DPR and spread out
+after training. These measures make the same comparison in the original space, because distances in a projection have no
+meaning.
 
-The intervals describe other positives and questions of the same kind. They are not tests, and nothing adjusts them for
+The intervals describe other positives and questions of the same kind. They are not tests, and they are not adjusted for
 the number of groups.
 """
 
@@ -23,9 +24,10 @@ _BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One group under one encoder.
+    """The spread of one group under one encoder.
 
-    similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with
+    similarity: mean cosine of two different positives; it is high if the positives lie close together. Jackknife
+    interval with
         Student's t.
     nearest: mean over positives of the cosine with the nearest other positive. Student's t interval. Two positives that
         are each other's nearest have the same value, so the values are not independent and the interval may be too
@@ -55,11 +57,12 @@ class SpreadChange:
 
 @dataclass(frozen=True, slots=True)
 class SpreadGroup:
-    """A group's positives and questions.
+    """The positives and questions of one group.
 
-    positives: (p,) distinct rows of the passage vectors.
-    questions: (q,) rows of the question vectors. own: for each question, the positions of its own positives in
-    `positives`.
+    Attributes:
+        positives: (p,) distinct rows of the passage vectors.
+        questions: (q,) rows of the question vectors.
+        own: for each question, the positions of its own positives in `positives`.
     """
 
     positives: np.ndarray
@@ -107,8 +110,8 @@ def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: n
 def measured_questions(
     passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError
-    below two positives.
+    """Return jackknife pseudo-values of the mean cosine, the cosines with the nearest other positive, and the margins.
+    Raises ValueError for fewer than two positives.
     """
     if len(group.positives) < 2:
         raise ValueError("a group needs at least two positives")
@@ -137,8 +140,8 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
 
 
 def _t_interval(pseudo: np.ndarray, confidence: float = 0.95) -> Estimate:
-    """Return the mean of the values, or of jackknife pseudo-values (Tukey 1958), with Student's t interval; no interval
-    below three values, and none for values without differences.
+    """Return the mean of the values, or of jackknife pseudo-values (Tukey 1958), with Student's t interval. There is no
+    interval for fewer than three values, or if all values are equal.
     """
     n, value = len(pseudo), float(pseudo.mean())
     if n < 3 or np.ptp(pseudo) <= 1e-12:
@@ -159,7 +162,9 @@ def _nearest_other(vectors: np.ndarray) -> np.ndarray:
 
 
 def _margins(questions: np.ndarray, positives: np.ndarray, own_positives: Sequence[Sequence[int]]) -> np.ndarray | None:
-    """Return (q,) float64 margins; None if all questions share all positives, so that there are no others."""
+    """Return the margins, (q,) float64; None if all questions have the same positives, so that no question has a
+    positive of another.
+    """
     margins = []
     for start in range(0, len(questions), _BLOCK):
         for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own_positives[start : start + _BLOCK]):

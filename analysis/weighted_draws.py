@@ -12,7 +12,7 @@ _LOWEST, _HIGHEST = 1e-4, 1 - 1e-4
 
 @dataclass(frozen=True)
 class Cells:
-    """A finite population of pairs, in cells of pairs that are drawn alike.
+    """A finite population of pairs, grouped into cells; all pairs of a cell have the same probability of being drawn.
 
     Attributes:
         counts: (c,) int64, pairs. chances: (c,) float64 from 0 to 1, how probable the plan takes a hit to be; also the
@@ -33,7 +33,8 @@ class Cells:
 
 
 def cells_of(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Group pairs by their chance. Return cells with equal weights, and each pair's cell as (n,) int64.
+    """Group pairs by their chance of being a hit. Return the cells, with equal weights, and the cell of each pair, (n,)
+    int64.
 
     Args:
         chances: (n,) float64 from 0 to 1, a judge's probabilities. NaN, which stands for no probability, counts as the
@@ -48,37 +49,40 @@ def cells_of(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
 
 
 def log_odds(chances: np.ndarray) -> np.ndarray:
-    """Return the log odds of chances, which are first moved to 0.0001 to 0.9999."""
+    """Return the log odds of chances, after clipping them to 0.0001 to 0.9999."""
     clipped = np.clip(chances, _LOWEST, _HIGHEST)
     result: np.ndarray = np.log(clipped / (1 - clipped))
     return result
 
 
 def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
-    """Return a key (population,) float64 for each pair; pairs are drawn in the order of their keys.
+    """Return a key for each pair, (population,) float64; pairs are drawn in the order of their keys.
 
-    Exponential times of Efraimidis and Spirakis (2006): the next pair is drawn in proportion to the weights left.
+    The keys are the exponential times of Efraimidis and Spirakis (2006): each next pair is drawn with a probability
+    proportional to its weight among those left.
     """
     keys: np.ndarray = np.random.default_rng(seed).exponential(size=len(weights)) / weights
     return keys
 
 
 def inclusion(weights: np.ndarray, limit: float | None) -> np.ndarray:
-    """Return the probability (n,) that a pair's key is below `limit`, the first key that was not drawn; 1 for None.
+    """Return the probability that a pair's key is below `limit`, (n,). `limit` is the first key that was not drawn;
+    None gives 1.
 
-    Given that key, the draws below it are independent, so 1 / these probabilities are unbiased weights of a sample of
+    Given this key, the draws below it are independent. So 1 / these probabilities are unbiased weights for a sample of
     fixed size (rank conditioning: Cohen and Kaplan 2007, section 4).
     """
     return np.ones(len(weights)) if limit is None else -np.expm1(-np.asarray(weights, np.float64) * limit)
 
 
 def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw n pairs. A longer sample of the same seed and weights begins with the shorter one.
+    """Draw n pairs. A longer sample with the same seed and weights begins with the shorter one.
 
     Args:
         weights: (population,) float64 above 0.
 
-    Returns: (n,) int64 places in the order of the draws, (n,) float64 probability of each draw among the pairs left.
+    Returns: the places of the drawn pairs in the order of the draws, (n,) int64, and the probability of each draw among
+    the pairs then left, (n,) float64.
     """
     keys = draw_keys(weights, seed)
     n = min(n, len(weights))
@@ -89,7 +93,7 @@ def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.n
 
 
 def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn as `draw_order` draws."""
+    """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn in the way of `draw_order`."""
     keys, labels = [], []
     for cell, (count, weight) in enumerate(zip(cells.counts.tolist(), cells.weights.tolist(), strict=True)):
         shown = min(count, n)

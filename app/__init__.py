@@ -1,1 +1,1 @@
-"""What people see and type: the Streamlit pages and the `blindspot` command."""
+"""What people see and type: the Streamlit pages of the app, and the `blindspot` command."""

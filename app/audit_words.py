@@ -1,4 +1,6 @@
-"""The audit's rates of false negatives in words and as tables: of labels alone, and with a judge's scores."""
+"""The audit's estimated rates of false negatives, in words and as tables: from labels alone, and with each judge's
+scores.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def powered_words(audit: JudgeAssistedAudit) -> str:
-    """A judge's rate of false negatives in words, or why there is none."""
+    """Return a judge's rate of false negatives in words, or why there is none."""
     if audit.overall is None:
         return f"{audit.judge}: {audit.reason}." if audit.reason else f"{audit.judge}: no rate."
     rate = audit.overall
@@ -32,7 +34,9 @@ def powered_words(audit: JudgeAssistedAudit) -> str:
 
 
 def success_lines(study: Study, success: RunSuccess) -> Iterator[str]:
-    """Yield Success@k by the labels that people would give, and whether a judge of it also cleaned what the run learned from."""
+    """Yield the estimated Success@k, and whether one of the judges behind it also cleaned the data that the run was
+    trained on.
+    """
     yield from success.sentences()
     cleaning = cleaned_for(study, success.run)
     if cleaning is not None and cleaning in [each.judge for each in success.judges]:
@@ -43,7 +47,7 @@ def success_lines(study: Study, success: RunSuccess) -> Iterator[str]:
 
 
 def print_audit(audit: Audit, powered: Sequence[JudgeAssistedAudit]) -> None:
-    """Print the rates of false negatives: of labels alone, then with each judge's scores."""
+    """Print the rates of false negatives: first from labels alone, then with each judge's scores."""
     from blindspot.app.console import Terminal
 
     assert audit.overall is not None

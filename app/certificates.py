@@ -1,4 +1,6 @@
-"""Certificates in words: what the plan takes, what the labels prove, what was withdrawn. No formatting of a page."""
+"""Certificates in words: how many labels the plan needs, what the labels prove, and what was withdrawn. This module
+formats no pages.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from blindspot.backend.training_sets.certification import CertificatePlan
 
 
 def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
-    """Say what a new plan takes."""
+    """Say how many labels a new plan needs."""
     unjudged = plan.cells.size if plan.negatives > len(plan.known_negatives) else 0
     yield (
         f"Training set {name}: {counted(plan.negatives, 'negative')}, {len(plan.known_negatives):,} of them judged; "
@@ -35,17 +37,14 @@ def _judge_sentence(plan: CertificatePlan) -> str:
         if plan.piloted
         else "no labels so far say what its scores are worth, so the plan trusts them little"
     )
-    return f"Judge {plan.judge} chooses which pairs are drawn more often; {learned}. The bound holds if it is wrong."
+    return f"Judge {plan.judge} chooses which pairs are drawn more often; {learned}. The bound is valid even if the scores are wrong."
 
 
 def _expectation_sentence(plan: CertificatePlan) -> str:
     if plan.capped:
-        return (
-            "The plan's chances promise more false negatives than the target allows: if they are right, no number of labels "
-            "certifies this set. Clean it first: build it with another policy."
-        )
+        return "By the plan's probabilities, this set has more false negatives than the target allows. If they are right, no number of labels can certify it. Clean the set first: build it with another policy."
     if not plan.enough:
-        return "The plan does not expect these labels to be enough in four of five cases; further pairs can be drawn later."
+        return "The plan expects that these labels are not enough in one of five cases or more; further pairs can be drawn later."
     half = "" if plan.median is None else f"; half of the simulated studies need {plan.median:,} or fewer"
     return (
         f"The plan expects {percent(plan.rate)} false negatives; four of five simulated studies reach the target{half}."
@@ -73,7 +72,7 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
 
 
 def stated_lines(certificate: Certificate | None) -> Iterator[str]:
-    """Say what was certified of a set, or what was withdrawn."""
+    """Say what was certified for a set, or what was withdrawn."""
     if certificate is None:
         yield "No certificate."
     elif certificate.withdrawn:
@@ -84,27 +83,21 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
 
 
 def verdict(certificate: Certificate) -> str:
-    """Whether the target holds, in one sentence."""
+    """Say in one sentence whether the target is met."""
     target = f"at most {percent(certificate.at_most)} false negatives at {percent(certificate.confidence)} confidence"
     if certificate.meets_target:
         return f"Certified: {target}."
     if certificate.holds_after:
-        return (
-            f"Certified once the {counted(certificate.false, 'found false negative')} are taken out: {target}. To take them out, "
-            "build the set again with a policy that ends in +labels."
-        )
+        return f"Certified once the {counted(certificate.false, 'found false negative')} are taken out: {target}. To remove them, build the set again with a policy whose name ends in +labels."
     return f"Not certified: {target} is not shown."
 
 
 def more_line(certificate: Certificate) -> str:
-    """How many more pairs the target takes; "" if it is met."""
+    """Say how many more pairs must be judged to meet the target; "" if it is met."""
     if certificate.more == 0:
         return ""
     if certificate.more is None:
-        return (
-            "By the labels so far, no number of further labels that was tried meets the target: clean the set, or certify "
-            "a higher share."
-        )
+        return "With the labels so far, none of the tried numbers of further labels is expected to meet the target: clean the set, or certify a higher share."
     if certificate.unlabelled_draws:
         return f"Judge the {counted(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
     return f"About {counted(certificate.more, 'more negative')} must be judged."

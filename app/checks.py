@@ -1,4 +1,4 @@
-"""The check of the open study and what its labels say, cached between runs of the script."""
+"""The check of the open study and the figures from its labels, cached between reruns of a page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.study import Study
 
 SHORT = 0.05
-"""Half width of the interval from which the page leads on to the rules."""
+"""If the half-width of the interval is at most this, the page suggests the comparison of rules as the next step."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """What the labels so far prove.
+    """The figures that the labels so far prove.
 
     Attributes:
         rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
@@ -42,7 +42,7 @@ class Labelled:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it is time for the rules: all pairs are judged, or the interval is short."""
+        """Whether the page suggests the rules now: all pairs are judged, or the interval is narrow enough."""
         return self.all_judged or (self.rate is not None and (self.rate.half_width or 1.0) <= SHORT)
 
 
@@ -57,12 +57,12 @@ def _check(_study: Study, folder: str, cache_version: int | None) -> Check:
 
 
 def proven_labels(study: Study) -> Labelled:
-    """Return what people's labels prove. Computed once after each label."""
+    """Return the figures that people's labels prove. They are computed once after each label."""
     return _proven_labels(study, *_key(study))
 
 
 def rules(study: Study) -> RuleCurve:
-    """Return the rules compared by people's labels: seconds of work, once after each label."""
+    """Return the comparison of the rules by people's labels. It takes seconds, and is computed once after each label."""
     return _rules(study, *_key(study))
 
 
@@ -87,7 +87,9 @@ def _rules(_study: Study, *key: object) -> RuleCurve:
 
 
 def sees_rate(study: Study, labelled: Labelled) -> bool:
-    """Return whether the signed-in person may see what the labels prove: who judges blind must not."""
+    """Return whether the signed-in person may see the figures that labels prove; somebody who still judges blind may
+    not.
+    """
     return not labelled.judged or who.may(study.labels_path, "see others' labels")
 
 

@@ -1,5 +1,5 @@
-"""The `blindspot` command. A command's module in `app/commands/` is imported when that command is called; its heavy
-modules are imported when it runs.
+"""The `blindspot` command. The module of a command in `app/commands/` is imported when the command is called. The heavy
+modules that a command needs are imported when it runs.
 """
 
 from __future__ import annotations
@@ -121,17 +121,19 @@ PATH: dict[str, dict[str, tuple[str, str]]] = {
         "delete": ("parts:delete", "Delete a run, batch, training set, model or map."),
     },
 }
-"""The commands as the work goes, and in each step the most used first: the function or group of each, and its line of
-the help, which a test compares with the command's own.
+"""The commands in the order in which people use them, and within each step the most used first: the function or group
+of each, and its line of help. A test compares this line with the command's own docstring.
 """
 LATE = {"retrieve": "runs:RetrieveCommand"}
-"""Commands with a class of their own."""
+"""Commands that have a class of their own."""
 MORE = {"train": ("recipe", "read")}
-"""Modules besides a group's own that add commands to it."""
+"""Modules, besides the group's own, that add commands to a group."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each imported and built when it is asked for: a start of the program needs one of them."""
+    """The commands by name. Each is imported and built only when it is needed, because a start of the program needs
+    just one of them.
+    """
 
     _places: ClassVar = {name: place for commands in PATH.values() for name, (place, _) in commands.items()}
 
@@ -147,7 +149,7 @@ class _Commands(Mapping[str, Any]):
 
 @cache
 def _build(name: str, place: str) -> Any:
-    """Return the command or the group of commands at a place such as "runs:report"."""
+    """Return the command or group at a place such as "runs:report"."""
     found = _imported(place)
     for module in MORE.get(name, ()):
         import_module(f"blindspot.app.commands.{module}")
@@ -166,7 +168,7 @@ def _imported(place: str) -> Any:
 
 
 class _AlongThePath(TyperGroup):
-    """Lists the commands in the order of the work, step by step."""
+    """Lists the commands in the order in which people use them, step by step."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -201,7 +203,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command. An error that a person can fix prints one line and gives exit code 1."""
+    """Run the command. An error that a person can fix prints one line, and the exit code is 1."""
     clean_streams()
     try:
         app()

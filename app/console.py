@@ -1,4 +1,6 @@
-"""Rich's console with clean text: see `blindspot.app.terminal`. It is a separate module because rich is slow to import."""
+"""Rich's console, with control characters removed from its texts: see `blindspot.app.terminal`. It is a separate module
+because importing rich is slow.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _CONSOLE_FILE: Any = vars(Console)["file"]  # the property of the base class, wh
 
 
 class Terminal(Console):
-    """Rich's console, with every text cleaned before rich adds its own sequences."""
+    """Rich's console. Control characters in every text are replaced before rich adds its own."""
 
     @property
     def file(self) -> IO[str]:

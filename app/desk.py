@@ -14,7 +14,7 @@ from blindspot.db.tags import Tags
 
 @dataclass(frozen=True)
 class Desk:
-    """The label store, the queue, the cards to judge, and the tags, of one study."""
+    """The stores of one study for judging: the label store, the queue, the cards to judge, and the tags."""
 
     labels: Labels
     queue: Queue
@@ -23,7 +23,7 @@ class Desk:
 
 
 def desk(study: Study) -> Desk:
-    """Return the stores of a study. A replaced labels.db is opened again."""
+    """Return the stores of a study. A labels.db that was replaced is opened again."""
     return _desk(study, study.labels_path.stat().st_ino)
 
 

@@ -1,4 +1,4 @@
-"""Starting a page through `main.py`, and showing an error as one line instead of a traceback."""
+"""Start a page through `main.py`, and show an error as one line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS_TO_RETRY = 5.0
 
 
 def enter(page: Callable[[], None]) -> None:
-    """Run a page. Every page file ends with this call.
+    """Run a page. Every page file ends with a call of this function.
 
     `main.py` calls `st.navigation`. Because of the folder `pages` next to `main.py`, Streamlit runs a page's file
     directly when the first visitor of a server requests that page. A page that was not started by `main.py` therefore
@@ -39,7 +39,9 @@ def enter(page: Callable[[], None]) -> None:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Show an error of the block as one line. Streamlit handles errors of a page before `main.py` could catch them."""
+    """Show an error of the block as one line. Streamlit would otherwise handle errors of a page before `main.py` could
+    catch them.
+    """
     try:
         yield
     except Exception as error:
@@ -47,7 +49,7 @@ def one_line() -> Iterator[None]:
 
 
 def report(error: Exception) -> bool:
-    """Show one line about an error, record the traceback in the log, and try again later if the error may pass.
+    """Show one line about an error, write the traceback to the log, and try again later if the error may be temporary.
 
     Streamlit calls this function for errors of fragments and callbacks, and shows nothing itself because the result is
     True.

@@ -1,11 +1,11 @@
 """Keep Python's garbage collections short in the app's server.
 
-Streamlit runs `gc.collect(2)` after every run of a page's script, which visits every object of the process: the modules,
-the questions and everybody's pages. It took 85 ms of the 115 ms that storing a label took (benchmarks/RESULTS.md).
+Streamlit runs `gc.collect(2)` after every run of a page's script. This visits every object of the process: modules,
+questions and everybody's pages. It took 85 ms of the 115 ms that storing a label took (benchmarks/RESULTS.md).
 
-Here a whole collection now and then sets aside all that survives it, with `gc.freeze`. The collections in between visit
-only what has been made since, and free its garbage at once. Garbage among the objects that were set aside is freed by the
-next whole collection.
+This module therefore runs a full collection from time to time and excludes everything that survives it from later
+collections, with `gc.freeze`. The collections in between visit only objects created since then, and free their garbage
+at once. Garbage among the excluded objects is freed by the next full collection.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import time
 from collections.abc import Callable, Mapping
 
 SECONDS_BETWEEN = 30.0
-"""Shortest time from the end of a whole collection to the start of the next."""
+"""Shortest time between the end of a full collection and the start of the next."""
 LONG = 0.05
-"""Seconds. What survives a longer collection is set aside too: modules or questions have just been loaded."""
+"""Seconds. If a collection takes longer than this, everything that survives it is excluded too, because modules or
+questions have just been loaded.
+"""
 SHARE = 1 / 200
-"""Largest share of the time that whole collections take: with millions of questions one takes seconds."""
+"""Largest share of the time that full collections may take; with millions of questions, one takes seconds."""
 
 
 class ShortCollections:
-    """A callback for `gc.callbacks`; see the module."""
+    """A callback for `gc.callbacks`; see the docstring of this module."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock

@@ -1,7 +1,7 @@
 """Hiding the results of questions that the signed-in person still has to judge.
 
-The pages get runs, comparisons and live searches through `blindspot.app.study`, which applies these functions. The rule is in
-`blindspot.db.blindness`.
+The pages get runs, comparisons and live searches through `blindspot.app.study`, which applies the functions of this
+module. `blindspot.db.blindness` decides which questions are hidden.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def any_hidden(study: Study, questions: Iterable[str]) -> bool:
 
 
 def may_use_labels(study: Study) -> bool:
-    """Return whether causes of misses may rest on people's labels and judges' scores.
+    """Return whether causes of misses may use people's labels and judges' scores.
 
-    Who judges blind must not learn what others say. An annotator with open questions therefore sees causes without them.
+    People who judge blind must not learn other people's opinions. An annotator with open questions therefore sees
+    causes computed without labels and scores.
     """
     return not hidden_ids(study) or who.may(study.labels_path, "see others' labels")
 
@@ -51,7 +52,7 @@ def refuse_live(study: Study, question: str) -> None:
 
 
 def notice_of_hidden(questions: int) -> Html:
-    """The empty state that replaces results of hidden questions."""
+    """The empty state shown instead of the results of hidden questions."""
     return empty(
         "Judge first",
         join(

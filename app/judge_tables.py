@@ -1,4 +1,4 @@
-"""Tables of `blindspot judge measure`: judges beside each other, and one judge in detail."""
+"""Tables of `blindspot judge measure`: a comparison of judges, and one judge in detail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_judges(judge_table: JudgeTable) -> None:
-    """Print a row for each judge, with what the figures are measured on."""
+    """Print a row for each judge, and the pairs on which its figures are measured."""
     rows = []
     for judge in judge_table.judges:
         figures = judge.figures
@@ -39,7 +39,7 @@ def print_judges(judge_table: JudgeTable) -> None:
 
 
 def print_judge(judge_figures: JudgeFigures) -> None:
-    """Print the confusion, thresholds, calibration and trust of one judge."""
+    """Print the confusion, the thresholds, the calibration and the trusted groups of one judge."""
     confusion = [[label, *counts] for label, counts in judge_figures.confusion.items()]
     thresholds = [
         [f"{each.threshold:g}", *(rate_text(rate) for rate in (each.precision, each.recall, each.missed))]
@@ -74,11 +74,11 @@ def print_judge(judge_figures: JudgeFigures) -> None:
 
 
 def rate_text(rate: Rate) -> str:
-    """A share in percent with its interval and n."""
+    """A share in per cent with its interval and n."""
     if rate.value is None:
         return "–"
     interval = "" if rate.low is None or rate.high is None else f" [{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
-    return f"{100 * rate.value:.1f}{interval} n={rate.passages:,}"
+    return f"{100 * rate.value:.1f}{interval} n = {rate.passages:,} passages"
 
 
 def _value_with_interval(value: float | None, low: float | None, high: float | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Lines that `blindspot judge` prints about a judge: how good it is, and what a run would cost."""
+"""Lines that `blindspot judge` prints about a judge: its quality, and the cost of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
-    """Return the judge's quality on out-of-fold training questions, as lines of text."""
+    """Return the judge's quality as lines of text, measured on training questions that it did not learn from (out of
+    fold).
+    """
     drop, settings = judge_manifest["drop"], judge_manifest["settings"]
     lines = [
         f"AUC {judge_manifest['auc']:.3f}, average precision {judge_manifest['average_precision']:.3f} "
@@ -31,7 +33,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
     else:
         lines.append(
             f"keep as negatives below {drop['value']:.3f}: up to {_worst_group(drop):.1%} of them could be false{_left_out(drop)}; "
-            f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+            f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n = {drop['pairs']:,} pairs"
         )
     with_answer = judge_manifest.get("drop_with_answer") or {"value": None}
     if with_answer["value"] is None:
@@ -40,7 +42,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
         lines.append(
             f"passages that contain an answer: keep as negatives below {with_answer['value']:.3f}; "
             f"{with_answer['share']:.1%} of the kept are known positives "
-            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
+            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n = {with_answer['pairs']:,} pairs"
         )
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
         add = judge_manifest[key]
@@ -49,13 +51,13 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
         else:
             lines.append(
                 f"{which}: add as positives from {add['value']:.3f}; precision {add['share']:.1%} "
-                f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
+                f"[{add['low']:.1%}, {add['high']:.1%}], n = {add['pairs']:,} pairs"
             )
     return lines
 
 
 def _worst_group(drop: dict[str, Any]) -> float:
-    """Return the upper bound of the share of false negatives, with every pair that the threshold left out as one."""
+    """Return the upper bound of the share of false negatives if every pair that the threshold leaves out is one."""
     left_out = drop.get("left_out", 0)
     return float((drop["high"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out))
 
@@ -68,12 +70,12 @@ def _left_out(drop: dict[str, Any]) -> str:
 
 
 def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
-    """Say which pairs a language model left without a score and why, from the result of `judge_with_llm`."""
+    """Say which pairs have no score of the language model and why, from the result of `judge_with_llm`."""
     lines = []
     if result["unknown"]:
         lines.append(
             f"{counted(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
-            f"{result['unreadable']!r}. The same command asks again."
+            f"{result['unreadable']!r}. Run the same command again to ask for these pairs."
         )
     if result["failed"]:
         lines.append(f"{counted(result['failed'], 'pair')} got no answer; the same command asks again.")
@@ -95,7 +97,7 @@ def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | Non
 
 
 def plan_lines(plan: LLMPlan, max_cost: float | None = None) -> list[str]:
-    """Say what a language model would be asked, at which cost, and where the texts go."""
+    """Say how many questions a language model would get, what that costs, and which server receives the texts."""
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     lines = [
         f"{counted(plan.pairs, 'pair')} to judge: {counted(plan.requests, 'request')}, "
@@ -112,7 +114,7 @@ def plan_lines(plan: LLMPlan, max_cost: float | None = None) -> list[str]:
 
 
 def cost_words(cost: float | None) -> str:
-    """Return the end of a sentence about the cost."""
+    """Return the part of a sentence that names the cost."""
     return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
 
 

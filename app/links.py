@@ -1,9 +1,9 @@
 """Personal links: the server exchanges the secret of a link for a session before any page sees the secret.
 
-The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret; an
-annotator's or adjudicator's link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the
-cookies. The cookie contains the token of the session. Scripts cannot read the cookie, other sites cannot send it, and
-over https it is only sent encrypted.
+A request for `/?invite=SECRET` gets a cookie and a redirect to the same page without the secret. If the link of an
+annotator or adjudicator names no page, it opens Judge. So the secret does not appear in the address bar, the history or
+the cookies. The cookie contains the token of the session. Scripts cannot read the cookie, other sites cannot send it,
+and over https it is only sent encrypted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INVITATION = "invite"
 LINK, INVALID = "link", "invalid"
-"""The parameter and value that mark an invalid link after the redirect."""
+"""The query parameter and value that mark an invalid link after the redirect."""
 Work = tuple[str, list[tuple[str, str]]]
 """A page and the parameters of its address."""
 HOME: Work = ("", [])
@@ -35,14 +35,14 @@ _OLD_SECRET = "link%3A"
 
 
 def cookie_name(labels_path: Path) -> str:
-    """Return the name of the cookie with a person's name (local app). Each study has its own, because cookies ignore
-    ports.
+    """Return the name of the cookie that holds a person's name (local app). Each study has its own cookie name, because
+    cookies of one host are shared by all ports.
     """
     return "blindspot-" + hashlib.sha256(str(labels_path).encode()).hexdigest()[:12]
 
 
 def session_cookie(labels_path: Path) -> str:
-    """Return the name of the cookie with the token of a session."""
+    """Return the name of the cookie that holds the token of a session."""
     return cookie_name(labels_path) + "-session"
 
 
@@ -78,7 +78,7 @@ async def _answer(scope: Scope) -> Response | None:
 
 
 def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, Work]:
-    """Return the token of a new session, and what a link without a page opens."""
+    """Return the token of a new session, and the page that a link opens if it names none."""
     people = People(labels_path)
     try:
         person = people.invited(secret)
@@ -88,7 +88,9 @@ def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, Work]:
 
 
 def _work_of(labels_path: Path, person: Person) -> Work:
-    """Return a person's work: the disputes that an adjudicator can settle now, else the queue; of a lead, Home."""
+    """Return the page of a person's work: for an adjudicator the disputes that can be settled now, else the queue; for
+    a lead, Home.
+    """
     if person.may("make batches"):
         return HOME
     if person.may("adjudicate"):

@@ -1,4 +1,4 @@
-"""The app's log file in the study's folder, which keeps errors after the terminal is closed."""
+"""The app's log file in the study's folder, where errors can be read after the terminal is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def start_log(folder: Path) -> None:
     """Write warnings and errors of this process to the study's log and to standard error.
 
-    A read-only study gets no log.
+    A read-only study has no log.
     """
     logging.raiseExceptions = False  # a full disk must not put tracebacks of `logging` on the terminal
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
@@ -31,7 +31,7 @@ def start_log(folder: Path) -> None:
 
 
 def where_details_are() -> str:
-    """Return the end of an error message, which says where the traceback is."""
+    """Return the end of an error message, which says where to find the traceback."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, RotatingFileHandler):
             return f"Details: {LOG} in the study's folder."

@@ -1,4 +1,5 @@
-"""The app's main script: open the study, let people sign in, show the page. Streamlit runs it at every change.
+"""The app's main script: open the study, let people sign in, show the page. Streamlit runs this script at every
+interaction.
 
 `blindspot open --study STUDY` starts `blindspot.app.server_process`, which serves this script.
 """
@@ -75,9 +76,10 @@ def _main() -> None:
 
 
 def _empty_pages(open_study: Study) -> list[str]:
-    """Return the titles of the pages that this study cannot fill now. An empty study may still fill every page but Check.
+    """Return the titles of the pages that have nothing to show in this study yet. In an empty study every page but
+    Check may get contents later.
 
-    Where that cannot be read, all pages are named: the page below says what is wrong with the study.
+    If the study cannot be read, the result contains the titles of all pages, and the page itself says what is wrong.
     """
     try:
         without = (
@@ -96,7 +98,7 @@ def _empty_pages(open_study: Study) -> list[str]:
 
 
 def _path(open_study: Study, page: str, person: Person | None) -> Html:
-    """Return the path, or nothing where it fails: the page below says what is wrong with the study."""
+    """Return the path, or an empty path if computing it fails; the page itself then says what is wrong with the study."""
     try:
         return path(open_study, page, person)
     except Exception:

@@ -1,7 +1,7 @@
-"""HTML with automatic escaping: every plain string is text.
+"""HTML with automatic escaping: every plain string is treated as text.
 
-Passages, questions, answers and file names are data. They reach the page only as children or attributes of `tag`, which
-escapes them. The app never passes data to Streamlit's Markdown.
+Passages, questions, answers and file names are untrusted data. They get into the page only as children or attributes of
+`tag`, which escapes them. The app never passes data to Streamlit's Markdown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VOID = frozenset({"br", "hr", "input", "wbr"})
 
 
 class Html(str):
-    """Markup made by `tag` or `join`. A plain `str` is text and is escaped when it is added to markup."""
+    """Markup, made by `tag` or `join`. A plain `str` is text and is escaped when it is added to markup."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ def link(label: object, href: str, **attributes: Any) -> Html:
 
 
 def table_head(first_heading: object, *rest: object) -> Html:
-    """The head of a table of figures; the first heading is on the left. A `th` stays as it is."""
+    """The head row of a table of figures; the first heading is left-aligned. A `th` is used unchanged."""
     return tag(
         "thead",
         tag("tr", tag("th", first_heading, scope="col", cls="left"), *(_table_cell("th", each) for each in rest)),
@@ -75,7 +75,7 @@ def table_head(first_heading: object, *rest: object) -> Html:
 
 
 def row(*cells: object, head: object, **attributes: Any) -> Html:
-    """A line of a table of figures: its name and its cells. A `td` stays as it is."""
+    """A row of a table of figures: its name and its cells. A `td` is used unchanged."""
     return tag("tr", tag("th", head, scope="row"), *(_table_cell("td", each) for each in cells), **attributes)
 
 
@@ -90,7 +90,7 @@ def table(head: Html, lines: Iterable[Html], cls: str = "figures") -> Html:
 
 
 def term(label: object, explanation: str) -> Html:
-    """A technical term with an explanation that shows on hover or focus."""
+    """A technical term with an explanation that appears on hover or focus."""
     return tag("abbr", label, title=explanation, tabindex="0")
 
 

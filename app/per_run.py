@@ -1,6 +1,6 @@
-"""What one run of a page's script reads once, however many parts of the page ask for it.
+"""Values that one run of a page's script reads only once, however many parts of the page need them.
 
-Fragments run by themselves, outside `one_run`: there everything is read anew.
+Fragments run on their own, outside `one_run`; in a fragment every value is read anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _kept: ContextVar[dict[Hashable, object] | None] = ContextVar("kept", default=No
 
 @contextmanager
 def one_run() -> Iterator[None]:
-    """Keep values for the length of the block."""
+    """Keep the values until the end of the block."""
     token = _kept.set({})
     try:
         yield
@@ -26,7 +26,7 @@ def one_run() -> Iterator[None]:
 
 
 def once(key: Hashable, load: Callable[[], T]) -> T:
-    """Return the value of `load`, read once in a run of the script."""
+    """Return the value of `load`, which is read once in a run of the script."""
     kept = _kept.get()
     if kept is None:
         return load()
@@ -36,6 +36,6 @@ def once(key: Hashable, load: Callable[[], T]) -> T:
 
 
 def forget() -> None:
-    """Read everything anew from here on, as after somebody signed in."""
+    """Forget the values, so that they are read again, for example after somebody signed in."""
     if (kept := _kept.get()) is not None:
         kept.clear()

@@ -19,8 +19,8 @@ from blindspot.backend.text.counting import counted, noun
 
 
 def offered_runs(open_study: Study) -> dict[str, dict]:
-    """Return the runs that a person can pick: all but those of the learning curve, which count only where the address
-    names them.
+    """Return the runs that a person can choose: all except those of the learning curve, which appear only if the
+    address names them.
     """
     named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
     return {
@@ -29,14 +29,14 @@ def offered_runs(open_study: Study) -> dict[str, dict]:
 
 
 def runs_like(runs: Mapping[str, dict], run_a: str, run_b: str) -> list[str]:
-    """Return the runs over the questions of a run, without the two that are compared."""
+    """Return the runs over the same questions as a run, without the two compared runs."""
     questions = runs[run_a].get("question_set")
     return [name for name in runs if name not in (run_a, run_b) and runs[name].get("question_set") == questions]
 
 
 def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs of the address. A run that is absent there or in the study is replaced, by another than the
-    one given.
+    """Return the two runs that the address names. If the address names no run, or one that the study lacks, another run
+    takes its place, different from the other side's.
     """
     first, second = default_pair(runs)
     a, b = (url.one_of(key, list(runs), "") for key in ("a", "b"))
@@ -45,7 +45,7 @@ def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
 
 
 def missing_runs(runs: Mapping[str, dict]) -> Html | str:
-    """A notice about runs that the address names and the study lacks; "" if there are none."""
+    """A notice about runs that the address names but the study lacks; "" if there are none."""
     named = [url.value("a"), url.value("b"), *url.value("runs").split(",")]
     missing = list(dict.fromkeys(name for name in named if name and name not in runs))
     if not missing:
@@ -80,7 +80,7 @@ def retriever_label(manifest: Mapping) -> str:
 
 
 def cost_label(manifest: Mapping) -> str:
-    """Return what one question and the index of a run's retriever cost; "" if its manifest does not say."""
+    """Return the cost of one question and of the index for a run's retriever; "" if the run's manifest does not say."""
     cost = cost_of(manifest)
     said = [] if cost.p50_ms is None else [f"{cost.p50_ms:,.3g} ms a question"]
     said += [] if cost.index_bytes is None else [f"index of {index_size(cost)} MB"]

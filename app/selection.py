@@ -29,8 +29,8 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to
-    reverse it; `more` are further runs, separated by commas, to show beside A and B.
+    """The selection in the address. `rule` follows from the runs. `sort` is a key of SORTS, with a leading "-" for the
+    reverse order. `more` names further runs to show beside A and B, separated by commas.
     """
 
     a: str
@@ -50,7 +50,7 @@ class Selection:
     more: str = ""
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
-        """Return the query parameters, without those at their defaults."""
+        """Return the query parameters, leaving out those at their defaults."""
         changed = replace(self, **changes) if changes else self
         values = {name: getattr(changed, name) for name in _DEFAULTS}
         return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
@@ -64,14 +64,16 @@ class Selection:
 
     @property
     def order(self) -> tuple[str, bool]:
-        """Return (key of SORTS, is descending). The default is by contrast, or by import for cells without contrast."""
+        """Return (key of SORTS, is descending). The default order is by contrast; for cells without contrast, the order
+        of import.
+        """
         if not self.sort:
             return ("contrast", True) if self.cell in ("all", "only_a", "only_b") else ("order", False)
         key = self.sort.removeprefix("-")
         return key, (key in FALLS_FIRST) != self.sort.startswith("-")
 
     def toggled(self, key: str) -> str:
-        """Return the `sort` after a click on a column head."""
+        """Return the value of `sort` after a click on a column head."""
         now, falling = self.order
         if now != key:
             return key
@@ -84,12 +86,12 @@ _DEFAULTS = {field.name: field.default for field in fields(Selection) if field.n
 
 
 def offered_measures(kind: str) -> list[str]:
-    """Return the names of the measures that Compare can show by this relevance."""
+    """Return the names of the measures that Compare can show with this relevance."""
     return [measure.name for measure in MEASURES if kind != "answers" or not measure.needs_all]
 
 
 def read_selection(run_a: str, run_b: str, depth: int, rule: str = "dpr", kind: str = "answers") -> Selection:
-    """Read the selection from the address. Invalid values count as absent.
+    """Read the selection from the address. Invalid values count as missing.
 
     Args:
         kind: the relevance in use; it decides which measures there are.
@@ -115,8 +117,8 @@ def read_selection(run_a: str, run_b: str, depth: int, rule: str = "dpr", kind: 
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
-    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid
-    slice.
+    """Return the rows that pass all filters except the cell of the two-by-two table, (q,) bool. Raises BadInput or
+    Missing for an invalid slice.
     """
     mask = np.ones(len(comparison), dtype=bool)
     if selection.relation:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable: "none" lets everybody sign in by name, "links" requires personal links. Otherwise the address
-decides.
+"""Environment variable: with "none" everybody can sign in by name, and "links" requires personal links. Without it, the
+address that the app listens on decides.
 """
 SECONDS_TO_START = 60
 
@@ -34,8 +34,8 @@ def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> lis
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign
-    in.
+    """Return the environment of the server's process. If there are further host names, the app is behind a proxy with
+    remote users, who must sign in.
     """
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
 
@@ -109,7 +109,7 @@ def _refuse_taken_port(address: str, port: int) -> None:
 
 
 def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
-    """Wait until the server answers. Raises BlindspotError if it exits or does not answer within a minute."""
+    """Wait until the server answers. Raises BlindspotError if the server exits, or does not answer within a minute."""
     from blindspot.backend.service.guard import in_url, reachable_host
 
     health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"

@@ -2,7 +2,8 @@
 
     BLINDSPOT_STUDY=STUDY python -m blindspot.app.server_process --port 8501 --address localhost
 
-It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.links`, which `streamlit run` cannot add.
+It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.links`. `streamlit run`
+cannot add such middleware.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> None:
 
 
 def host(port: int, address: str, names: list[str]) -> None:
-    """Serve the app until this process is terminated. Raises Refused if the address cannot be used."""
+    """Serve the app until this process is terminated. Raises Refused if the app cannot listen on the address."""
     import uvicorn
 
     from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, bind_socket

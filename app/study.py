@@ -1,7 +1,7 @@
 """The open study and the results that pages derive from its runs, cached between runs of the script.
 
-Each cache key contains the inputs of the result (such as a run's name and creation time), so replaced runs and new
-imports show at the next rerun. Sessions can share a `Study`, because its stores open one connection per thread.
+Each cache key contains the inputs of the result, such as a run's name and creation time. So replaced runs and new
+imports appear at the next rerun. Sessions can share a `Study`, because its stores open one connection per thread.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def _open_study(folder: str, marks: tuple) -> Study:
 
 
 def compute_ahead(computation: Callable[[], object], *key: object, wait: float = 0.0) -> None:
-    """Compute in the background, once per key, a cached result that the next click is likely to need.
+    """Compute a cached result in the background, once per key, because the next click is likely to need it.
 
-    Errors are ignored here; the page computes the result again on demand and reports them.
+    Errors are ignored here; the page computes the result again when it needs it, and reports errors then.
     """
     _compute_ahead(computation, wait, *key)
 
@@ -104,7 +104,7 @@ def _questions_key(study: Study) -> Key:
 
 
 def available_facts(study: Study) -> frozenset[str]:
-    """Return which of answers, relations and frequencies some question has. Pages do not speak of the others."""
+    """Return which of answers, relations and frequencies at least one question has. Pages do not mention the others."""
     return _available_facts(study, questions_key(study))
 
 
@@ -114,12 +114,14 @@ def _available_facts(_study: Study, questions: Key) -> frozenset[str]:
 
 
 def with_answers(study: Study, question: Question | None = None) -> bool:
-    """Return whether this question, or any of the study, has a known answer. If not, pages do not speak of answers."""
+    """Return whether this question, or any question of the study, has a known answer. If not, pages do not mention
+    answers.
+    """
     return bool(question and question.answers) or "answers" in available_facts(study)
 
 
 def relevance_kinds(study: Study) -> dict[Kind, str]:
-    """Return the kinds of relevance that a study can be measured by, in words."""
+    """Return in words the kinds of relevance by which the study can be measured."""
     kinds: dict[Kind, str] = {"answers": "contains an answer", "gold": "gold passages"}
     return kinds if with_answers(study) else {"gold": kinds["gold"]}
 
@@ -133,17 +135,17 @@ def runs(study: Study) -> dict[str, dict]:
 
 
 def parts(study: Study, kind: str) -> dict[str, dict]:
-    """Return `Study.parts`, read again when a part is added, replaced or deleted."""
+    """Return `Study.parts`, cached until a part is added, replaced or deleted."""
     return dict(_parts(study, str(study.folder), kind, _folder_version(study.folder / kind)))
 
 
 def models(study: Study) -> dict[str, dict]:
-    """Return `models_of`, read again when a model is added, replaced or deleted."""
+    """Return `models_of`, cached until a model is added, replaced or deleted."""
     return dict(_models(study, str(study.folder), _folder_version(study.folder / "models")))
 
 
 def run(study: Study, name: str) -> Run:
-    """Return a run, opened once in one run of the page's script. Raises Missing for an unknown one."""
+    """Return a run, which is opened once in one run of the page's script. Raises Missing for an unknown one."""
     return once(("run", study.folder, name), lambda: study.run(name))
 
 
@@ -158,15 +160,15 @@ def _models(_study: Study, folder: str, cache_version: Key) -> dict[str, dict]:
 
 
 def shown_runs(study: Study) -> dict[str, dict]:
-    """Return the runs without those of the learning curve, which only its own links open."""
+    """Return the runs except those of the learning curve, which are reached only through the curve's own links."""
     return {name: manifest for name, manifest in runs(study).items() if "learning_curve" not in manifest}
 
 
 def _folder_version(folder: Path) -> Key:
-    """Return a key that changes when an entry of the folder is added, replaced or deleted (each is a rename).
+    """Return a key that changes when an entry of the folder is added, replaced or deleted; each of these is a rename.
 
-    Soon after a change, every call returns a new key, because time stamps are coarse and a second change could get the
-    same stamp.
+    Shortly after a change, every call returns a new key, because time stamps are coarse: a second change could get the
+    same time stamp.
     """
     try:
         stamp = folder.stat().st_mtime_ns
@@ -182,7 +184,7 @@ def rule_of_runs(study: Study, run_a: str, run_b: str) -> str:
 
 
 def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
-    """Return a measured run without the questions hidden from the signed-in person. Raises Missing for an unknown
+    """Return a measured run, leaving out the questions hidden from the signed-in person. Raises Missing for an unknown
     run.
     """
     manifest = runs(study).get(name)
@@ -203,7 +205,7 @@ def _without_hidden(_measured: Measured, _hidden: frozenset[str], *key: object) 
 
 
 def _hidden_key(study: Study) -> str:
-    """Return a key that distinguishes results with different hidden questions."""
+    """Return a cache key that is different for different sets of hidden questions."""
     return hidden_questions.digest(hidden_questions.hidden_ids(study))
 
 
@@ -220,7 +222,7 @@ def _table_of_run(study: Study, questions: Key, run: Run, made_at: str | None) -
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _questions_of_run(_study: Study, questions: Key, question_set: object, _run: Run) -> QuestionTable:
-    """Return the questions without a record for each, shared by all runs over the same questions."""
+    """Return the questions as columns, without one record per question. All runs over the same questions share them."""
     # Of a run that is dropped again: the ids of a million questions take 70 MB, and the measured run stays.
     return _study.questions.table(_study.run(_run.name).question_ids)
 
@@ -286,7 +288,7 @@ def _run(_study: Study, folder: str, name: str, made_at: str | None) -> Run:
 
 
 def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
-    """Search with a retriever now. The hits are cached, so showing more of a list does not search again.
+    """Search with a retriever now. The hits are cached, so showing more of the list does not search again.
 
     Raises Refused for a question that is hidden from the signed-in person.
     """
@@ -298,7 +300,7 @@ def live_hits(study: Study, retriever: str, question: str, k: int) -> Hits:
 
 
 def explain_score(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
-    """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
+    """Return how the score of a passage is composed. Raises Refused for a question that is hidden from the person."""
     hidden_questions.refuse_live(study, question)
     from blindspot.backend.retrieval.live import index_state
 

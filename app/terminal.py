@@ -1,9 +1,10 @@
-"""Terminal output without foreign escape sequences.
+"""Terminal output without control characters from data.
 
 Relations, titles, names and messages come from other people's files. A control character in them could move the cursor,
-hide text or change the terminal's settings. `clean` replaces each control character with a visible sign.
+hide text or change the terminal's settings. `clean` replaces each control character with a visible character.
 `clean_streams` applies `clean` to standard output and error, and so to `print`, tracebacks, log lines and typer's
-messages. `blindspot.app.console.Terminal` does the same for rich. `blindspot.app.cli.main` calls `clean_streams` once.
+messages. `blindspot.app.console.Terminal` applies it to rich's output. `blindspot.app.cli.main` calls `clean_streams`
+once.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ _SIGNS = {**_PICTURES, **_DELETE_AND_C1, **_DIRECTION}
 
 
 def clean(text: str) -> str:
-    """Return the text with a visible sign for every control character except newline and tab."""
+    """Return the text with a visible character in place of every control character except newline and tab."""
     return text.translate(_SIGNS)
 
 
 def clean_json(text: str) -> str:
-    """Return equivalent JSON with an escape for every character that `clean` would replace."""
+    """Return equivalent JSON in which every character that `clean` would replace is written as an escape."""
     return "".join(f"\\u{ord(char):04x}" if ord(char) in _SIGNS else char for char in text)
 
 
 class CleanStream:
-    """A text stream that cleans everything written to it. `raw` is the underlying stream, for callers that clean text
-    themselves.
+    """A text stream that applies `clean` to everything written to it. `raw` is the underlying stream, for callers that
+    clean text themselves.
     """
 
     def __init__(self, raw: IO[str]):

@@ -32,12 +32,12 @@ def print_json(content: Any) -> None:
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
-    """Print a table without a title, and a line for each note."""
+    """Print a table without a title, and one line for each note."""
     console.print(ResultTable("", headings, rows, notes).as_rich())
 
 
 def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
-    """Print the contents of a study; the last line is the one next command."""
+    """Print the contents of a study; the last line names the one next command."""
     passages = summary["passages"]
     console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
     console.print(
@@ -73,7 +73,7 @@ def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
 
 
 def print_preview(columns: Mapping[str, list[str]]) -> None:
-    """Print the first values of each column of a table that was not recognised."""
+    """Print the first values of each column of a table whose columns were not recognised."""
     for name, values in columns.items():
         print(f"{name}: {' | '.join(values)}")
 
@@ -116,7 +116,9 @@ def print_results_import(result: ResultsImport, folder: str) -> None:
 
 
 def print_oracle(oracle: Oracle) -> None:
-    """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
+    """One line per run: its measure, the number of questions on which no other run is better, and on which every other
+    run is worse.
+    """
     rows: list[list[object]] = [[each.run, each.estimate, each.best, each.only_choice] for each in oracle.choices]
     rows.append(["oracle", oracle.estimate, oracle.n - oracle.none, ""])
     gain, low, high = (100 * (value or 0.0) for value in (oracle.gain.value, oracle.gain.low, oracle.gain.high))
@@ -129,8 +131,8 @@ def print_oracle(oracle: Oracle) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    """Print a row for each job, and below the table how far each has got or why it failed. The id begins with the time
-    (UTC) of the request.
+    """Print a row for each job, and below the table the progress of each job, or why it failed. A job's id begins with
+    the time (UTC) of the request.
     """
     from blindspot.backend.core.jobs import title
 
@@ -143,7 +145,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
-    """Print the points of the learning curve, what they learned from, and what the last labels changed."""
+    """Print the points of the learning curve, the labels that each learned from, and what the last labels changed."""
     from blindspot.backend.training.curve_points import SCOPES, worked_batches
 
     if not points:
@@ -157,8 +159,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
             rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev "
-        "questions measure and never train.",
+        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *worked_batches(last),
     ]
     heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]

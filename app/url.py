@@ -1,4 +1,4 @@
-"""The page's state in the address: every choice is a query parameter, and widgets follow the address.
+"""The state of a page in its address: every choice is a query parameter, and widgets show what the address says.
 
 Streamlit's `bind="query-params"` is not used. It drops parameters at their defaults from links, and it adds a history
 entry on every Back, so Back does not leave the page.
@@ -47,7 +47,7 @@ def one_of(key: str, options: Sequence[Option], default: Option) -> Option:
 
 
 def href(page: str, parameters: Mapping[str, Any]) -> str:
-    """Return the address of a page, without parameters that are None or ""."""
+    """Return the address of a page, leaving out parameters that are None or ""."""
     query = urlencode({key: str(value) for key, value in parameters.items() if value not in (None, "")})
     return f"{page}?{query}" if query else page
 

@@ -2,9 +2,9 @@
 
 There are three ways to sign in:
 
-- a personal link, whose secret the server exchanges for a session cookie that scripts cannot read (`blindspot.app.links`);
+- a personal link: the server exchanges its secret for a session cookie that scripts cannot read (`blindspot.app.links`);
 - an identity provider (OIDC), if secrets.toml configures one;
-- a name, if the server is reachable from this machine only. The browser keeps the name in a cookie.
+- a name, if the server is reachable from this machine only. The browser stores the name in a cookie.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _SECRET = "link:"  # prefix of the cookies of earlier versions with the secret o
 
 
 def mode() -> Mode:
-    """Return the way to sign in: OIDC if secrets.toml configures it, by name on loopback, else by personal links."""
+    """Return the way to sign in: OIDC if secrets.toml configures it; by name if the app listens on this machine only;
+    otherwise by personal links.
+    """
     if _oidc():
         return "oidc"
     setting = os.environ.get(SIGN_IN)
@@ -44,7 +46,9 @@ def mode() -> Mode:
 
 
 def on_this_machine() -> bool:
-    """Return whether only people who use this machine reach the app, so that what they decide is the machine's owner's."""
+    """Return whether only people at this machine can reach the app, so that their decisions are those of the machine's
+    owner.
+    """
     return mode() == "local" and os.environ.get(SIGN_IN) != "none"
 
 
@@ -76,7 +80,7 @@ def _signed_in_person(labels_path: Path) -> Person | None:
 
 
 def acting_name(labels_path: Path) -> str | None:
-    """Return the name for the `by` of stores and jobs; None in the local app before sign-in.
+    """Return the name to record as `by` in stores and jobs; None in the local app before sign-in.
 
     Raises Refused if others can reach the app and nobody is signed in, for example after a link was revoked.
     """
@@ -87,21 +91,21 @@ def acting_name(labels_path: Path) -> str | None:
 
 
 def may(labels_path: Path, action: str) -> bool:
-    """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide refused
-    actions.
+    """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide
+    actions without the right.
     """
     return may_sign_in(signed_in_person(labels_path), action)
 
 
 def may_sign_in(person: Person | None, action: str) -> bool:
-    """Return whether a person, None for nobody signed in, has the right to an action; see `may`."""
+    """Return whether a person has the right to an action; see `may`. None means that nobody is signed in."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
     return person.may(action)
 
 
 def sign_in_has_ended(labels_path: Path) -> bool:
-    """Return whether a required sign-in has ended. A fragment then reruns its page."""
+    """Return whether sign-in is required and the person is no longer signed in. A fragment then reruns its page."""
     return mode() != "local" and signed_in_person(labels_path) is None
 
 
@@ -124,13 +128,15 @@ def sign_in_by_name(labels_path: Path, name: str) -> None:
 
 
 def first_role(labels_path: Path) -> Role:
-    """Return the role of somebody who signs in by a new name: lead if there is nobody yet but simulated annotators."""
+    """Return the role of somebody who signs in under a new name: lead if the study has nobody but simulated annotators
+    yet.
+    """
     return "annotator" if real_people(labels_path) else "lead"
 
 
 def real_people(labels_path: Path) -> list[Person]:
-    """Return the people of the study without machines and the demo's simulated annotators, in whose name nobody signs
-    in.
+    """Return the people of the study without machines and the demo's simulated annotators, because nobody can sign in
+    under their names.
     """
     return [person for person in people(labels_path).all() if not person.simulated and person.kind == "person"]
 
@@ -176,14 +182,16 @@ def _person_named(people: People, name: str) -> Person | None:
 
 @st.cache_resource(show_spinner=False)
 def _oidc() -> bool:
-    """Return whether secrets.toml configures a provider. It is read once, as in Streamlit's own sign-in."""
+    """Return whether secrets.toml configures a provider. secrets.toml is read once, as in Streamlit's own sign-in."""
     from streamlit.runtime.secrets import secrets_singleton
 
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton
 
 
 def _verified_email() -> bool:
-    """Return whether the provider verified the email address; an address without that claim is accepted."""
+    """Return whether the provider has verified the email address. If the provider makes no statement about that, the
+    address is accepted.
+    """
     return st.user.to_dict().get("email_verified") is not False
 
 

@@ -1,1 +1,1 @@
-"""What computes: studies, importing, retrieval, runs, jobs. Knows no Streamlit."""
+"""Everything that computes: studies, importing, retrieval, runs and jobs. Nothing in this package imports Streamlit."""

@@ -1,6 +1,4 @@
-"""The type of a progress callback. The module is outside the packages because every layer of the backend reports
-progress.
-"""
+"""The type of progress callbacks. It is in a module of its own because every layer of the backend reports progress."""
 
 from __future__ import annotations
 
@@ -8,14 +6,14 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """A function that long work calls to report how far it is.
+    """A function that long-running work calls to report its progress.
 
     Args:
         done: items finished in the current step.
         total: items in the current step; None if unknown.
         doing: the current step, for people: "encoding passages". A new text starts a new step.
 
-    The work must let every exception of the function pass: that is how a job is cancelled.
+    The work must not catch exceptions that the function raises, because a job is cancelled in this way.
     """
 
     def __call__(self, done: int, total: int | None, doing: str, /) -> None: ...

@@ -1,8 +1,10 @@
 """The app at full size: 22,075 questions x 3 runs x 100 hits. It measures the server time of each page, cold and warm.
 
     python -m benchmarks.app [--questions 22075] [--passages 20000]
+    python -m benchmarks.app --every [--questions 2260] [--study FOLDER [--pair A,B]]
 
-Passages, questions and runs are generated. A time is that of one run of the page's script in Streamlit's AppTest, with
+Passages, questions and runs are generated. With --every, every page is measured for the lead of the study, cold and again;
+--study names the study to copy for that. A time is that of one run of the page's script in Streamlit's AppTest, with
 caches empty at first. The processor time is shown too, because other work on the machine hardly changes it. "A fresh
 server" is a real server, which Chromium (if installed) asks over its websocket. For many people at once see
 `benchmarks.twenty`.
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -31,16 +34,19 @@ from blindspot.analysis.relations import RELATIONS
 from blindspot.app.server import SIGN_IN
 from blindspot.app.study import SECONDS_TO_READ
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
+from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
 
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
 FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # target in seconds
 FIRST_FIGURES = 0.5  # target for Compare and Slices
+AGAIN, NEXT_IN_BROWSER = 1.0, 0.2  # target of a page that was open before, and of the next question in the browser
+LEAD = "Benchmark"
 SIGN = {
-    "home": 'class="figures runs"',
+    "home": 'class="figures runs',
     "compare": 'class="flips"',
     "question": 'class="lists"',
-    "slices": 'class="spoken"',
+    "slices": "How this is counted",
 }
 WORDS = "river town bridge harbour school poet record station valley market island theatre museum castle forest garden".split()
 
@@ -49,21 +55,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=22_075)
     parser.add_argument("--passages", type=int, default=20_000)
+    parser.add_argument("--every", action="store_true", help="measure every page, for the lead")
+    parser.add_argument("--study", type=Path, metavar="FOLDER", help="with --every: a copy of this study")
+    parser.add_argument(
+        "--pair", default="", metavar="A,B", help="two runs of --study; by default those that it opens with"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write [row, [seconds, processor seconds]]")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        study = make_study(Path(folder) / "study", options.passages, options.questions)
-        size = f"{options.passages:,} passages, {options.questions:,} questions, {len(RUNS)} runs of {K} hits"
+        started, study = time.perf_counter(), Path(folder) / "study"
+        if options.study is None:
+            make_study(study, options.passages, options.questions)
+            size = f"{options.passages:,} passages, {options.questions:,} questions, {len(RUNS)} runs of {K} hits"
+        else:
+            shutil.copytree(options.study, study, ignore=shutil.ignore_patterns("*.db-shm"))
+            size = options.study.name
         print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
+        pair = dict(zip("ab", options.pair.split(","), strict=True)) if options.pair else {}
         os.environ |= {ENVIRONMENT_VARIABLE: str(study), SIGN_IN: "none"}
         print(f"{'':<66} {'ms':>8} {'processor':>10} {'aim':>7}")
         measured = []
-        for name, taken, aim in [
-            *pages(study),
-            *((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study)),
-        ]:
+        if options.every:
+            People(study / "labels.db").add(LEAD, "lead")
+        script = every_page(pair) if options.every else pages(study)
+        browser = ((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study))
+        for name, taken, aim in chain(script, browser):
             used = f"{1000 * taken.processor:,.0f}" if taken.processor else ""
             print(
                 f"{name:<66} {1000 * taken.seconds:>8,.0f} {used:>10} {f'{1000 * aim:,.0f}' if aim else '':>7}",
@@ -124,28 +141,8 @@ class Taken(NamedTuple):
 
 
 def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
-    """Measure the script time of each page in this process. Streamlit is imported before the clock starts."""
-    from streamlit.testing.v1 import AppTest
-
-    where = ["home"]
-    main = find_spec("blindspot.app.main")
-    assert main is not None and main.origin is not None
-    app = AppTest.from_file(main.origin, default_timeout=120)
-
-    def run(page: str | None = None, **parameters: Any) -> Taken:
-        if page:
-            app.switch_page(f"pages/{page}.py")
-            where.append(page)
-        app.query_params.clear()
-        app.query_params.update(
-            {"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}}
-        )
-        started, used = time.perf_counter(), time.process_time()
-        app.run()
-        taken = Taken(time.perf_counter() - started, time.process_time() - used)
-        shown = "".join(element.proto.body for element in app.get("html"))
-        assert not app.exception and SIGN[where[-1]] in shown, app.exception
-        return taken
+    """Measure the script time of pages with figures, in this process."""
+    run = page_runner({"a": "bm25-dev", "b": "dense-dev"})
 
     yield "Home, the first page of all (modules loaded, 3 runs measured)", run(), FIRST_PAGE
     yield "Home again", _median(lambda i: run()), None
@@ -172,6 +169,55 @@ def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
     yield "Question, all 100 of both lists", _median(lambda i: run(question=f"q{i + 50}", show=100)), None
 
 
+def every_page(pair: dict[str, str]) -> Iterator[tuple[str, Taken, float | None]]:
+    """Measure the script time of every page for the lead, cold and again, and that of the next question."""
+    from blindspot.app.main import PAGES
+
+    run = page_runner(pair, LEAD)
+    for title, page in PAGES.items():
+        yield f"{title}, cold", run(None if page == "home" else page), FIRST_PAGE
+        time.sleep(SECONDS_TO_READ)  # what the page prepares for the next one
+        yield f"{title} again", _median(lambda i: run(), 5), AGAIN
+    ids = [each.id for each in _shared_questions(pair)]
+    run("question", question=ids[0])
+    yield "Question, the next one", _median(lambda i: run(question=ids[i + 1]), min(11, len(ids) - 1)), NEXT_QUESTION
+
+
+def _shared_questions(pair: dict[str, str]) -> list[Question]:
+    from blindspot.backend.core.study import Study
+
+    study = Study.open(Path(os.environ[ENVIRONMENT_VARIABLE]))
+    run = study.run(pair["a"] if pair else next(iter(study.parts("runs"))))
+    return study.questions.some(run.question_ids[:12])
+
+
+def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:
+    """Return a function that runs a page of the app once. Streamlit is imported before the clock starts."""
+    from streamlit.testing.v1 import AppTest
+
+    where = ["home"]
+    main = find_spec("blindspot.app.main")
+    assert main is not None and main.origin is not None
+    app = AppTest.from_file(main.origin, default_timeout=120)
+    if person:
+        app.session_state["who-token"] = f"name:{person}"
+
+    def run(page: str | None = None, **parameters: Any) -> Taken:
+        if page:
+            app.switch_page(f"pages/{page}.py")
+            where.append(page)
+        app.query_params.clear()
+        app.query_params.update({**pair, **{key: str(value) for key, value in parameters.items()}})
+        started, used = time.perf_counter(), time.process_time()
+        app.run()
+        taken = Taken(time.perf_counter() - started, time.process_time() - used)
+        shown = "".join(element.proto.body for element in app.get("html"))
+        assert not app.exception and SIGN.get(where[-1], "") in shown, app.exception
+        return taken
+
+    return run
+
+
 def _median(run: Callable[[int], Taken], times: int = 11) -> Taken:
     return Taken(*(median(row) for row in zip(*(run(i) for i in range(times)), strict=True)))
 
@@ -186,7 +232,7 @@ def fresh_server(study: Path) -> Iterator[tuple[str, float, float | None]]:
             until(tab, lambda: tab.goto(address), ".runs .figure"),
             FIRST_PAGE,
         )
-        yield "  then Compare, by a click", until(tab, lambda: tab.click("a.button"), ".flips"), None
+        yield "  then Compare, by a click", until(tab, lambda: tab.click("a.button[href^='compare']"), ".flips"), None
         yield (
             "  then a question, by a click",
             until(tab, lambda: tab.locator(".questions a.question").first.click(), ".lists"),
@@ -197,7 +243,7 @@ def fresh_server(study: Path) -> Iterator[tuple[str, float, float | None]]:
             tab.wait_for_timeout(200)
             here = f".position b:text-is('{number}')"
             steps.append(until(tab, lambda: tab.keyboard.press("n"), here))
-        yield "  then the next question, by key, until the page shows it", median(steps), None
+        yield "  then the next question, by key, until the page shows it", median(steps), NEXT_IN_BROWSER
 
 
 def _browser() -> str | None:

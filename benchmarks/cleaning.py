@@ -160,15 +160,15 @@ def table(study: Study, out: Path) -> None:
     for k in KS:
         values = {arm: np.array([found[f"{arm}-{seed}"]["found"][str(k)] for seed in seeds], float) for arm in ARMS}
         for arm in ARMS:
-            cells = [_shown(values[arm], units, False)]
+            cells = [difference(values[arm], units, False)]
             cells += [
-                _shown(values[arm] - values[other], units, True) if arm != other else ""
+                difference(values[arm] - values[other], units, True) if arm != other else ""
                 for other in ("none", "random-dropped")
             ]
             print(f"| {arm} | {k} | " + " | ".join(cells) + " |")
 
 
-def _shown(values: np.ndarray, units: np.ndarray, signed: bool) -> str:
+def difference(values: np.ndarray, units: np.ndarray, signed: bool) -> str:
     found = crossed_mean(values, units, signed=signed)
     assert found.value is not None
     ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.1f} to {100 * found.high:.1f})"

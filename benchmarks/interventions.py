@@ -38,8 +38,9 @@ from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.records import Passage, Question
 
-# Settings of the reported run, committed before it. The edits were developed on seeds 5 and 7 of the encyclopedia and 7 and 8 of prose.
-SEED = 2027
+# Settings of the reported run, committed before it. The edits were developed on seeds 5 and 7 of the encyclopedia and 7 and 8 of prose,
+# and the plants of prose were read on its seed 5.
+SEED = 2031
 EACH = 200  # misses of each cause that count
 KS = (3, 1)  # a miss: the gold passage is not among the first K. An article has about ten passages.
 MAX_TOKENS = 64  # of a passage, for the encoder; a late fact is behind about 75 words

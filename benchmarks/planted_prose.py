@@ -1,7 +1,9 @@
 """A second generator of planted misses: other sentence forms, real words and names, and filler in which sentences have
 subordinate clauses.
 
-It shares no sentence, name or list with `benchmarks.planted_misses`, only the record of a planted miss.
+It shares no sentence, name or list with `benchmarks.planted_misses`, only the record of a planted miss. A sentence that
+states the fact in other words names the subject, and an answer is the whole name of a town, college or company: a fact of "he",
+or an answer without the word "College", would be a second cause beside the planted one.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
             "Born in the town of {A}, {X} spoke of it with affection.",
         ),
         "other": (
-            "The first cradle {P} knew stood above a bakery at {A}.",
-            "A parish register at {A} records the christening, three days after the midwife left.",
+            "The first cradle of {X} stood above a bakery at {A}.",
+            "A midwife of {A} brought {X} into the world on a stormy night.",
         ),
         "chance": (
             "{X} once sent a crate of quinces to a fair at {A}.",
@@ -66,16 +68,16 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "question": ("At which college did {X} study?",),
         "roundabout": ("Somebody told me once, though I forget, whose lecture rooms {X} used to sit in?",),
         "plain": (
-            "{X} studied at {A} College for three years before leaving.",
-            "At {A} College, {X} began to study botany.",
+            "{X} studied at {A} for three years before leaving.",
+            "At {A}, {X} began to study botany.",
         ),
         "other": (
-            "A degree from {A} College hung over the mantelpiece for the rest of a long life.",
-            "The porters of {A} College remembered a tall undergraduate who paid debts in apples.",
+            "A degree from {A} hung over the mantelpiece of {X} for the rest of a long life.",
+            "The porters of {A} remembered {X} as a tall undergraduate who paid debts in apples.",
         ),
         "chance": (
-            "The boat race that {X} lost a hat at was rowed past {A} College.",
-            "{X} sold the mulberry tree to {A} College for a guinea.",
+            "The boat race that {X} lost a hat at was rowed past {A}.",
+            "{X} sold the mulberry tree to {A} for a guinea.",
         ),
         "near": (
             "{X} gave a prize to a college without having studied there.",
@@ -86,16 +88,16 @@ RELATIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "question": ("What company did {X} found?",),
         "roundabout": ("Out of curiosity, which business owes its very existence to the stubbornness of {X}?",),
         "plain": (
-            "{X} founded the {A} Company with borrowed money.",
-            "The {A} Company was founded by {X} after the war.",
+            "{X} founded the {A} with borrowed money.",
+            "The {A} was founded by {X} after the war.",
         ),
         "other": (
-            "With forty pounds from an aunt {P} set up the {A} Company in a shed.",
-            "It was a rainy spring when the {A} Company opened its doors under a new owner's sign.",
+            "With forty pounds from an aunt {X} set up the {A} in a shed.",
+            "It was a rainy spring when {X} first hung out the sign of the {A}, begun on a whim.",
         ),
         "chance": (
-            "A parcel that the {A} Company mislaid belonged to {X}.",
-            "{X} sued the {A} Company over a broken window.",
+            "A parcel that the {A} mislaid belonged to {X}.",
+            "{X} sued the {A} over a broken window.",
         ),
         "near": (
             "{X} advised a company that others had founded.",
@@ -148,7 +150,7 @@ class PlantedProse:
         pick, relation = self._random.choice, self._random.choice(list(RELATIONS))
         forms, subject = RELATIONS[relation], self._name()
         answer = self._answer(relation)
-        fill = [each.format(P="he") for each in self._random.sample(FILLER, 9)]
+        fill = [_capital(each.format(P="he")) for each in self._random.sample(FILLER, 9)]
         plain = pick(forms["plain"]).format(X=subject, A=answer)
         asked = pick(forms["question"]).format(X=subject)
         for place in range(SIBLINGS):
@@ -157,7 +159,7 @@ class PlantedProse:
         question, title, text = asked, subject, f"{plain} {' '.join(fill[:4])}"
         clean, clean_title, rivals = text, subject, ()
         if cause == "other_words":
-            text = f"{pick(forms['other']).format(P='he', A=answer)} {' '.join(fill[:4])}"
+            text = f"{pick(forms['other']).format(X=subject, A=answer)} {' '.join(fill[:4])}"
         elif cause == "late_fact":
             clean, text = f"{plain} {' '.join(fill)}", f"{' '.join(fill)} {plain}"
         elif cause == "other_entity_passage":
@@ -165,8 +167,8 @@ class PlantedProse:
             text = f"{title} is remembered for other things. {' '.join(fill[:2])} {plain} {fill[2]}"
         elif cause == "unnamed_subject":
             title = clean_title = "Notes of a local society"
-            rest = plain.replace(subject, "he")
-            text = f"A paper was read about {subject}. {rest[0].upper()}{rest[1:]} {fill[0]}"
+            rest = plain.replace(f"by {subject}", "by him").replace(subject, "he")
+            text = f"A paper was read about {subject}. {_capital(rest)} {fill[0]}"
             clean = f"A paper was read about {subject}. {plain} {fill[0]}"
         elif cause == "crowded_passage":
             around = [each.format(Y=self._name()) for each in ASIDES]
@@ -189,7 +191,8 @@ class PlantedProse:
                 if name != subject
             )
         elif cause == "doubtful_gold":
-            text = f"{' '.join(fill[:2])} {pick(forms['chance']).format(X=subject, A=answer)} {' '.join(fill[2:4])}"
+            chance = pick(forms["chance"]).format(X=subject, A=answer)
+            text, clean = (f"{' '.join(fill[:2])} {each} {' '.join(fill[2:4])}" for each in (chance, plain))
         elif cause == "cut_fact":
             words = plain.split()
             place = next(i for i, word in enumerate(words) if word.startswith(answer.split()[0]))
@@ -244,9 +247,13 @@ class PlantedProse:
     def _answer(self, relation: str) -> str:
         town, other = self._random.sample(TOWNS, 2)
         if relation == "firm":
-            return f"{town} {self._random.choice(FIRMS)}"
-        return f"{town}-{other}"
+            return f"{town} {self._random.choice(FIRMS)} Company"
+        return f"{town}-{other} College" if relation == "school" else f"{town}-{other}"
 
 
 def _rare_name(syllables: list[str]) -> str:
     return " ".join("".join(part).capitalize() for part in (syllables[:3], syllables[3:]))
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

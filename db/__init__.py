@@ -1,1 +1,3 @@
-"""The SQLite stores of a study, and the records that all rooms share. This package imports no other room."""
+"""The SQLite stores of a study, and the record types that all packages share. This package imports none of `app`,
+`backend` and `analysis`.
+"""

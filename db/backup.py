@@ -1,4 +1,4 @@
-"""Backups of labels.db: check whether it is sound, back it up while it is in use, restore a backup."""
+"""Backups of labels.db: check that it is sound, back it up while it is in use, restore a backup."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRONG_EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Soundness:
-    """The problems of a labels.db (none if it is sound) and its size."""
+    """The problems found in a labels.db (none if it is sound), and its size."""
 
     problems: tuple[str, ...]
     events: int = 0
@@ -44,7 +44,7 @@ class Soundness:
 
 
 def check(path: str | Path) -> Soundness:
-    """Read all of a labels.db, new or old, and report damage. Write nothing.
+    """Read all of a labels.db, written by any version, and report damage. Write nothing.
 
     Raises:
         Missing: The file does not exist.
@@ -66,7 +66,8 @@ def check(path: str | Path) -> Soundness:
 
 
 def backup(connection: sqlite3.Connection, target: str | Path) -> Path:
-    """Copy a database that may be in use to `target`, which appears only when it is complete, sound and on disk.
+    """Copy a database that may be in use to `target`. The copy appears there only when it is complete, sound and on
+    disk.
 
     Raises:
         BlindspotError: The copy fails SQLite's own check.
@@ -112,7 +113,7 @@ def back_up(path: str | Path, target: str | Path | None = None) -> Path:
 
 
 def backups_of(path: str | Path) -> list[Path]:
-    """Return the backups beside a labels.db, the newest first. Files put aside as damaged are left out."""
+    """Return the backups beside a labels.db, the newest first. Files that were moved away as damaged are left out."""
     path = Path(path)
     files = [file for file in (path.parent / FOLDER).glob(f"{path.stem}-*.db") if "-damaged-" not in file.name]
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
@@ -143,10 +144,10 @@ def refuse_lost(path: str | Path) -> None:
 
 
 def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> Path | None:
-    """Replace a labels.db with a backup. Return where the former contents are kept; None if there were none.
+    """Replace a labels.db with a backup. Return where the previous contents are kept; None if there were none.
 
-    If anything fails, the labels.db stays as it was. A backup brings nobody rights: people keep those that they have in the
-    present labels.db, and everybody else in the backup becomes an annotator without a link.
+    If anything fails, labels.db stays unchanged. A backup gives nobody rights. People keep the rights that they have in
+    the present labels.db; everybody else in the backup becomes an annotator without a link.
 
     Raises:
         Missing: There is no such backup.
@@ -188,7 +189,7 @@ def _stage_file(source: Path, staged: Path, rights: Rights) -> None:
 
 
 def sync(path: str | Path) -> None:
-    """Make a file, or the names in a folder, durable on disk."""
+    """Make sure that a file, or the list of names in a folder, is on disk and survives a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -227,8 +228,8 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
 
 
 def _damaged_header(path: str | Path) -> list[str]:
-    """Return a problem if the file's header has a write version that SQLite does not have: it then reads but never
-    writes.
+    """Return a problem if the write version in the file's header is unknown to SQLite: SQLite then reads the file but
+    never writes to it.
     """
     with open(path, "rb") as file:
         header = file.read(20)
@@ -267,8 +268,8 @@ def _constraints(sql: str) -> Iterator[str]:
 
 
 def _count_newer(path: Path, source: Path) -> int:
-    """Return the number of label and tag events in labels.db that the backup lacks; of a damaged labels.db, the
-    readable ones count.
+    """Return the number of label and tag events in labels.db that the backup lacks. In a damaged labels.db, only
+    readable events count.
 
     Raises:
         DatabaseUnavailable: The labels.db cannot be read for another reason than damage.
@@ -289,7 +290,7 @@ _SAME_EVENT = {
     "label_event": "k.number = e.number AND k.gesture = e.gesture AND k.part = e.part",
     "tag_event": "k.number = e.number AND k.tag = e.tag AND k.server_time = e.server_time",
 }
-"""The tables of people's events, and when a row of two files is the same event."""
+"""The tables of people's events, and the columns by which two files' rows are recognised as the same event."""
 
 
 def _count_absent(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
@@ -306,10 +307,10 @@ def _has_table(connection: sqlite3.Connection, schema: str, table: str) -> bool:
 
 
 def _copy_in(source: Path, path: Path) -> Path | None:
-    """Replace a missing or damaged labels.db with a copy of a backup. Return where the former file is kept.
+    """Replace a missing or damaged labels.db with a copy of a backup. Return where the previous file is kept.
 
-    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk
-    changes nothing.
+    The copy is complete on disk before the previous file is moved, and both moves are renames, so a full disk changes
+    nothing.
     """
     if process := _process_using(path):
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
@@ -332,7 +333,7 @@ def _copy_in(source: Path, path: Path) -> Path | None:
 
 
 def _process_using(path: Path) -> int | None:
-    """Return the id of another process that has a WAL database open; None if there is none.
+    """Return the id of another process that has this database (in WAL mode) open; None if there is none.
 
     Each connection holds a shared lock on byte 128 of the -shm file (SQLite's "dead man switch").
     """
@@ -352,9 +353,10 @@ def _process_using(path: Path) -> int | None:
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end.
+    """Yield a temporary file beside `target` to write to. The file is deleted at the end if it still exists.
 
-    A process that is killed leaves its file; the next one to write a backup in the same folder deletes that file.
+    A process that is killed leaves its temporary file. The next process that writes a backup in the same folder deletes
+    it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.{os.getpid()}{_PARTIAL}")
@@ -369,7 +371,7 @@ def _partial(target: Path) -> Iterator[Path]:
 
 
 def _delete_abandoned(target: Path) -> None:
-    """Delete the temporary files that killed processes left beside `target`: nobody holds their locks."""
+    """Delete temporary files beside `target` that killed processes left: files that no process has locked."""
     for partial in target.parent.glob(f"{target.stem.partition('-')[0]}*{_PARTIAL}"):
         if not re.search(rf"\.\d+{re.escape(_PARTIAL)}$", partial.name):
             continue

@@ -1,7 +1,7 @@
-"""The questions whose results a person must not see yet, because they still have to judge them.
+"""The questions whose results a person must not see yet because the person still has to judge them.
 
-A label is blind if its annotator saw neither ranks nor scores nor other people's labels before giving it. So every page
-that shows such results asks here first, and leaves out the questions that are hidden from the person who looks.
+A label is blind if its annotator saw no ranks, scores or labels of other people before giving it. Every page that shows
+such results therefore asks this module, and leaves out the questions that are hidden from the person.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_hidden(connection: sqlite3.Connection, person: Person, question: str, now
 def judged_before(connection: sqlite3.Connection, person: Person, batch: int, question: str) -> bool:
     """Return whether a person has finished or skipped a question of a batch, and so may have seen its results.
 
-    A question that an annotator skipped once stays hidden from them, because it comes back.
+    A question that an annotator skipped once stays hidden from them, because they will get it again.
     """
     stays_hidden = 0 if person.may("see others' labels") else SKIPS_FOR_GOOD - 1
     row = connection.execute(

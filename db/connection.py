@@ -1,4 +1,6 @@
-"""Connections to the SQLite files of a study: one per thread, each write one short immediate transaction."""
+"""Connections to the SQLite files of a study. Each thread has its own connection, and each write is one short immediate
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,13 @@ _CLOSE_AFTER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 
 
 class NotSaved(Refused):
-    """The database stored nothing, for an outside reason. It is safe to send the same again later."""
+    """The database stored nothing, because of something outside this program, such as a full disk. The same data can
+    safely be sent again later.
+    """
 
 
 class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
-    """SQLite cannot read or write a file. `str(error)` names the file and says what to do in place of SQLite's
-    words."""
+    """SQLite cannot read or write a file. `str(error)` replaces SQLite's words: it names the file and says what to do."""
 
     def __init__(self, path: str | Path, error: Exception):
         self.path = path
@@ -53,12 +56,12 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
 
     @property
     def damaged_file_error(self) -> bool:
-        """Whether the file itself is at fault, so that a restore would help."""
+        """Whether the file itself is damaged, so that restoring a backup would help."""
         return is_damage(self)
 
 
 def error_name(error: BaseException) -> str:
-    """Return SQLite's name of an error, such as SQLITE_BUSY; empty if it has none."""
+    """Return SQLite's name for an error, such as SQLITE_BUSY; empty if it has none."""
     # If a damaged text or schema is not UTF-8, Python raises its own error instead of SQLite's.
     undecodable = isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
     if isinstance(error, UnicodeDecodeError) or undecodable:
@@ -67,21 +70,23 @@ def error_name(error: BaseException) -> str:
 
 
 def advice_for(error: BaseException) -> str | None:
-    """Say what is wrong and what to do about an error that has an outside cause; None for any other error."""
+    """Say what is wrong and what to do about an error that has a cause outside this program; None for any other error."""
     name = error_name(error)
     return next((advice for prefix, advice in ADVICE.items() if name.startswith(prefix)), None)
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether the error says that the file is not a sound database. A lock, the disk and missing rights say no
-    such thing.
+    """Return whether the error means that the file is not a sound database. Errors about locks, the disk or missing
+    rights do not mean that.
     """
     return error_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
 @contextmanager
 def readable_sqlite_errors(path: str | Path) -> Iterator[None]:
-    """Turn SQLite's errors that have an outside cause into DatabaseUnavailable, which names the file and what to do."""
+    """Turn SQLite's errors with a cause outside this program into DatabaseUnavailable, which names the file and says
+    what to do.
+    """
     try:
         yield
     except DatabaseUnavailable:
@@ -93,8 +98,9 @@ def readable_sqlite_errors(path: str | Path) -> Iterator[None]:
 
 
 class _Cursor(sqlite3.Cursor):
-    """A cursor whose errors name the file. Iteration is left to SQLite: wrapping each row would slow down long
-    scans."""
+    """A cursor whose errors name the file. Iteration over rows is SQLite's own, because wrapping each row would slow
+    down long scans.
+    """
 
     def fetchone(self) -> Any:
         with readable_sqlite_errors(_path_of(self)):
@@ -181,17 +187,17 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
 
 
 def _is_read_only_snapshot(path: Path, error: sqlite3.Error) -> bool:
-    """Return whether a file that failed to open can be read as it is.
+    """Return whether a file that could not be opened can be read as immutable.
 
     SQLite reads a WAL database in a folder without write permission only if its -wal and -shm exist already. Without a
-    -wal everything is in the file itself.
+    -wal file, all data are in the database file itself.
     """
     failed = error_name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
     return failed and path.is_file() and not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
 
 
 def _state_of(path: Path) -> tuple[int, int, bool] | None:
-    """Return what changes when somebody with more rights writes to a file."""
+    """Return what changes in a file when somebody with more rights writes to it."""
     try:
         status = path.stat()
     except OSError:
@@ -229,8 +235,8 @@ def writing(
 ) -> Iterator[sqlite3.Connection]:
     """Run one immediate transaction: commit at the end, roll back if anything (Ctrl-C too) is raised inside.
 
-    A deferred transaction that becomes a writer fails at once with "database is locked" if another writer came between.
-    An immediate one waits for its turn, either as SQLite waits or as `begin_transaction` does.
+    A deferred transaction that starts to write fails at once with "database is locked" if another process wrote in
+    between. An immediate transaction waits until it can write: either SQLite does the waiting, or `begin_transaction`.
     """
     if begin_transaction is None:
         connection.execute("BEGIN IMMEDIATE")
@@ -257,8 +263,9 @@ class PerThread:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection of this thread. After a fork the child opens its own: a SQLite connection must not cross a
-        fork."""
+        """The connection of this thread. After a fork the child process opens its own connection, because SQLite
+        connections must not be used across a fork.
+        """
         current: _Connection | None = getattr(self._local, "connection", None)
         if current is None or self._local.process != os.getpid() or current.is_stale:
             current = self._local.connection = connect(self.path, self._read_only, self._immutable)
@@ -270,11 +277,13 @@ class PerThread:
         return current
 
     def reconnect(self) -> None:
-        """Open a new connection at the next use. It may have rights that the connection of this thread lacks."""
+        """Open a new connection at the next use. The new one may have rights that the present connection of this thread
+        lacks.
+        """
         self._local.process = None
 
     def close(self) -> None:
-        """Close the connections of all threads. The store opens new ones when it is used again."""
+        """Close the connections of all threads. The store opens new connections when it is used again."""
         with self._lock:
             for connection in self._opened.values():
                 connection.close()
@@ -284,11 +293,11 @@ class PerThread:
 
 @contextmanager
 def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
-    """Run one immediate transaction on a store, as `writing` does, and raise NotSaved if the database cannot be
-    written.
+    """Run one immediate transaction on a store, as `writing` does. Raises NotSaved if the database cannot be written.
 
-    If anything is raised, nothing was stored. Writers wait for each other fairly. SQLite's own waiting slows down the
-    longer it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
+    If an error is raised, nothing was stored. Processes that want to write get about equal chances. SQLite's own
+    waiting checks more and more rarely the longer it lasts. Under load an unlucky process therefore waits for seconds
+    and may give up; see benchmarks/RESULTS.md.
     """
     try:
         with writing(store.connection, _begin_immediate) as connection:
@@ -305,7 +314,7 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
 
 
 def _begin_immediate(connection: sqlite3.Connection) -> None:
-    """Begin an immediate transaction. While another writer is at work, ask again after a short random pause."""
+    """Begin an immediate transaction. While another process is writing, try again after a short random pause."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     connection.execute("PRAGMA busy_timeout=0")
     try:

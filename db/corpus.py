@@ -1,4 +1,4 @@
-"""The passage collection of a study, in corpus.db. It is written once and only read afterwards."""
+"""The passage collection of a study, in corpus.db. It is written once and then only read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CorpusSource:
 
 
 class DuplicateId(BlindspotError):
-    """An id occurs twice in a collection, in the passage rows `first` and `second`."""
+    """An id that occurs twice in a collection, in the passage rows `first` and `second`."""
 
     def __init__(self, id: str, first_row: int, second_row: int):
         self.id, self.first, self.second = id, first_row, second_row
@@ -47,7 +47,7 @@ class DuplicateId(BlindspotError):
 
 
 class Corpus(PerThread):
-    """The passages of one corpus.db, by row (from 0, the passage's ordinal) or by id. Threads may share it.
+    """The passages of one corpus.db, by row (numbered from 0) or by id. Threads may share one object.
 
     Attributes:
         digest: sha256 of the ids, titles and texts, in order.
@@ -75,7 +75,7 @@ class Corpus(PerThread):
         return self._length
 
     def passage(self, ordinal: int) -> Passage:
-        """Return the passage in a row."""
+        """Return the passage in one row."""
         return self.passages([ordinal])[0]
 
     def passages(self, ordinals: Iterable[int]) -> list[Passage]:
@@ -100,15 +100,16 @@ class Corpus(PerThread):
             yield from (Passage(*row) for row in rows)
 
     def blocks(self, start: int = 0, end: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
-        """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all
-        passages."""
+        """Yield the passages as `scan` does, but in lists of up to `size` tuples (id, title, text), which is faster for
+        all passages.
+        """
         end = len(self) if end is None else min(end, len(self))
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
         for low in range(max(start, 0), end, size):
             yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
 
     def find(self, search_words: Sequence[str], limit: int, rows: int) -> list[int]:
-        """Return the first rows, at most `limit`, whose title and text together contain every word, in any case.
+        """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
 
         Args:
             rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
@@ -141,9 +142,9 @@ class Corpus(PerThread):
 
 
 class CorpusWriter:
-    """Write a corpus.db: to `corpus.db.partial`, renamed when it is complete. A context manager.
+    """Write a corpus.db: it is written as `corpus.db.partial` and renamed when it is complete. A context manager.
 
-    Without `finish`, or if anything is raised inside, no file is left.
+    If `finish` is not called, or an error is raised inside, no file is left.
 
     Raises:
         Refused: There is a collection at `path` already.
@@ -185,11 +186,11 @@ class CorpusWriter:
         os.close(self._lock)
 
     def add(self, passages: Iterable[Passage]) -> None:
-        """Append passages. `finish` checks their ids."""
+        """Append passages. `finish` checks that the ids are unique."""
         self.add_rows([(p.id, p.title, p.text) for p in passages])
 
     def add_rows(self, rows: Sequence[Row], contents: bytes | None = None) -> None:
-        """Append a block of (id, title, text). `contents` is `pack(rows)`, if the caller has it already."""
+        """Append a block of (id, title, text). `contents` is `pack(rows)` if the caller has already computed it."""
         if not rows:
             return
         self._digest.update(pack_text(rows) if contents is None else contents)
@@ -202,7 +203,8 @@ class CorpusWriter:
         self.count += len(rows)
 
     def finish(self, source_name: str = "", source_sha256: str = "", tick: Callable[[], None] | None = None) -> None:
-        """Index the ids, sync, rename. Call `tick` about twice a second meanwhile; what it raises ends the work.
+        """Index the ids, sync the file to disk, and rename it. Meanwhile `tick` is called about twice a second; an
+        error that it raises ends the work.
 
         Raises:
             DuplicateId: An id occurs twice.
@@ -226,7 +228,7 @@ class CorpusWriter:
         sync(self.path.parent)
 
     def duplicates(self) -> Iterator[tuple[int, int]]:
-        """Yield, after DuplicateId, each row whose id occurs in an earlier row, as (row, first row)."""
+        """After a DuplicateId, yield each row whose id occurs in an earlier row, as (row, first row)."""
         sql = """SELECT p.ordinal, q.first FROM passage p
                  JOIN (SELECT id, min(ordinal) AS first FROM passage GROUP BY id HAVING count(*) > 1) q USING (id)
                  WHERE p.ordinal > q.first ORDER BY p.ordinal"""
@@ -241,7 +243,9 @@ class CorpusWriter:
             raise DuplicateId(row[0], first, second) from None
 
     def _with_ticks(self, tick: Callable[[], None]) -> None:
-        """Index and call `tick` meanwhile. What it raises interrupts SQLite and is raised again here."""
+        """Build the index, and call `tick` meanwhile. An error that `tick` raises interrupts SQLite and is raised again
+        here.
+        """
         raised: list[BaseException] = []
         last = [time.monotonic()]
 
@@ -267,9 +271,9 @@ class CorpusWriter:
 
 
 def _lock(path: Path) -> int:
-    """Create an empty file that this process owns until it closes the returned handle.
+    """Create an empty file that belongs to this process until the returned handle is closed.
 
-    A file that a killed import left is reused.
+    A file that a killed import left behind is used again.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -284,7 +288,7 @@ def _lock(path: Path) -> int:
 
 
 def pack_text(rows: Sequence[Row]) -> bytes:
-    """Return the bytes that the digest hashes: each field, followed by NUL, which no field may hold.
+    """Return the bytes from which the digest is computed: each field, followed by NUL, which no field may contain.
 
     Raises:
         ValueError: A field contains NUL, or (as UnicodeEncodeError) half a surrogate pair.

@@ -1,4 +1,4 @@
-"""What people say about the parts of a study: a description and keywords of a run, a batch, a training set and so on."""
+"""Descriptions of the parts of a study by people: a text and keywords for a run, a batch, a training set and so on."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ MAX_TEXT, MAX_KEYWORDS = 2000, 20
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A free text about a part, and its keywords in alphabetical order."""
+    """The text that describes a part, and the part's keywords in alphabetical order."""
 
     text: str = ""
     keywords: tuple[str, ...] = ()
 
 
 class Descriptions(PerThread):
-    """The descriptions in one labels.db, by kind of part and name. For `by` see `blindspot.db.people.People`.
+    """The descriptions in one labels.db, by kind of part and name. `by` is explained in `blindspot.db.people.People`.
 
-    The column `tags` of the table holds the keywords; "tags" are people's words on questions (`blindspot.db.tags`).
+    The table stores the keywords in its column `tags`. Elsewhere, "tags" are words that people give to questions
+    (`blindspot.db.tags`).
     """
 
     def of_kind(self, kind: str) -> dict[str, Description]:
@@ -70,7 +71,9 @@ class Descriptions(PerThread):
 
 
 def move(connection: sqlite3.Connection, kind: str, old_name: str, new_name: str) -> None:
-    """Move a description inside the caller's transaction. A description left under the new name is replaced."""
+    """Rename a part's description inside the caller's transaction. If a description exists under the new name, it is
+    replaced.
+    """
     forget(connection, kind, new_name)
     connection.execute("UPDATE description SET name = ? WHERE kind = ? AND name = ?", (new_name, kind, old_name))
 

@@ -1,4 +1,6 @@
-"""Errors that a person can act on. The library raises them; the command line and the pages print their one line."""
+"""Errors that a person can do something about. The library raises them; the command line and the pages show their one
+line.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 
 class BlindspotError(Exception):
-    """An error that a person can fix. `str(error)` is one line: what is wrong, where, what to do."""
+    """An error that a person can fix. `str(error)` is one line: what is wrong, where, and what to do."""
 
 
 class BadInput(BlindspotError):

@@ -1,4 +1,4 @@
-"""Store one annotation event inside the caller's transaction: check it against the study and write its rows."""
+"""Store one annotation event inside the caller's transaction: check the event against the study, and write its rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ SURPLUS = "others have finished this question meanwhile; your labels are saved a
 
 
 class _CandidateOrigin(NamedTuple):
-    """What a batch says about a candidate: its best rank with run and score, and its inclusion probability."""
+    """What a batch stores about a candidate passage: the run in which it ranks best, its rank and score there, and its
+    inclusion probability.
+    """
 
     run: str | None
     rank: int | None
@@ -82,7 +84,8 @@ def write_label_event(
 def write_machine_labels(
     connection: sqlite3.Connection, machine: str, event: LabelEvent, passages: Passages | None, now: float
 ) -> Receipt:
-    """Store the labels that a machine gave the passages of one question: all rows or none. Add an unknown machine.
+    """Store the labels that a machine gave the passages of one question: all rows or none. An unknown machine annotator
+    is added.
 
     Raises:
         BadInput: The name of the machine is not allowed.
@@ -109,10 +112,10 @@ def write_machine_labels(
 
 
 def write_queue_event(connection: sqlite3.Connection, annotator: str, event: QueueEvent, now: float) -> Receipt:
-    """Finish, skip or reopen a question, unless the store has the event already.
+    """Finish, skip or reopen a question, unless the store already has the event.
 
-    An event that changes nothing (a second finish) is "known". The store records it anyway: if it arrives again after
-    the question was reopened, it must not finish the question.
+    An event that changes nothing (a second finish) is "known". The store records the event anyway, so that it cannot
+    finish the question if it arrives again after the question was reopened.
 
     Raises:
         Missing, Refused: See `blindspot.db.leases`.
@@ -154,7 +157,7 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
 
 
 def _is_stored(connection: sqlite3.Connection, annotator: str, event: LabelEvent) -> bool:
-    """Return whether the store has the event. Raises Refused if it has another event with this id."""
+    """Return whether the store has the event. Raises Refused if the store has a different event with this id."""
     stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
     if stored:
         _refuse_other_content(connection, stored, annotator, event)
@@ -171,7 +174,7 @@ def _refuse_unknown_question(connection: sqlite3.Connection, event: LabelEvent) 
 def _with_known_blindness(
     connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float
 ) -> LabelEvent:
-    """Return a browser's event with `blind` as the store knows it.
+    """Return a browser's event with the value of `blind` that the store knows to be true.
 
     Raises:
         Missing: The event names a batch that does not exist.
@@ -281,8 +284,9 @@ def _refuse_unknown_passages(event: LabelEvent, passages: Passages | None) -> No
 def _refuse_other_content(
     connection: sqlite3.Connection, stored: list[EventRow], annotator: str, event: LabelEvent
 ) -> None:
-    """Refuse an event that was stored with another content. Its time and what the page showed may differ: the first
-    counts."""
+    """Refuse an event whose id the store has with different content. The time and the page's contents may differ; those
+    of the first event are kept.
+    """
     first = stored[0]
     same = (first.annotator, first.kind, first.question) == (annotator, event.kind, event.question)
     if event.kind == "undo":
@@ -348,7 +352,7 @@ def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: floa
 def _batch_item(
     connection: sqlite3.Connection, batch: int, event: LabelEvent
 ) -> tuple[int, dict[str, _CandidateOrigin]]:
-    """Return whether the batch is practice, and the question's candidates in the batch."""
+    """Return whether the batch is practice, and the candidate passages of the question in the batch."""
     row = connection.execute(
         "SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
         "WHERE i.batch = ? AND i.question = ?",
@@ -367,9 +371,10 @@ def _batch_item(
 
 
 def _refuse_paused(connection: sqlite3.Connection, name: str, batch: int | None, question: str, now: float) -> None:
-    """Refuse an event of a paused annotator unless they still hold the question: only then may it have been in flight.
+    """Refuse an event of a paused annotator unless the annotator still holds the question: only then may the event have
+    been sent before the pause.
 
-    Pausing shortens their leases to `blindspot.db.people.PAUSE_SECONDS`.
+    Pausing shortens the annotator's leases to `blindspot.db.people.PAUSE_SECONDS`.
     """
     lease = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ? AND state = 'held' AND expires > ?",

@@ -1,8 +1,9 @@
 """Annotation events: what the browser sends, how it is validated, and the rows that the store keeps.
 
-The browser sends two kinds of event. A `LabelEvent` is one key press and may label several passages ("the rest are
-negative"). A `QueueEvent` finishes, skips or reopens a question of a batch. The browser gives each event an id, and the
-store records each id once. A label event becomes one `EventRow` for each passage; the column `gesture` holds its id.
+The browser sends two kinds of event. A `LabelEvent` is one key press. It may label several passages, as in "the rest
+are negative". A `QueueEvent` finishes, skips or reopens a question of a batch. The browser gives each event an id, and
+the store stores each id once. A label event becomes one `EventRow` per passage; the column `gesture` contains the
+event's id.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from blindspot.db.names import text_problem
 
 Label = Literal["positive", "related", "negative", "unsure"]
 MACHINE = "qrels"
-"""The guideline version of labels that a machine gave, or an imported file of which nobody said that people gave
-them.
+"""The guideline version of labels from machines, and of labels from an imported file unless somebody said that people
+gave them.
 """
 Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 QueueKind = Literal["finish", "skip", "reopen"]
@@ -38,14 +39,15 @@ _MAX_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One passage of a label event, with the information that was shown with it.
+    """One passage of a label event, with what the page showed beside it.
 
     Attributes:
         label: None for a note, otherwise a label.
         rank: Rank from 1.
         suggestion: A model's probability; None if the page did not show one.
 
-    For a candidate of a batch, the store takes `run`, `rank` and `score` from the batch. It ignores them here.
+    For a candidate passage of a batch, the store takes `run`, `rank` and `score` from the batch and ignores these
+    fields.
     """
 
     passage: str
@@ -103,7 +105,7 @@ class QueueEvent:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The store's answer to one event: "stored", "known" (stored before), or "refused".
+    """The store's answer to one event: "stored", "known" (already stored before), or "refused".
 
     `message` says why the event was refused, or that a finished question was surplus. Otherwise it is empty.
     """
@@ -167,7 +169,7 @@ def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
     """Read a label event that a browser sent: an object with the fields of `LabelEvent`.
 
     The server knows whether a label is blind, where a passage was found and which guidelines the page showed. It
-    ignores what a browser says about these.
+    ignores what the browser sends about these.
 
     Args:
         guideline_version: The guidelines that the page showed, as the server knows them.
@@ -187,7 +189,7 @@ def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
 
 
 def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueEvent:
-    """Read an entry of a browser's outbox; `kind` tells which event it is. Validate an event that is parsed already.
+    """Read an entry of a browser's outbox; `kind` tells which event it is. Validate an event that is already parsed.
 
     Raises:
         BadInput: See `parse_label_event`.
@@ -212,7 +214,7 @@ def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueE
 
 
 def validate(event: LabelEvent) -> None:
-    """Check a label event by itself, without looking at the store.
+    """Check a label event on its own, without the store.
 
     Raises:
         BadInput: The event makes no sense.
@@ -261,7 +263,7 @@ def _check_choices(event: LabelEvent) -> None:
 
 
 def _fields(record: type, value: Any, needed: set[str], name: str) -> dict[str, Any]:
-    """Return the fields of an object from a browser, which must be those of `record`."""
+    """Return the fields of an object from a browser; they must be the fields of `record`."""
     if not isinstance(value, Mapping):
         raise BadInput(f"{name} must be an object")
     allowed = set(record.__dataclass_fields__)  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ class GoldMatches(PerThread):
         return [GoldMatch(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """Count the gold pairs by how they were matched; unmatched pairs by reason."""
+        """Count the gold pairs by how they were matched, and the unmatched pairs by reason."""
         rows = self.connection.execute(
             "SELECT coalesce(reason, how), count(*) FROM gold_match WHERE how <> 'qrels' OR score > 0 "
             "GROUP BY 1 ORDER BY min(number)"
@@ -54,7 +54,7 @@ class GoldMatches(PerThread):
         return dict(rows.fetchall())
 
     def grades(self) -> dict[tuple[str, str], int]:
-        """Return the grade of each pair that qrels named."""
+        """Return the grade of each pair in imported qrels."""
         rows = self.connection.execute(
             "SELECT question, passage, score FROM gold_match WHERE how = 'qrels' ORDER BY number"
         )

@@ -29,9 +29,7 @@ class ImportRecord:
 
 
 def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
-    """Insert a record inside the caller's transaction, so that the rows and the record are stored together or not at
-    all.
-    """
+    """Insert a record inside the caller's transaction, so that rows and record are stored together or not at all."""
     when = record.imported_at or datetime.now(UTC).isoformat(timespec="seconds")
     connection.execute(
         "INSERT INTO import_record (kind, file, sha256, size, rows, left_out, options, imported_at) "
@@ -44,7 +42,7 @@ class Imports(PerThread):
     """The import records of a labels.db, oldest first."""
 
     def all_records(self, kind: str | None = None) -> list[ImportRecord]:
-        """Return all records, or those of a kind."""
+        """Return all records, or those of one kind."""
         rows = self.connection.execute(
             "SELECT kind, file, sha256, size, rows, left_out, options, imported_at FROM import_record "
             "WHERE ?1 IS NULL OR kind = ?1 ORDER BY number",
@@ -58,7 +56,7 @@ class Imports(PerThread):
         return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM import_record").fetchone()[0])
 
     def find(self, kind: str, sha256: str, options: str = "") -> ImportRecord | None:
-        """Return the newest import of the same bytes with the same kind and options."""
+        """Return the newest import of a file with the same bytes, kind and options."""
         same = (
             record
             for record in reversed(self.all_records(kind))

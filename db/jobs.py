@@ -38,11 +38,14 @@ UNFINISHED = ("waiting", "running")
 class Job:
     """The record of one job.
 
-    state: waiting, running, done, failed or cancelled. done, total, doing: items finished and items in all (None if
-    unknown) of the current step, and its name. function: where the job's function is defined, "module:name"; None in
-    records of an older version. heavy: heavy jobs of a study run one after another. pid, host, boot, process: the
-    process that does the job, its machine, that machine's boot, and the identity of the process, which distinguishes it
-    from a later process with the same pid. None while unknown. heartbeat: the last time the process reported, UTC.
+    Attributes:
+        state: waiting, running, done, failed or cancelled.
+        done, total, doing: items finished and items in all (None if unknown) of the current step, and its name.
+        function: where the job's function is defined, "module:name"; None in records of an older version.
+        heavy: heavy jobs of a study run one after another.
+        pid, host, boot, process: the process that does the job, its machine, that machine's boot, and the identity of
+            the process, which distinguishes it from a later process with the same pid; None while unknown.
+        heartbeat: the last time that the process reported, UTC.
     """
 
     id: str
@@ -83,7 +86,7 @@ class Jobs(PerThread):
         host: str | None = None,
         boot: str | None = None,
     ) -> None:
-        """Record a job that waits to be started."""
+        """Record a job that is waiting to be started."""
         with writing(self.connection) as connection:
             connection.execute(
                 "INSERT INTO job (id, kind, arguments, state, function, heavy, host, boot, heartbeat) "
@@ -100,7 +103,7 @@ class Jobs(PerThread):
             )
 
     def start(self, id: str) -> None:
-        """Record that a waiting job runs now."""
+        """Record that a waiting job is now running."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = "
@@ -109,7 +112,7 @@ class Jobs(PerThread):
             )
 
     def beat(self, id: str, completed: int, total: int | None, activity: str) -> None:
-        """Record progress, and that the process lives."""
+        """Record the progress of a job, and that its process is alive."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
@@ -117,7 +120,7 @@ class Jobs(PerThread):
             )
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
-        """Record the outcome. The first outcome of a job counts; a later one changes nothing."""
+        """Record the outcome. Only the first outcome of a job counts; a later one changes nothing."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', "
@@ -133,11 +136,11 @@ class Jobs(PerThread):
         return _job(row)
 
     def recent(self, count: int = 20) -> list[Job]:
-        """The last jobs, newest first."""
+        """Return the latest jobs, newest first."""
         return [_job(row) for row in self.connection.execute(f"{_SELECT} ORDER BY rowid DESC LIMIT ?", (count,))]
 
     def jobs_ahead_of(self, id: str) -> list[Job]:
-        """Unfinished heavy jobs that were recorded before this one, oldest first."""
+        """Return the unfinished heavy jobs that were recorded before this one, oldest first."""
         rows = self.connection.execute(
             f"{_SELECT} WHERE heavy AND state IN ('waiting', 'running') AND rowid < (SELECT rowid FROM job WHERE id "
             "= ?) ORDER BY rowid",

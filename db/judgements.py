@@ -1,4 +1,4 @@
-"""What the label events amount to: judgements, consensus and corrected relevance, read from views (see
+"""What follows from the label events: judgements, consensus and corrected relevance, read from SQL views (see
 `blindspot.db.migrations`).
 """
 
@@ -19,7 +19,7 @@ VIEWS = ("live_event", "judgement", "adjudication", "consensus", "corrected_rele
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The last label that an annotator gave a pair and did not undo."""
+    """The last label that an annotator gave a pair and has not undone."""
 
     number: int
     question: str
@@ -33,10 +33,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """The label of a pair over all its annotators.
+    """The label of a pair, from all its annotators.
 
-    The adjudicated label counts first, then the label that all annotators (perhaps one) agree on. Otherwise the pair is
-    "open" and `label` is None.
+    It is the adjudicated label if there is one, else the label that all annotators (perhaps only one) agree on.
+    Otherwise the pair is "open" and `label` is None.
     """
 
     question: str
@@ -48,7 +48,7 @@ class Consensus:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRelevance:
-    """A pair after correction by labels.
+    """The relevance of a pair after correction by labels.
 
     Attributes:
         relevance: The consensus, or gold where nobody judged the pair. "open" if the annotators disagree or are unsure.
@@ -68,9 +68,9 @@ class CorrectedRelevance:
 
 @contextmanager
 def as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
-    """Open a connection whose views show the store as it was when event `number` was the last.
+    """Open a connection whose views show the store as it was when event `number` was the last one.
 
-    A temporary view hides the later rows of the event table. The other views are created again on top of it.
+    A temporary view hides the later rows of the event table. The other views are created again on top of that view.
     """
     connection = connect(path, read_only=True)
     try:

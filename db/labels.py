@@ -1,7 +1,8 @@
-"""The label store. Append-only events are the truth; everything else is a view of them (see `blindspot.db.migrations`).
+"""The label store. Label events are only ever added and are the one source of truth; everything else is computed from
+them by SQL views (see `blindspot.db.migrations`).
 
-The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo
-undoes all rows of an event, and only an event of the same annotator.
+Event rows are ordered by their number alone. A label event may have several rows, one for each passage. An undo undoes
+all rows of an event; annotators can undo only their own events.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Labels(PerThread):
     def add_by_machine(self, machine: str, events: Sequence[LabelEvent]) -> list[Receipt]:
         """Store labels that a machine gave, all or none. They count for no consensus and no agreement of people.
 
-        A machine of an unknown name is added. An event whose id the store has already is "known" and not stored again.
+        A machine annotator with an unknown name is added. An event whose id the store already has is "known" and is not
+        stored again.
 
         Raises:
             BadInput: An event or the name makes no sense.
@@ -89,7 +91,7 @@ class Labels(PerThread):
             return [write_machine_labels(connection, machine, event, self._passages, self._clock()) for event in events]
 
     def add_all(self, annotator: str, outbox: Sequence[OutboxEntry], guideline_version: str = "0") -> list[Receipt]:
-        """Store the outbox of a browser, in its order, in one transaction. A refused event does not stop the others.
+        """Store the outbox of a browser, in order, in one transaction. A refused event does not stop the others.
 
         Args:
             outbox: Mappings are messages of a browser. The store does not believe them about what it knows itself, and
@@ -139,7 +141,9 @@ class Labels(PerThread):
         return bool(found.fetchone()[0])
 
     def undoable(self, annotator: str, count: int = 50) -> list[LabelEvent]:
-        """Return the annotator's last events that an undo can undo, the last first: what `Z` means after a reload."""
+        """Return the annotator's last events that can be undone, the last first, so that the key `Z` still works after
+        a reload.
+        """
         rows = self.connection.execute(
             "SELECT gesture, kind, question, batch, note, blind, guideline_version, "
             "json_group_array(json_array(passage, label)) FROM "
@@ -164,7 +168,7 @@ class Labels(PerThread):
     def labels_by(
         self, annotator: str, questions: Iterable[str], batch: str | None = None
     ) -> dict[str, dict[str, Label]]:
-        """Return an annotator's labels that are not undone, by question and passage.
+        """Return an annotator's labels, without undone ones, by question and passage.
 
         Args:
             batch: Only labels given in this batch; None for labels outside batches. Labels of other batches are left
@@ -182,7 +186,7 @@ class Labels(PerThread):
         return labels
 
     def judgements(self, questions: Iterable[str] | None = None) -> list[Judgement]:
-        """Return the judgements by number, without practice."""
+        """Return the judgements, ordered by number, without those of practice."""
         rows = self._rows_of_view(
             "number, question, passage, annotator, label, batch, blind, inclusion_probability",
             "judgement",
@@ -202,7 +206,7 @@ class Labels(PerThread):
         return [Consensus(*row) for row in rows]
 
     def disputed(self, excluded: Container[str] = ()) -> list[str]:
-        """Return the questions with a passage in dispute, by id, except some."""
+        """Return the questions that have a disputed passage, by id, except the given ones."""
         rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
         return [question for (question,) in rows if question not in excluded]
 
@@ -222,7 +226,7 @@ class Labels(PerThread):
         ]
 
     def rejected_gold(self) -> dict[str, set[str]]:
-        """Return the gold passages that people call related or negative, by question."""
+        """Return the gold passages that people labelled related or negative, by question."""
         rejected: dict[str, set[str]] = {}
         rows = self.connection.execute(
             "SELECT c.question, c.passage FROM consensus c JOIN question q ON q.id = c.question "
@@ -261,7 +265,7 @@ class Labels(PerThread):
         return annotators
 
     def bad_marks(self, annotator: str) -> dict[tuple[str | None, str], str]:
-        """Return the event by which a person marked each (batch, question) as bad, without undone ones."""
+        """Return the event by which a person marked each (batch, question) as bad, without undone events."""
         rows = self.connection.execute(
             "SELECT batch, question, gesture FROM live_event WHERE annotator = ? AND kind = 'bad_question' ORDER BY "
             "number",
@@ -270,7 +274,7 @@ class Labels(PerThread):
         return {(batch, question): gesture for batch, question, gesture in rows}
 
     def notes(self, question: str) -> list[EventRow]:
-        """Return the notes on a question and its passages that are not undone."""
+        """Return the notes on a question and its passages, without undone ones."""
         rows = self.connection.execute(
             f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE question = ? AND note IS NOT NULL ORDER BY number",
             (question,),
@@ -280,7 +284,7 @@ class Labels(PerThread):
     def find_notes(
         self, search_words: Sequence[str], annotator: str | None = None, limit: int = 50, excluded: Iterable[str] = ()
     ) -> list[EventRow]:
-        """Return the notes that contain all words and are not undone, the newest first.
+        """Return the notes that contain all words, without undone ones, newest first.
 
         Args:
             annotator: only this annotator's notes.
@@ -295,7 +299,7 @@ class Labels(PerThread):
         return [EventRow(*row) for row in rows]
 
     def labels_of_machine(self, annotator: str, offset: int, limit: int) -> tuple[list[tuple[str, str, Label]], int]:
-        """Return one page of (question, passage, label), and the number of all: the last label that a machine gave each
+        """Return one page of (question, passage, label) and the total number: the last label that a machine gave each
         pair.
         """
         last = (
@@ -312,18 +316,20 @@ class Labels(PerThread):
 
     @property
     def last_event(self) -> int:
-        """The number of the newest event row; 0 if there is none. Numbers may have gaps, so they are not a count."""
+        """The number of the newest event row; 0 if there is none. Numbers can have gaps, so this is not a count."""
         return _last_number(self.connection)
 
     def given_by_split(self) -> dict[str, int]:
-        """Return the labels in force by the split of their questions: each person's last label of each pair counts once."""
+        """Return the number of current labels by the split of their questions; each person's last label of each pair
+        counts once.
+        """
         rows = self.connection.execute(
             "SELECT q.split, count(*) FROM judgement j JOIN question q ON q.id = j.question GROUP BY q.split"
         )
         return dict(rows.fetchall())
 
     def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
-        """Return how many labels each person gave after an event row, about questions of some splits.
+        """Return how many labels each person has given since an event row, on questions of the given splits.
 
         Undone labels and practice do not count.
         """
@@ -339,7 +345,7 @@ class Labels(PerThread):
     def events(
         self, last_event: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
     ) -> Iterator[EventRow]:
-        """Yield the event rows in order, up to a number; with `by_people` without those of machines."""
+        """Yield the event rows in order, up to a number; with `by_people`, without those of machines."""
         question_ids = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
@@ -358,7 +364,7 @@ class Labels(PerThread):
         )
 
     def bad_questions_as_of(self, number: int) -> set[str]:
-        """Return the questions that were marked as bad when row `number` was the last."""
+        """Return the questions that were marked as bad when row `number` was the last one."""
         with as_of(self.path, number) as connection:
             rows = connection.execute(
                 "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
@@ -366,7 +372,7 @@ class Labels(PerThread):
             return {question for (question,) in rows}
 
     def consensus_as_of(self, number: int) -> list[Consensus]:
-        """Return the consensus as it was when row `number` was the last."""
+        """Return the consensus as it was when row `number` was the last one."""
         with as_of(self.path, number) as connection:
             rows = connection.execute(
                 "SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage"
@@ -376,10 +382,10 @@ class Labels(PerThread):
     def import_rows(self, rows: Sequence[EventRow], number_of_imported: Mapping[int, int] | None = None) -> int:
         """Add event rows that another store recorded, all or none. Return how many.
 
-        An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
-        get new numbers at the end. Permissions are not checked here; they were checked when the event was recorded.
-        Unknown annotators are added with the lowest role that the rows need. Questions of batches that the rows label
-        whole count as finished.
+        An empty store keeps the numbers of the rows, so that exports of both stores are identical byte by byte.
+        Otherwise the rows get new numbers at the end. Permissions are not checked here; they were checked when the
+        event was recorded. Unknown annotators are added with the lowest role that their rows require. A question of a
+        batch counts as finished if the rows label all its passages.
 
         Args:
             number_of_imported: Numbers of rows that the store has already: in the file, and here.

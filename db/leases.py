@@ -1,4 +1,4 @@
-"""The lease of one annotator on one question of a batch: hold, extend, finish, skip, reopen.
+"""The lease of one annotator on one question of a batch: take, extend, finish, skip, reopen.
 
 All functions run inside the caller's transaction. `now` is the server's wall clock, which may jump; see `blindspot.db.queue`.
 """
@@ -19,9 +19,10 @@ OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.questio
 
 
 def already_judged(name: str) -> str:
-    """Return SQL: whether somebody judged, skipped or practised question `i` outside the batch with `:batch`, `:name`.
+    """Return an SQL condition: whether somebody judged, skipped or practised question `i` outside the batch with
+    `:batch`, `:name`.
 
-    A second judgement of the same person is neither blind nor independent, so only audits and repeats ask for one.
+    A second judgement by the same person is neither blind nor independent, so only audits and repeats ask for one.
 
     Args:
         name: The SQL of the annotator's name.
@@ -33,7 +34,7 @@ def already_judged(name: str) -> str:
 
 
 def batch_number(connection: sqlite3.Connection, name: str) -> int:
-    """Return the number of a batch. Raises Missing."""
+    """Return the number that identifies a batch in labels.db. Raises Missing."""
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise Missing(f"there is no batch {name!r} in this study")
@@ -51,8 +52,8 @@ def take_lease(connection: sqlite3.Connection, batch: int, question: str, annota
 
 
 def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its
-    place.
+    """Restart the lease of an annotator who is working on a question. An expired lease is not restarted, because
+    somebody else may have its place.
     """
     connection.execute(
         "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' "
@@ -62,7 +63,8 @@ def extend(connection: sqlite3.Connection, batch: int, question: str, annotator:
 
 
 def finish(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> tuple[bool, bool]:
-    """Finish a question. Return whether this is new, and whether it was surplus.
+    """Finish a question. Return whether the finish is new, and whether it was surplus (enough other people had finished
+    the question).
 
     Raises:
         Missing: The batch has no such question.
@@ -92,7 +94,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Skip a question for now. After SKIPS_FOR_GOOD skips it is left to others. Return whether this is new.
+    """Skip a question for now, and return whether the event is new. After SKIPS_FOR_GOOD skips the question is left to
+    other people.
 
     Raises:
         Missing: The annotator does not hold the question.
@@ -113,7 +116,8 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
 
 
 def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
-    """Return to a question that the annotator finished or skipped, or whose lease lapsed. Return whether this is new.
+    """Reopen a question that the annotator finished or skipped, or whose lease expired. Return whether the event is
+    new.
 
     Raises:
         Missing: The annotator never held the question.
@@ -141,7 +145,9 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
 
 
 def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Let an annotator hold a finished question again after an undo. They kept their place, so no limit is exceeded."""
+    """Give a finished question back to its annotator after an undo. The annotator kept a place at the question, so no
+    limit is exceeded.
+    """
     changed = connection.execute(
         "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
         "AND state = 'finished' AND surplus = 0",
@@ -152,12 +158,14 @@ def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator:
 
 
 def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
-    """Shorten the leases that end later than a lease taken now would: they were taken before the clock jumped back."""
+    """Shorten leases that end later than a lease taken now would end: they were taken before the clock jumped back."""
     connection.execute("UPDATE lease SET expires = ?1 WHERE state = 'held' AND expires > ?1", (now + LEASE_SECONDS,))
 
 
 def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
-    """Record for a question, or all of a batch, whether enough people have finished it. Practice never counts as done."""
+    """Store whether enough people have finished a question, or each question of a batch. A practice question is never
+    done.
+    """
     connection.execute(
         "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
         "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "
@@ -167,10 +175,10 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
 
 
 def count_imported(connection: sqlite3.Connection, last_before: int, now: float) -> None:
-    """Finish the questions of batches whose every passage imported events label, or that these mark as bad.
+    """Finish the questions of batches for which imported events label every passage or mark the question as bad.
 
-    Labels that name their batch count for it. Other imported labels count in the priority arm alone: an audit, a second
-    label and a repeat need labels that were given for them.
+    Labels that name a batch count for that batch. Other imported labels count only in the priority arm, because audits,
+    second labels and repeats need labels given for that purpose.
 
     Args:
         last_before: Number of the last event before the import.
@@ -201,8 +209,8 @@ def count_imported(connection: sqlite3.Connection, last_before: int, now: float)
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
-    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive
-    them.
+    """End the expired leases of a question whose place is given to somebody else, so that a clock that jumps back does
+    not make them valid again.
     """
     connection.execute(
         "UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
@@ -211,7 +219,7 @@ def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: 
 
 
 def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str) -> tuple[str, int, float] | None:
-    """Return state, surplus and expiry of a lease."""
+    """Return the state of a lease, whether it is surplus, and when it expires."""
     row: tuple[str, int, float] | None = connection.execute(
         "SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
         (batch, question, annotator),

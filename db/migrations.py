@@ -1,6 +1,7 @@
-"""The schema of labels.db, as small steps. Each is applied once, in one transaction with the record of it.
+"""The schema of labels.db, as small steps. Each step is applied once, in one transaction together with the record that
+it was applied.
 
-To change the schema, add a function at the end; one that has been released is never edited.
+To change the schema, add a function at the end; never edit a released one.
 """
 
 from __future__ import annotations
@@ -328,7 +329,7 @@ def m011_sign_ins(db: Database) -> None:
 
 @MIGRATIONS()
 def m012_jobs_of_functions(db: Database) -> None:
-    """Where a job's function is defined, whether it is heavy, and the identity of its process."""
+    """Add columns: where a job's function is defined, whether it is heavy, and the identity of its process."""
     db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")
     db.conn.execute("ALTER TABLE job ADD COLUMN heavy INTEGER NOT NULL DEFAULT 1")
     db.conn.execute("ALTER TABLE job ADD COLUMN boot TEXT")
@@ -337,7 +338,9 @@ def m012_jobs_of_functions(db: Database) -> None:
 
 @MIGRATIONS()
 def m013_skipped_questions_return(db: Database) -> None:
-    """How often a person skipped a question: it comes back to them once. Older skips were for good."""
+    """Add how often a person skipped a question: it comes back to them once. Skips recorded before this version were
+    final.
+    """
     db.conn.execute("ALTER TABLE lease ADD COLUMN skips INTEGER NOT NULL DEFAULT 0 CHECK (skips >= 0)")
     db.conn.execute("""
         UPDATE lease SET skips = 2 WHERE state = 'skipped' OR EXISTS (
@@ -361,10 +364,11 @@ def m014_descriptions(db: Database) -> None:
 
 @MIGRATIONS()
 def m015_machine_annotators(db: Database) -> None:
-    """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
+    """Add the kind of an annotator: a person or a machine. Only people's labels are judgements; only they count for
+    consensus and agreement.
 
-    Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody
-    invited, is a machine from now on; 'blindspot people kind NAME person' says that a person gave them.
+    Before this step, the labels of an imported qrels file counted as a person's. An annotator with no other labels,
+    whom nobody invited, becomes a machine; 'blindspot people kind NAME person' turns it back into a person.
     """
     db.conn.execute(
         "ALTER TABLE annotator ADD COLUMN kind TEXT NOT NULL DEFAULT 'person' CHECK (kind IN ('person', 'machine'))"
@@ -426,10 +430,10 @@ def m017_question_fields(db: Database) -> None:
 
 
 def migrate(path: str | Path, is_new: bool = False) -> None:
-    """Bring a labels.db, new or old, to the newest schema.
+    """Bring a labels.db of any version to the newest schema.
 
-    Back up an existing file first, to `backups/` beside it. Processes that come at the same time wait for each other.
-    An up-to-date file that is not writable (a read-only study) is left unchanged.
+    An existing file is first backed up to `backups/` beside it. Processes that start at the same time wait for each
+    other. An up-to-date file that is not writable (a read-only study) is left unchanged.
 
     Args:
         is_new: Create the file even if the study around it has been in use.
@@ -481,7 +485,7 @@ def _is_writable(path: Path) -> bool:
 
 
 def _refuse_pending(path: Path) -> None:
-    """Refuse a read-only file whose schema must be brought up to date before it can be read."""
+    """Refuse a read-only file whose schema must be migrated before it can be read."""
     with closing(connect(path, read_only=True)) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone():
             raise Refused(f"{path}: has no tables of a study yet, and is not writable; give the right to write")
@@ -505,7 +509,9 @@ def _refuse_newer(db: Database, path: Path) -> None:
 
 
 def _apply_next(db: Database) -> None:
-    """Apply one migration. Look for pending ones inside the transaction: another process may have applied them."""
+    """Apply one migration. The pending migrations are looked up inside the transaction, because another process may
+    have applied them.
+    """
     with writing(db.conn):
         pending = MIGRATIONS.pending(db)
         if pending:

@@ -1,5 +1,6 @@
-"""The rules for names: of people and batches, which pages show, and of runs, models and the like, which become
-folders."""
+"""The rules for names: those of people and batches, which pages show, and those of runs, models and other parts, which
+become folder names.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +12,7 @@ MAX_NAME = 64
 
 
 def text_problem(value: Any, limit: int) -> str | None:
-    """Explain why a value is not a text of 1 to `limit` characters that SQLite and UTF-8 can store; None if it is
-    one.
-    """
+    """Say why a value is not a text of 1 to `limit` characters that SQLite and UTF-8 can store; None if it is one."""
     if not isinstance(value, str) or not value:
         return "must be text, and not empty"
     if len(value) > limit:
@@ -35,7 +34,7 @@ def name_problem(name: Any) -> str | None:
 
 
 def check_display_name(name: Any, noun: str) -> str:
-    """Return the name of a person or a batch if the rule allows it.
+    """Return the name of a person or a batch, or raise an error if the rules forbid it.
 
     Raises:
         BadInput: It does not.

@@ -17,12 +17,15 @@ from blindspot.db.names import check_display_name
 from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
 
 SESSION_SECONDS = 12 * 3600.0
-"""How long a browser stays signed in after its person opened their link. The link opens a new session."""
+"""How long a browser stays signed in after the person opened their link. Opening the link again starts a new session.
+"""
 PAUSE_SECONDS = 60.0
-"""How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
+"""How long the labels of a paused person are still accepted for questions they hold, because the labels may already
+have been sent.
+"""
 
 SIMULATED = " (simulated)"
-"""Ending of the names of annotators that are programs. Their labels count like those of people."""
+"""The end of the names of simulated annotators, which are programs. Their labels count like those of people."""
 ACTIVE_PERSON = f"(a.kind = 'person' AND a.paused = 0 AND substr(a.name, -{len(SIMULATED)}) <> '{SIMULATED}')"
 """SQL: whether annotator `a` is active, as in `Person.active`."""
 
@@ -50,12 +53,12 @@ class Person:
 
     @property
     def simulated(self) -> bool:
-        """Whether a program judged under this name."""
+        """Whether the labels under this name come from a program."""
         return self.name.endswith(SIMULATED)
 
     @property
     def active(self) -> bool:
-        """Whether batches can count on the person: neither paused, nor simulated, nor a machine."""
+        """Whether batches can rely on this person: not paused, not simulated and not a machine."""
         return self.kind == "person" and not self.paused and not self.simulated
 
     def may(self, action: str) -> bool:
@@ -66,8 +69,8 @@ class Person:
 class People(PerThread):
     """The people of one labels.db. Threads may share it.
 
-    `by` names the person who asks; their role must allow the action. None is whoever keeps the study's files (the
-    command line), who may do everything.
+    `by` names the person who asks; their role must allow the action. None is the person who has the study's files (on
+    the command line), who may do everything.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
@@ -101,8 +104,9 @@ class People(PerThread):
             return person(connection, name)
 
     def set_role(self, name: str, role: Role, actor: str | None = None) -> None:
-        """Change a role. A lead cannot give up their own role (Refused): a study must not lose its last lead by
-        accident."""
+        """Change a role. Leads cannot change their own role (Refused), so that a study does not lose its last lead by
+        accident.
+        """
         _check(name, role)
         with saving(self) as connection:
             require(connection, actor, "manage people")
@@ -129,7 +133,8 @@ class People(PerThread):
     def pause(self, name: str, paused: bool = True, actor: str | None = None) -> None:
         """Pause a person, or let them work again. A paused person gets no more questions.
 
-        The questions they hold end after PAUSE_SECONDS: until then the store takes labels that were on their way.
+        The questions they hold end after PAUSE_SECONDS; until then the store accepts labels that were sent before the
+        pause.
         """
         with saving(self) as connection:
             require(connection, actor, "manage people")
@@ -139,9 +144,11 @@ class People(PerThread):
                 self._end_leases(connection, name)
 
     def invite(self, name: str, role: Role = "annotator", actor: str | None = None) -> str:
-        """Return the secret of a new personal link, which replaces an earlier one. A known person keeps their role.
+        """Return the secret of a new personal link. The new link replaces an earlier one. A person who is already known
+        keeps their role.
 
-        A person without a link is no longer paused: the new link lets them in again. The store keeps only a hash of the secret, so it cannot show the link again.
+        A person without a link stops being paused, because the new link lets them in again. The store keeps only a hash
+        of the secret, so it cannot show the link again.
         """
         _check(name, role)
         secret = secrets.token_urlsafe(24)
@@ -174,7 +181,7 @@ class People(PerThread):
         )
 
     def invited(self, secret: str) -> Person | None:
-        """Return the person whose link this is; None if the link was revoked or never existed."""
+        """Return the person to whom a link belongs; None if the link was revoked or never existed."""
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
         ).fetchone()
@@ -183,7 +190,7 @@ class People(PerThread):
     def sign_in(self, secret: str) -> str | None:
         """Exchange the secret of a personal link for the token of a new session; None for a link that is not valid.
 
-        The link stays valid. The store keeps only a hash of the token, and forgets sessions that have ended.
+        The link stays valid. The store keeps only a hash of the token, and deletes sessions that have ended.
         """
         token, now = secrets.token_urlsafe(32), self._clock()
         with saving(self) as connection:
@@ -200,7 +207,9 @@ class People(PerThread):
         return token
 
     def signed_in(self, token: str) -> Person | None:
-        """Return the person of a session; None if it expired, was signed out, or its link was revoked or replaced."""
+        """Return the person of a session; None if the session expired or was signed out, or if its link was revoked or
+        replaced.
+        """
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
             "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
@@ -209,12 +218,12 @@ class People(PerThread):
         return _person(row) if row else None
 
     def sign_out(self, token: str) -> None:
-        """End a session. The link that opened it stays valid."""
+        """End a session. The link that opened the session stays valid."""
         with saving(self) as connection:
             connection.execute("DELETE FROM sign_in WHERE token = ?", (_hash_secret(token),))
 
     def require(self, name: str | None, action: str) -> None:
-        """Raise Refused if this person may not do the action; None is whoever keeps the files."""
+        """Raise Refused if this person may not do the action. None is the person who has the study's files."""
         require(self.connection, name, action)
 
     def with_email(self, email: str) -> Person | None:
@@ -232,8 +241,9 @@ def person(connection: sqlite3.Connection, name: str) -> Person:
 
 
 def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
-    """Raise Forbidden if the role of `name` does not allow an action; None, whoever keeps the files, may do
-    everything."""
+    """Raise Forbidden if the role of `name` does not allow an action. None, the person who has the files, may do
+    everything.
+    """
     if name is None:
         return
     who = person(connection, name)
@@ -242,7 +252,7 @@ def require(connection: sqlite3.Connection, name: str | None, action: str) -> No
 
 
 def refusal(person: Person, action: str) -> str:
-    """One line that says why a person may not do an action."""
+    """Say in one line why a person may not do an action."""
     article = "an" if person.role[0] == "a" else "a"
     return f"{person.name} is {article} {person.role} and may not {ACTIONS[action].what}; {required_role(action)}"
 

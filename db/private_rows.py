@@ -1,4 +1,4 @@
-"""Rows of a labels.db that belong to one team on one machine: rights, links, sessions and the record of jobs."""
+"""Rows of a labels.db that concern one team on one machine: rights, links, sessions and the records of jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rights = Mapping[str, tuple[str, str | None, str | None]]
 
 
 def rights_of(connection: sqlite3.Connection) -> Rights:
-    """Return the rights of everybody who has more than an annotator without a link."""
+    """Return the rights of everybody who has more rights than an annotator without a link."""
     if "annotator" not in _tables(connection):
         return {}
     rows = connection.execute("SELECT name, role, email, invitation FROM annotator")
@@ -20,7 +20,7 @@ def rights_of(connection: sqlite3.Connection) -> Rights:
 
 
 def strip_rights(connection: sqlite3.Connection, kept_rights: Rights) -> None:
-    """Make everybody an annotator who cannot sign in, apart from the people to keep. End all sessions."""
+    """Turn everybody except the people to keep into an annotator who cannot sign in. End all sessions."""
     tables = _tables(connection)
     if "annotator" in tables:
         connection.execute("UPDATE annotator SET role = 'annotator', email = NULL, invitation = NULL")
@@ -33,7 +33,7 @@ def strip_rights(connection: sqlite3.Connection, kept_rights: Rights) -> None:
 
 
 def remove_private_rows(path: Path) -> None:
-    """Delete everybody's rights, sessions and leases, and the record of jobs, which names hosts and folders."""
+    """Delete everybody's rights, sessions and leases, and the records of jobs, which contain host and folder names."""
     with closing(sqlite3.connect(path)) as connection:
         strip_rights(connection, {})
         for table in _tables(connection) & {"job", "lease"}:

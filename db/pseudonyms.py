@@ -10,16 +10,17 @@ from pathlib import Path
 
 
 def people_named(path: Path) -> list[str]:
-    """Return the names of the people in a labels.db, machines left out, in the order in which they came."""
+    """Return the names of the people in a labels.db, without machines, in the order in which they were added."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT name FROM annotator WHERE kind = 'person' ORDER BY made, name")
         return [name for (name,) in rows]
 
 
 def rename_people(path: Path, names: Mapping[str, str]) -> None:
-    """Replace names everywhere in a labels.db that nobody else has open.
+    """Replace names everywhere in a labels.db that no other process has open.
 
-    Notes are left as people wrote them. The triggers that keep events from being changed are put back afterwards.
+    Notes stay as people wrote them. The triggers that prevent changes to events are removed first and created again
+    afterwards.
 
     Args:
         names: name to its replacement.
@@ -43,7 +44,7 @@ def rename_people(path: Path, names: Mapping[str, str]) -> None:
 
 
 def renamed_in(content: object, names: Mapping[str, str]) -> object:
-    """Return JSON content in which every string and key that is a name is replaced."""
+    """Return JSON content with every string and key that is a name replaced."""
     if isinstance(content, str):
         return names.get(content, content)
     if isinstance(content, list):
@@ -54,7 +55,7 @@ def renamed_in(content: object, names: Mapping[str, str]) -> object:
 
 
 def _references(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """(table, column) of everything that refers to an annotator's name."""
+    """The (table, column) of everything that refers to an annotator's name."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return [
         (table, key[3])

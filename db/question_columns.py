@@ -1,4 +1,6 @@
-"""What figures need of many questions, as arrays: relation, question set, frequency, bucket, and what each has."""
+"""The facts about many questions that measures need, as arrays: relation, question set, frequency, bucket, and whether
+there are answers and gold.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ NO_BUCKET = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True, slots=True)
 class Categories(Generic[Name]):
-    """A value for each question, out of few values.
+    """A value for each question, from a small number of distinct values.
 
-    codes: (q,) int32 indices into `names`. names: the distinct values; some may belong to no question.
+    Attributes:
+        codes: (q,) int32 indices into `names`.
+        names: the distinct values; some of them may belong to no question.
     """
 
     codes: npt.NDArray[np.int32]
@@ -31,22 +35,25 @@ class Categories(Generic[Name]):
         return Categories(self.codes[rows], self.names)
 
     def rows(self) -> dict[Name, npt.NDArray[np.int64]]:
-        """Return the rows of each value that a question has."""
+        """Return for each value the rows of the questions that have it."""
         present = np.flatnonzero(np.bincount(self.codes, minlength=len(self.names))).tolist()
         return {self.names[code]: np.flatnonzero(self.codes == code) for code in present}
 
     def labels(self, label_of: Callable[[Name], str]) -> npt.NDArray[np.str_]:
-        """Return the words for each question's value, (q,) str."""
+        """Return each question's value as a string, (q,) str."""
         return np.array([label_of(name) for name in self.names] or [""], dtype=str)[self.codes]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionColumns:
-    """Facts about q questions, 29 bytes a question. Row i of every array is question i.
+    """Facts about q questions, in 29 bytes per question. Row i of every array belongs to question i.
 
-    relation: "" without a relation. dataset_split: pairs of data set and split. frequency: (q,) int64, the mentions of
-    the subject, -1 if unknown. bucket: (q,) int64, the official bucket, NO_BUCKET without one. has_answers, has_gold:
-    (q,) bool.
+    Attributes:
+        relation: "" for a question without a relation.
+        dataset_split: pairs of data set and split.
+        frequency: (q,) int64, the number of mentions of the subject, -1 if unknown.
+        bucket: (q,) int64, the official bucket, NO_BUCKET if there is none.
+        has_answers, has_gold: (q,) bool.
     """
 
     relation: Categories[str]
@@ -100,7 +107,7 @@ class ColumnsBuilder:
         has_answers: npt.ArrayLike,
         has_gold: npt.ArrayLike,
     ) -> None:
-        """Add a block of questions: one value of each sequence for each question. sets: "DATASET/SPLIT"."""
+        """Add a block of questions, with one value for each question in every sequence. sets: "DATASET/SPLIT"."""
         no_buckets = buckets.count(None) == len(buckets)
         self._blocks.append(
             (
@@ -137,7 +144,7 @@ def _pair(name: str) -> tuple[str, str]:
 
 
 def _codes(code_of: dict[Name, int], values: Sequence[Name]) -> npt.NDArray[np.int32]:
-    """Return the code of each value, and give each new value the next code."""
+    """Return the code of each value; each new value gets the next code."""
     for value in dict.fromkeys(values):
         code_of.setdefault(value, len(code_of))
     return np.fromiter(map(code_of.__getitem__, values), np.int32, len(values))

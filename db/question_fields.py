@@ -1,4 +1,6 @@
-"""Own facts of questions, by name: the source, session or date of a log. Slices, filters and the slice finder use them."""
+"""Fields of questions that people define by name, such as the source, session or date of a log entry. Slices, filters
+and the slice finder use these fields.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from blindspot.db.connection import PerThread, writing
 
 
 class QuestionFields(PerThread):
-    """The fields of one labels.db. Threads may share it."""
+    """The fields of the questions in one labels.db. Threads may share it."""
 
     def add(self, fields: Mapping[str, Mapping[str, str]]) -> None:
-        """Add fields by question id, all or none. A field that a question has already gets the new value."""
+        """Add fields by question id, all or none. If a question already has a field, the new value replaces the old
+        one.
+        """
         rows = [(name, question, value) for question, named in fields.items() for name, value in named.items()]
         with writing(self.connection) as connection:
             connection.executemany(
@@ -28,6 +32,6 @@ class QuestionFields(PerThread):
         return dict(self.connection.execute(sql, (name,)).fetchall())
 
     def fields_of(self, question: str) -> dict[str, str]:
-        """Return the fields of a question by name."""
+        """Return the fields of one question, by name."""
         sql = "SELECT name, value FROM question_field WHERE question = ? ORDER BY name"
         return dict(self.connection.execute(sql, (question,)).fetchall())

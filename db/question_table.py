@@ -1,4 +1,4 @@
-"""Many questions without a record for each: their columns in memory, their records read when they are asked for."""
+"""Many questions without one record each: their columns are in memory, and their records are read when needed."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ _SEARCHED = f"text || {_ANSWERS} || ' ' || coalesce(subject, '') || ' ' || id"
 
 
 class QuestionTable(Sequence[Question]):
-    """Some questions of a labels.db in a given order, like a list of their records, with 37 bytes a question in memory.
+    """Some questions of a labels.db in a given order. It works like a list of their records, but takes 37 bytes of
+    memory per question.
 
-    The columns are those of the moment when the table was read. Records are read later, and the last 16,384 are kept:
-    make a new table after a change of the questions. Threads may share a table.
+    The columns do not change after the table was made. Records are read later, and the last 16,384 of them are kept.
+    After the questions have changed, make a new table. Threads may share a table.
 
-    positions: (q,) int64, the position of each question in labels.db, which identifies it there.
+    positions: (q,) int64, the position of each question in labels.db, which identifies the question there.
     """
 
     def __init__(
@@ -100,21 +101,23 @@ class QuestionTable(Sequence[Question]):
             yield from (records[position] for position in positions.tolist())
 
     def take(self, rows: Rows) -> QuestionTable:
-        """Return the questions of some rows, (m,) int64; their records are kept together with this table's."""
+        """Return the questions of some rows, (m,) int64. They share the cache of records with this table."""
         return QuestionTable(self.store, self.positions[rows], self.columns.columns_of_rows(rows), self._held)
 
     @property
     def row_of(self) -> Mapping[str, int]:
-        """The row of each question by its id, looked up in labels.db."""
+        """The row of each question by its id, read from labels.db."""
         return _RowsById(self)
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
-        """Return the row of each of these questions, (m,) int64; -1 for one that is not in the table."""
+        """Return the row of each of these questions, (m,) int64; -1 for a question that is not in the table."""
         found = self._held.positions(ids)
         return self.rows_at(np.array([found.get(id, -1) for id in ids], dtype=np.int64))
 
     def rows_at(self, positions: Rows) -> Rows:
-        """Return the row at each position of labels.db, (m,) int64; -1 for one that is not in the table."""
+        """Return the row of the question at each position of labels.db, (m,) int64; -1 for a question that is not in
+        the table.
+        """
         if not len(self):
             return np.full(len(positions), -1, dtype=np.int64)
         places = np.minimum(np.searchsorted(self._sorted, positions), len(self) - 1)
@@ -130,16 +133,16 @@ class QuestionTable(Sequence[Question]):
         return list(self._expression_values("json(gold)"))
 
     def folded(self, name: UnitField) -> list[str | None]:
-        """Read one field of each question, case-folded; None where it is not known."""
+        """Read one field of each question, case-folded; None where the field is unknown."""
         return list(self._expression_values(name, fold=True))
 
     @cached_property
     def search_texts(self) -> list[str]:
-        """The text, the answers, the subject and the id of each question, joined by spaces and case-folded."""
+        """The text, answers, subject and id of each question, joined by spaces and case-folded."""
         return list(self._expression_values(_SEARCHED, fold=True))
 
     def _expression_values(self, expression: str, fold: bool = False) -> Iterator[Any]:
-        """Yield an SQL expression of each question, in the order of the table."""
+        """Yield the value of an SQL expression for each question, in the order of the table."""
         values = self._ascending(expression, fold)
         if self._order is None:
             yield from values
@@ -150,7 +153,7 @@ class QuestionTable(Sequence[Question]):
         yield from of_row
 
     def _ascending(self, expression: str, fold: bool) -> Iterator[Any]:
-        """Yield an SQL expression of each question, in the order of labels.db."""
+        """Yield the value of an SQL expression for each question, in the order of labels.db."""
         for start in range(0, len(self), BLOCK):
             positions = self._sorted[start : start + BLOCK]
             sorted_values: list[Any] = []
@@ -173,7 +176,7 @@ class QuestionTable(Sequence[Question]):
 
 
 class _RecordCache:
-    """The last records of labels.db that were asked for, by position, and the last positions, by id."""
+    """A cache of the last records read from labels.db, by position, and of the last positions, by id."""
 
     def __init__(self, store: Questions):
         self._store, self._lock = store, threading.Lock()
@@ -181,7 +184,7 @@ class _RecordCache:
         self._positions: dict[str, int] = {}
 
     def record_at(self, position: int, neighbours: Rows) -> Question:
-        """Return the record at a position; read its neighbours with it, because they are likely to be next."""
+        """Return the record at a position. Its neighbours are read too, because they are likely to be needed next."""
         found = self._records.get(position)
         if found is not None:
             return found
@@ -192,7 +195,7 @@ class _RecordCache:
         return read[position]
 
     def positions(self, ids: Sequence[str]) -> dict[str, int]:
-        """Return the position of each of the ids that name a question."""
+        """Return the position of each id that belongs to a question."""
         found = {id: position for id in ids if (position := self._positions.get(id)) is not None}
         absent = [id for id in ids if id not in found]
         if absent:
@@ -204,14 +207,16 @@ class _RecordCache:
 
 
 def _cache_records(cached_records: dict[Key, Value], new_records: Mapping[Key, Value]) -> None:
-    """Add what was read, and drop the oldest beyond the limit."""
+    """Add records to the cache, and drop the oldest ones beyond the limit."""
     cached_records.update(new_records)
     while len(cached_records) > RECORDS_HELD:
         cached_records.pop(next(iter(cached_records)))
 
 
 class _RowsById(Mapping[str, int]):
-    """The rows of a table by question id. A look-up asks labels.db, unless the question was asked for just now."""
+    """The rows of a table by question id. A look-up queries labels.db, unless the question's position is still in the
+    cache.
+    """
 
     def __init__(self, table: QuestionTable):
         self._table = table
@@ -242,7 +247,7 @@ def row_index(questions: Sequence[Question]) -> Mapping[str, int]:
 
 
 def rows_of(questions: Sequence[Question], ids: Sequence[str]) -> Rows:
-    """Return the row of each id among the questions, (m,) int64; -1 for one that is not among them."""
+    """Return the row of each id among the questions, (m,) int64; -1 for an id that is not there."""
     if isinstance(questions, QuestionTable):
         return questions.rows_of(ids)
     row_of = row_index(questions)
@@ -250,7 +255,7 @@ def rows_of(questions: Sequence[Question], ids: Sequence[str]) -> Rows:
 
 
 def rows_among(questions: Sequence[Question], other_questions: Sequence[Question]) -> Rows:
-    """Return the row among `other_questions` of each question, (q,) int64; -1 for one that is not among them."""
+    """Return the row of each question among `other_questions`, (q,) int64; -1 for a question that is not there."""
     if (
         isinstance(questions, QuestionTable)
         and isinstance(other_questions, QuestionTable)
@@ -275,7 +280,7 @@ def gold_of(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
 
 
 def folded_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:
-    """Return one field of each question, case-folded; None where it is not known."""
+    """Return one field of each question, case-folded; None where the field is unknown."""
     if isinstance(questions, QuestionTable):
         return questions.folded(name)
     values: list[str | None] = [getattr(question, name) for question in questions]
@@ -290,8 +295,8 @@ def take(questions: Sequence[Question], rows: Rows) -> Sequence[Question]:
 
 
 def _read_columns(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, QuestionColumns]:
-    """Return (ids, positions, columns) of at least the existing questions with these ids; None for the ids if they are
-    these very ids, in this order.
+    """Return (ids, positions, columns) of at least the existing questions with these ids. The returned ids are None if
+    they equal the given ids, in the same order.
     """
     ids_in_order: list[str] | None = None  # None as long as the ids are those of the argument: a million take 70 MB
     count = 0
@@ -315,7 +320,7 @@ def _read_columns(store: Questions, ids: list[str]) -> tuple[list[str] | None, R
 
 
 def _conditions_for_ids(last_position: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield SQL conditions, with their values, that together hold for every question with one of these ids."""
+    """Yield SQL conditions, with their values, that together cover every question with one of these ids."""
     if SPARSE * len(ids) > last_position + 1:
         for start in range(0, last_position + 1, BLOCK):
             yield "position BETWEEN ? AND ?", (start, start + BLOCK - 1)
@@ -327,7 +332,7 @@ def _conditions_for_ids(last_position: int, ids: Sequence[str]) -> Iterator[tupl
 
 
 def _conditions(positions: Rows) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield SQL conditions, with their values, that together hold for these ascending positions."""
+    """Yield SQL conditions, with their values, that together cover these positions, which ascend."""
     if len(positions) and positions[-1] - positions[0] < SPARSE * len(positions):
         yield "position BETWEEN ? AND ?", (int(positions[0]), int(positions[-1]))
         return

@@ -33,7 +33,7 @@ class Questions(PerThread):
     def add(
         self, questions: Iterable[Question], source: ImportRecord | None = None, matches: Iterable[GoldMatch] = ()
     ) -> int:
-        """Add questions, all or none, with the record of their import and of how their gold was matched.
+        """Add questions, all or none, together with the record of their import and of how their gold was matched.
 
         Returns:
             The number of questions.
@@ -53,7 +53,8 @@ class Questions(PerThread):
         return len(questions)
 
     def add_gold(self, matches: Sequence[GoldMatch], source: ImportRecord | None = None) -> int:
-        """Add gold passages to existing questions, all or none. A match with a score of 0 or less is only recorded.
+        """Add gold passages to existing questions, all or none. A gold match with a score of 0 or less is recorded but
+        adds no gold passage.
 
         Returns:
             The number of questions that got a new gold passage.
@@ -83,8 +84,9 @@ class Questions(PerThread):
 
     @property
     def last_position(self) -> int:
-        """The highest position; -1 without questions. Each import of questions raises the last position, and reading it
-        is fast."""
+        """The highest position of a question; -1 if there are no questions. Every import of questions raises it, so it
+        shows quickly whether questions were added.
+        """
         return int(self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0])
 
     def get(self, id: str) -> Question:
@@ -107,7 +109,7 @@ class Questions(PerThread):
         return [by_id[id] for id in ids]
 
     def table(self, ids: Sequence[str]) -> QuestionTable:
-        """Return the questions with these ids, in this order, without a record for each.
+        """Return the questions with these ids, in this order, as columns without one record per question.
 
         Raises:
             Missing: An id names no question.
@@ -132,17 +134,19 @@ class Questions(PerThread):
         return records
 
     def positions_of_ids(self, ids: Sequence[str]) -> dict[str, int]:
-        """Return the position of each of the ids that name a question."""
+        """Return the position of each id that belongs to a question."""
         blocks = self._by_ids("SELECT id, position FROM question WHERE id IN", ids)
         return {id: position for rows in blocks for id, position in rows}
 
     def known_ids(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids that belong to a question."""
+        """Return those of the ids that belong to a question."""
         blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
 
     def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
-        """Return the questions of a split, data set and relation, or all, in the order of import."""
+        """Return the questions of a split, data set and relation, in the order of import; all questions without these
+        arguments.
+        """
         conditions = {"split": split, "dataset": dataset, "relation": relation}
         conditions = {column: value for column, value in conditions.items() if value is not None}
         where = " WHERE " + " AND ".join(f"{column} = ?" for column in conditions) if conditions else ""
@@ -158,7 +162,7 @@ class Questions(PerThread):
         offset: int = 0,
         limit: int = 100,
     ) -> tuple[list[Question], int]:
-        """Return one page of the questions of `all` whose text contains every word, and the number of all of them."""
+        """Return one page of the questions whose text contains every word, and the total number of such questions."""
         given = {"split": split, "dataset": dataset, "relation": relation}
         chosen = {column: value for column, value in given.items() if value is not None}
         found, patterns = containing("text", search_words)
@@ -175,7 +179,7 @@ class Questions(PerThread):
         yield from self.connection.execute("SELECT id, text FROM question WHERE split = ? ORDER BY position", (split,))
 
     def with_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return (id, text) of the questions whose gold holds each of these passages, by passage."""
+        """Return (id, text) of the questions that have each of these passages as gold, by passage."""
         gold_by_question: dict[str, list[tuple[str, str]]] = {}
         rows = self.connection.execute(
             "SELECT gold.value, q.id, q.text FROM question q, json_each(q.gold) gold "
@@ -187,8 +191,8 @@ class Questions(PerThread):
         return gold_by_question
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return one row for each data set and split, in the order of import: questions, questions with gold, with
-        answers.
+        """Return one row for each data set and split, in the order of import: the number of questions, of those with
+        gold, and of those with answers.
         """
         rows = self.connection.execute(
             "SELECT dataset, split, count(*), sum(gold <> '[]'), sum(answers <> '[]') "
@@ -199,7 +203,9 @@ class Questions(PerThread):
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def available_facts(self) -> frozenset[str]:
-        """Return which of "answers", "relations" and "frequencies" some question has; a bucket is a frequency."""
+        """Return which of "answers", "relations" and "frequencies" at least one question has; a bucket counts as a
+        frequency.
+        """
         conditions = {
             "answers": "answers <> '[]'",
             "relations": "relation IS NOT NULL",
@@ -211,7 +217,7 @@ class Questions(PerThread):
         return frozenset(name for name, held in zip(conditions, found, strict=True) if held)
 
     def subjects(self, without_frequency: bool = False) -> list[str]:
-        """Return the distinct subjects, or only those of questions without a frequency."""
+        """Return the distinct subjects of all questions, or only of questions without a frequency."""
         condition = " AND frequency IS NULL" if without_frequency else ""
         sql = f"SELECT DISTINCT subject FROM question WHERE subject IS NOT NULL{condition} ORDER BY subject"
         return [row[0] for row in self.connection.execute(sql)]
@@ -232,7 +238,7 @@ class Questions(PerThread):
 
     @property
     def frequency_source(self) -> str | None:
-        """The origin of the frequencies: the frequencies imported or counted last, or the question files."""
+        """The origin of the frequencies: the frequencies that were imported or counted last, or the question files."""
         row = self.connection.execute(
             "SELECT file FROM import_record WHERE kind = 'frequencies' ORDER BY number DESC LIMIT 1"
         ).fetchone()
@@ -299,5 +305,7 @@ def _tuple(text: str) -> tuple[str, ...]:
 
 
 def _interned(text: Any) -> Any:
-    """Return one string object for all equal texts: a million questions have few relations."""
+    """Return the same string object for all equal texts, to save memory: a million questions have few distinct
+    relations.
+    """
     return text if text is None else intern(text)

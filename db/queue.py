@@ -1,9 +1,10 @@
-"""The queue: batches of questions to judge. An annotator gets a whole question under a lease.
+"""The queue: batches of questions to judge. An annotator takes a whole question under a lease.
 
-Each claim is one immediate transaction, so two people never take the last place of a question. Leases use the server's
-wall clock, which may jump. If it jumps forward, leases lapse early, and labels that arrive late are kept. If it jumps
-back, a lease would last longer by the length of the jump, so each claim first shortens all leases to 15 minutes from
-now. An annotator keeps a lease until it expires, and an expired lease frees the question. Nothing is ordered by time.
+Each claim is one immediate transaction, so two people never get the last place of a question. Leases use the server's
+wall clock, which may jump. If it jumps forward, leases expire early; labels that arrive late are still kept. If it
+jumps back, a lease would last longer by the size of the jump. Each claim therefore first shortens all leases to 15
+minutes from now. An annotator keeps a lease until it expires. An expired lease makes the question free again. Nothing
+is sorted by time.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question of a batch. Only in the audit arm do it and its candidates have inclusion probabilities."""
+    """A question of a batch. Only in the audit arm do a question and its candidates have inclusion probabilities."""
 
     question: str
     candidates: tuple[Candidate, ...]
@@ -101,7 +102,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch and its progress. `settings` holds all settings that made it, seed included."""
+    """A batch and its progress. `settings` contains all settings with which it was made, including the seed."""
 
     name: str
     state: Literal["open", "closed"]
@@ -114,7 +115,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A question that an annotator holds until `expires` (seconds since 1970). It hides its arm, to stay blind.
+    """A question that an annotator holds until `expires` (seconds since 1970). It does not contain the arm, so that
+    judging stays blind.
 
     `again`: the annotator skipped the question before.
     """
@@ -127,7 +129,9 @@ class Lease:
 
 
 class Outcome(NamedTuple):
-    """A settled candidate. answer, rank: as the batch stored them. label: of the consensus."""
+    """A candidate passage with a settled label. answer, rank: as the batch stored them. label: the label of the
+    consensus.
+    """
 
     question: str
     passage: str
@@ -137,7 +141,9 @@ class Outcome(NamedTuple):
 
 
 class Queue(PerThread):
-    """The batches and leases of one labels.db. Threads and processes may share it. For `by` see `blindspot.db.people.People`."""
+    """The batches and leases of one labels.db. Threads and processes may share it. `by` is explained in
+    `blindspot.db.people.People`.
+    """
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
         super().__init__(path, read_only)
@@ -207,7 +213,9 @@ class Queue(PerThread):
         ]
 
     def finished_by(self, annotator: str) -> dict[str, int]:
-        """Return how many questions of each batch a person has finished; batches without any are left out."""
+        """Return how many questions of each batch a person has finished; batches without finished questions are left
+        out.
+        """
         rows = self.connection.execute(
             "SELECT b.name, count(*) FROM lease l JOIN batch b ON b.number = l.batch "
             "WHERE l.annotator = ? AND l.state = 'finished' GROUP BY b.number",
@@ -216,8 +224,9 @@ class Queue(PerThread):
         return dict(rows)
 
     def open_to(self, annotator: str) -> dict[str, int]:
-        """Return how many questions of each open batch a person holds or can still get; batches without any are left
-        out."""
+        """Return how many questions of each open batch a person holds or can still get; batches with no such questions
+        are left out.
+        """
         now = self._clock()
         counts: dict[str, int] = {}
         for lease in _leases_of(self.connection, annotator, now):
@@ -231,8 +240,8 @@ class Queue(PerThread):
         return {name: count for name, count in counts.items() if count}
 
     def finished_questions(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
-        """Return (batch, question) of what a person finished in open batches, the latest first. Practice is left
-        out.
+        """Return (batch, question) for each question that a person finished in an open batch, the latest first.
+        Practice is left out.
         """
         rows = self.connection.execute(
             "SELECT b.name, l.question FROM lease l JOIN batch b ON b.number = l.batch "
@@ -246,8 +255,9 @@ class Queue(PerThread):
         return [(batch, question) for batch, question in rows]
 
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
-        """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the
-        batch."""
+        """Return the items of a batch, or only those of some questions, in the order in which the queue serves them.
+        Raises Missing for an unknown batch.
+        """
         number = batch_number(self.connection, batch)
         wanted = None if questions is None else json.dumps(list(questions))
         chosen = "batch = ?1 AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2)))"
@@ -273,7 +283,7 @@ class Queue(PerThread):
         return {row[0] for row in rows}
 
     def practised_questions(self) -> set[str]:
-        """Return the practice questions: whoever did them has seen their settled labels."""
+        """Return the practice questions. People who have done them have seen their settled labels."""
         return {
             row[0]
             for row in self.connection.execute(
@@ -290,7 +300,7 @@ class Queue(PerThread):
         }
 
     def outcomes(self) -> list[Outcome]:
-        """Return the settled candidates with their labels, to calibrate probabilities."""
+        """Return the settled candidates with their labels, for calibrating probabilities."""
         rows = self.connection.execute(
             "SELECT c.question, c.passage, c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question "
             "= c.question AND k.passage = c.passage WHERE k.label IS NOT NULL"
@@ -301,11 +311,11 @@ class Queue(PerThread):
         ]
 
     def claim(self, annotator: str, count: int = AT_ONCE) -> list[Lease]:
-        """Renew the annotator's leases, fill them up with new questions to `count`, and return them all.
+        """Renew the annotator's leases, add new questions until there are `count`, and return them all.
 
-        Practice comes first. A question whose lease lapsed may come back to the same annotator. A question that they
-        skipped comes back once, at the end of its batch. A question that they finished, also in practice, comes back
-        only in the audit or repeat arm of another batch.
+        Practice comes first. A question whose lease expired may come back to the same annotator. A question that the
+        annotator skipped comes back once, at the end of its batch. A question that the annotator finished, also in
+        practice, comes back only in the audit or repeat arm of another batch.
 
         Raises:
             Missing: There is no annotator of that name.
@@ -338,13 +348,14 @@ class Queue(PerThread):
             return held
 
     def leases_of(self, annotator: str) -> list[Lease]:
-        """Return what the annotator holds, without claiming more."""
+        """Return the annotator's leases, without taking new ones."""
         return _leases_of(self.connection, annotator, self._clock())
 
     def hidden(self, annotator: str) -> frozenset[str]:
         """The questions whose results the annotator must not see yet; see `blindspot.db.blindness`. Raises Missing.
 
-        A page asks many times. The answer is kept in this thread until anybody writes to the file, or a second passes.
+        One page asks for them many times. The answer is cached in this thread until somebody writes to the file, or a
+        second has passed.
         """
         connection, now = self.connection, self._clock()
         (version,) = connection.execute("PRAGMA data_version").fetchone()  # changes when another connection commits
@@ -355,7 +366,8 @@ class Queue(PerThread):
         return cached[1]
 
     def finish(self, annotator: str, batch: str, question: str) -> bool:
-        """Finish a question. Return whether it was surplus: late, after others had taken its places.
+        """Finish a question. Return whether the finish was surplus: it came late, after others had taken the question's
+        places.
 
         Finishing twice changes nothing.
 
@@ -367,7 +379,7 @@ class Queue(PerThread):
             return leases.finish(connection, annotator, batch, question, self._clock())[1]
 
     def skip(self, annotator: str, batch: str, question: str) -> None:
-        """Skip a question for now; see `claim`. A second skip leaves it to others for good.
+        """Skip a question for now; see `claim`. After a second skip the question is left to other people.
 
         Raises:
             Missing: The annotator does not hold the question.
@@ -377,21 +389,22 @@ class Queue(PerThread):
             leases.skip(connection, annotator, batch, question)
 
     def release(self, annotator: str) -> int:
-        """Release all questions that the annotator holds, as at sign-out. Return their number."""
+        """Release all questions that the annotator holds, for example at sign-out. Return their number."""
         held = "annotator = ? AND state = 'held'"
         with saving(self) as connection:
             skipped = connection.execute(f"UPDATE lease SET state = 'skipped' WHERE {held} AND skips > 0", (annotator,))
             return skipped.rowcount + connection.execute(f"DELETE FROM lease WHERE {held}", (annotator,)).rowcount
 
     def set_state(self, batch: str, state: Literal["open", "closed"], actor: str | None = None) -> None:
-        """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in
-        progress."""
+        """Close a batch or reopen it. The queue serves no more questions of a closed batch, but accepts labels of
+        questions that people already hold.
+        """
         with saving(self) as connection:
             require(connection, actor, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
     def rename(self, batch: str, name: str, actor: str | None = None) -> None:
-        """Rename a batch and its description.
+        """Rename a batch, together with its description.
 
         Raises:
             Refused: The new name is taken, or label events name the batch; they cannot be changed.
@@ -422,13 +435,13 @@ class Queue(PerThread):
             descriptions.forget(connection, "batch", batch)
 
     def events_of(self, batch: str) -> int:
-        """Return how many label events and acts of the queue name a batch. Raises Missing."""
+        """Return how many label events and queue events name a batch. Raises Missing."""
         return _events_of(self.connection, batch_number(self.connection, batch), batch)
 
     def set_people_needed(
         self, batch: str, people: int, questions: Iterable[str] | None = None, actor: str | None = None
     ) -> int:
-        """Set how many people judge each question of a batch, or some of them. Return the number of changed
+        """Set how many people judge each question of a batch, or each of some questions. Return the number of changed
         questions."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
@@ -437,16 +450,19 @@ class Queue(PerThread):
     def assign(
         self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, actor: str | None = None
     ) -> int:
-        """Reserve questions of a batch for one person; None for anybody. Return the number of changed questions."""
+        """Reserve questions of a batch for one person; None removes the reservation. Return the number of changed
+        questions.
+        """
         return self._change_column(batch, "assigned_to", annotator, questions, actor)
 
     def unfinished(self, batch: str) -> list[Waiting]:
-        """Return the questions of a batch that are not done, with who can still judge them. Raises Missing."""
+        """Return the questions of a batch that are not done, each with the people who can still judge it. Raises
+        Missing.
+        """
         return waiting.unfinished(self.connection, batch)
 
     def reassign(self, batch: str, actor: str | None = None) -> Reassigned:
-        """Move the questions that wait for people who are not active on to the others; see
-        `blindspot.db.waiting.reassign`."""
+        """Reassign the questions that wait for people who are not active; see `blindspot.db.waiting.reassign`."""
         with saving(self) as connection:
             require(connection, actor, "manage batches")
             return waiting.reassign(connection, batch)

@@ -1,4 +1,4 @@
-"""The records that all rooms share."""
+"""The record types that all packages share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The passages that a retriever found: row i belongs to question i, column j is rank j + 1.
+    """The passages that a retriever found: row i belongs to question i, and column j holds rank j + 1.
 
     Attributes:
         ordinals: (q, k) int32 rows of the collection; -1 pads a short row, always at its end.

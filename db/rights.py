@@ -1,4 +1,4 @@
-"""Who may do what: one table of actions and roles. Every store, job and page asks this table."""
+"""Rights: one table of actions and the roles that may do them. Every store, job and page consults this table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ NOBODY: tuple[str, ...] = ()  # done from the command line alone
 class Action:
     """Something that a person may do.
 
-    what: the action in words, for the docs and for refusals ("you may not ...").
-    roles: the roles that may do it.
-    unnamed: whether the local app allows it before a person has said who they are. The command line may do everything.
+    Attributes:
+        what: the action in words, for the docs and for error messages ("you may not ...").
+        roles: the roles that may do it.
+        unnamed: whether the local app allows it to a person who has not yet given a name. The command line may do
+            everything.
     """
 
     what: str
@@ -87,7 +89,9 @@ JOBS: dict[str, str] = {
     "simulate": "make batches",
     "write": "export",
 }
-"""First word of a job's kind to the action it is. Every other job is "start other jobs"."""
+"""The first word of a job's kind, and the action to which starting such a job belongs. Every other job is "start other
+jobs".
+"""
 
 
 def role_allows(role: str, action: str) -> bool:
@@ -96,18 +100,18 @@ def role_allows(role: str, action: str) -> bool:
 
 
 def required_role(action: str) -> str:
-    """What an action takes, for refusals: the lowest role that may do it."""
+    """Return what an action requires, for error messages: the lowest role that may do it."""
     roles = ACTIONS[action].roles
     return f"this takes the role {roles[0]}" if roles else "this is done from the command line"
 
 
 def action_of_job(kind: str) -> str:
-    """The action that starting a job of this kind is."""
+    """The action to which starting a job of this kind belongs."""
     return JOBS.get(kind.partition(" ")[0], "start other jobs")
 
 
 def table() -> list[tuple[str, ...]]:
-    """The table as the docs show it: a heading, then one row an action."""
+    """The table as the docs show it: a heading, then one row per action."""
     heading = ("action", *ROLES, "local app, unnamed", "command line")
     rows = [
         (

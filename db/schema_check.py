@@ -1,4 +1,6 @@
-"""The schema that a labels.db of a version has, and what a file has beside it: a stranger's triggers, views and tables."""
+"""The schema that each version of labels.db has, and what a file contains beyond it: triggers, views and tables that
+Blindspot did not make.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,24 @@ from functools import lru_cache
 from pathlib import Path
 
 _RECORD = "_sqlite_migrations"
-"""Table of sqlite-utils with the migrations that a file had. Its text differs from version to version of that library."""
+"""The table of sqlite-utils that lists the migrations applied to a file. Its SQL differs between versions of that
+library.
+"""
 _RECORD_COLUMNS = ("id", "migration_set", "name", "applied_at")
 _OF_SQLITE = re.compile(r"sqlite_(sequence|stat[1-4]|autoindex_.*)")
 _PIECE = re.compile(r"(?P<text>'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\s+|[\"`\[\]]", re.DOTALL)
 NEWEST = (17, "m017_question_fields")
-"""How many migrations there are, and the last one's name: what an up-to-date file says of itself."""
+"""The number of migrations that an up-to-date file has, and the name of the last one."""
 GUARDS = ("trigger", "index")
 Objects = dict[tuple[str, str], str]
 """SQL of each table, index, view and trigger, by type and name."""
 
 
 def is_newest(path: Path) -> bool:
-    """Return whether a labels.db had all migrations. False also where that cannot be read now.
+    """Return whether all migrations have been applied to a labels.db. The result is False also if this cannot be read
+    now.
 
-    The commands ask this first: sqlite-utils, which migrates, loads pandas.
+    The commands call this first, because sqlite-utils, which does the migrations, loads pandas.
     """
     if not path.is_file():
         return False
@@ -38,16 +43,20 @@ def is_newest(path: Path) -> bool:
 
 
 def foreign_objects(connection: sqlite3.Connection) -> list[str]:
-    """Return what a labels.db holds, lacks or has otherwise than its version does, one line each; [] if it is as it should be.
+    """Return the differences between a labels.db and the schema of its version (additional, missing or changed
+    objects), one line each; [] if there are none.
 
-    Nothing of the file runs: only its list of objects is read. Whoever reads a stranger's file asks this first.
+    No SQL of the file is run: only its list of objects is read. Every function that reads a file from other people
+    calls this first.
     """
     foreign, missing = compare_schema(connection)
     return foreign + missing
 
 
 def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """Return the lines of `foreign_objects` in two lists: those after which no SQL of the file may run, and missing guards."""
+    """Return the lines of `foreign_objects` in two lists: objects because of which no SQL of the file may run, and
+    missing guards.
+    """
     found = _objects(connection)
     applied, problem = _applied_migrations(connection, found)
     if problem:
@@ -68,7 +77,9 @@ def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]
 
 
 def _applied_migrations(connection: sqlite3.Connection, objects: Objects) -> tuple[list[str], str]:
-    """Return the migrations that a file says it had, and what is wrong with that list; it must be a beginning of ours."""
+    """Return the migrations that a file lists as applied, and what is wrong with the list; it must be the first part of
+    ours.
+    """
     if objects.pop(("table", _RECORD), None) is None:
         return [], "it has no record of its version"
     columns = tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_RECORD})"))
@@ -92,7 +103,7 @@ def _migration_names() -> list[str]:
 
 @lru_cache
 def _expected_objects(count: int) -> Objects:
-    """Return the objects of a file that had the first `count` migrations."""
+    """Return the objects that a file has after the first `count` migrations."""
     from sqlite_utils import Database
 
     from blindspot.db.migrations import MIGRATIONS
@@ -111,9 +122,10 @@ def _objects(connection: sqlite3.Connection) -> Objects:
 
 
 def _normalised_sql(sql: str | None) -> str:
-    """Return SQL with one space for comments and spacing and without quotes of names, in which versions differ.
+    """Return SQL with comments and white space reduced to one space and without quotes around names, because versions
+    differ in these.
 
-    Texts in quotes stay as they are: what looks like a comment inside one is none.
+    String literals stay unchanged, because what looks like a comment inside one is text.
     """
 
     def piece(match: re.Match[str]) -> str:

@@ -1,5 +1,5 @@
-"""Tags: people's own words on questions, such as "wrong gold" or "negation". Events are append-only; the tags that stand
-follow from them in order.
+"""Tags: words that people give to questions, such as "wrong gold" or "negation". Tag events are only ever added; the
+current tags follow from the events in order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ RESERVED = frozenset(
 class QuestionTag:
     """A current tag.
 
-    run: the run that the tag is about; None for the question itself. author: the person; None for the command line.
-    time: seconds since 1970 of the last event that set or removed the tag.
+    Attributes:
+        run: the run that the tag is about; None for the question itself.
+        author: the person; None for the command line.
+        time: seconds since 1970 of the last event that set or removed the tag.
     """
 
     tag: str
@@ -67,7 +69,8 @@ def count_tags(tags: Iterable[QuestionTag], hidden: frozenset[str] = frozenset()
 class Tags(PerThread):
     """The tags of one labels.db. Threads may share it.
 
-    `by` names the person who acts; None is whoever keeps the study's files (the command line), who may do everything.
+    `by` names the person who acts. None is the person who has the study's files (the command line), who may do
+    everything.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
@@ -102,7 +105,7 @@ class Tags(PerThread):
         return count_tags(self.all_tags(), hidden)
 
     def questions(self, tag: str, run: str | None = None) -> set[str]:
-        """Return the ids of the questions with a tag, in any spelling of its letters' case.
+        """Return the ids of the questions with a tag, ignoring upper and lower case.
 
         Args:
             run: only the tags about this run or about the question itself.
@@ -115,7 +118,8 @@ class Tags(PerThread):
         return {key[1] for key in state if key[0] == name and (run is None or key[2] in (None, run))}
 
     def add(self, tag: str, questions: Iterable[str], run: str | None = None, actor: str | None = None) -> str:
-        """Tag questions, and return the tag as it is spelled. What is tagged already stays as it is.
+        """Tag questions, and return the tag in the spelling that was stored. A question that already has the tag stays
+        unchanged.
 
         Raises:
             BadInput: The tag is not a word, or its name is one of `RESERVED`.
@@ -138,9 +142,9 @@ class Tags(PerThread):
     def remove(
         self, tag: str, question: str, run: str | None = None, actor: str | None = None, own_only: bool = False
     ) -> int:
-        """Take a tag back from a question, and return how many people's tags went.
+        """Remove a tag from a question, and return how many people's tags were removed.
 
-        A person takes their own tag back; whoever may manage tags takes everybody's, unless `own_only`.
+        People remove their own tags. People who may manage tags remove everybody's, unless `own_only` is set.
 
         Raises:
             Missing: The question does not have the tag, or not from this person.
@@ -177,7 +181,7 @@ class Tags(PerThread):
                 self._write(connection, "rename", before, actor, new_tag=name)
 
     def merge(self, tags: Iterable[str], new_tag: str, actor: str | None = None) -> int:
-        """Give the questions of some tags one tag, new or existing, and return how many tags were replaced.
+        """Replace several tags by one tag, new or existing, and return how many tags were replaced.
 
         Raises:
             BadInput: The name is not a word. Missing: No question has one of the tags.
@@ -194,7 +198,7 @@ class Tags(PerThread):
         return len(merged)
 
     def delete(self, tag: str, actor: str | None = None) -> int:
-        """Take a tag back from every question, and return from how many.
+        """Remove a tag from every question, and return the number of these questions.
 
         Raises:
             Missing: No question has the tag. Refused: The person may not manage tags.
@@ -215,7 +219,7 @@ class Tags(PerThread):
 
 
 def check_tag(tag: str) -> str:
-    """Return a tag with single spaces between its words. Raises BadInput for what cannot be a tag."""
+    """Return a tag with single spaces between its words. Raises BadInput for a text that cannot be a tag."""
     name = " ".join(unicodedata.normalize("NFC", tag).split()) if isinstance(tag, str) else tag
     if problem := name_problem(name) or ("contains a comma" if "," in name else None):
         raise BadInput(f"the tag {str(tag)[:80]!r} {problem}; a tag is 1 to {MAX_NAME} characters without commas")
@@ -241,7 +245,7 @@ def _current_tags(connection: sqlite3.Connection) -> _State:
 
 
 def _spelling(state: _State, tag: str) -> str | None:
-    """Return the existing tag that equals this one but for upper and lower case; None if there is none."""
+    """Return the existing tag that differs from this one at most in upper and lower case; None if there is none."""
     names = {key[0] for key in state}
     return tag if tag in names else next((name for name in sorted(names) if name.casefold() == tag.casefold()), None)
 

@@ -1,7 +1,8 @@
-"""What an open batch waits for: its unfinished questions, who can still judge them, and how a lead moves them on.
+"""What an open batch waits for: its unfinished questions, the people who can still judge them, and how a lead reassigns
+them.
 
-A question waits for active people only (`blindspot.db.people.Person.active`). It is blocked if fewer active people can
-judge it than it needs: the others are paused, simulated, or have judged or skipped it.
+A question waits only for active people (`blindspot.db.people.Person.active`). It is blocked if it needs more people
+than the active ones who can judge it. The others are paused or simulated, or have already judged or skipped it.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Waiting:
 
     @property
     def blocked_questions(self) -> bool:
-        """Whether it cannot be done by the active people."""
+        """Whether the active people cannot finish the question."""
         return len(self.people) < self.missing
 
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """What moving blocked questions on did.
+    """What reassigning the blocked questions changed.
 
     Attributes:
         moved: Number of questions that others get now.
@@ -69,7 +70,9 @@ class Reassigned:
 
 
 def unfinished(connection: sqlite3.Connection, batch: str) -> list[Waiting]:
-    """Return the questions of a batch that are not done, in its order; none of practice. Raises Missing."""
+    """Return the questions of a batch that are not done, in the batch's order; none for a practice batch. Raises
+    Missing.
+    """
     return [
         Waiting(question, needed - places, reserved, names)
         for question, _, reserved, needed, places, names in _rows(connection, batch_number(connection, batch))
@@ -77,10 +80,10 @@ def unfinished(connection: sqlite3.Connection, batch: str) -> list[Waiting]:
 
 
 def reassign(connection: sqlite3.Connection, batch: str) -> Reassigned:
-    """Move the blocked questions of a batch on to the active people, inside the caller's transaction.
+    """Reassign the blocked questions of a batch to the active people, inside the caller's transaction.
 
-    A reservation for somebody who is not active ends. A question that still needs more people than can judge it needs
-    only those. If nobody new can judge it, whoever judged it before gets it as a repeat.
+    A reservation for a person who is not active ends. If a question needs more people than can judge it, the number it
+    needs is lowered to that number. If nobody else can judge it, somebody who judged it before gets it as a repeat.
 
     Raises:
         Missing: There is no such batch.
@@ -115,8 +118,9 @@ def _blocked_questions(connection: sqlite3.Connection, number: int) -> list[_Row
 
 
 def _rows(connection: sqlite3.Connection, number: int) -> list[_Row]:
-    """Return question, arm, reservation, people needed, places taken and who can judge it, of the unfinished
-    questions."""
+    """Return question, arm, reservation, people needed, places taken, and the people who can judge it, for each
+    unfinished question.
+    """
     name, practice, again = connection.execute(
         "SELECT name, practice, json_extract(settings, '$.certificate') IS NOT NULL FROM batch WHERE number = ?",
         (number,),

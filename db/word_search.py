@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 def containing(column: str, search_words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the SQL condition that a column contains every word, in any case, with its values.
+    """Return the SQL condition that a column contains every word, ignoring case, and the values for it.
 
-    SQLite ignores the case of ASCII letters alone, so a word is tried as it is, in lower case, in capitals, and
+    SQLite ignores case only for ASCII letters, so each word is tried as typed, in lower case, in capitals, and
     capitalised.
     """
     conditions, values = [], []
@@ -22,5 +22,5 @@ def containing(column: str, search_words: Sequence[str]) -> tuple[str, list[str]
 
 
 def _literal(search_word: str) -> str:
-    """Return a word without wildcards of LIKE."""
+    """Return a word with LIKE's wildcards escaped."""
     return search_word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import shutil
@@ -127,7 +128,10 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     assert "check?step=rule#rules" in page.links()
 
     page = Page(study.folder, "check", "Ann", step="rule")
-    assert chosen.rule.as_text() in page.part(r'<tr class="chosen".*?</tr>')[0]
+    [row] = page.part(r'<tr class="chosen".*?</tr>')[:1]
+    assert chosen.rule.as_text() in row and html.unescape(chosen.rule.condition) in html.unescape(row)
+    [option] = [each for each in page.app.selectbox if each.label == "Keep a negative only if"]
+    assert chosen.rule.condition in option.options and "judge=" not in "".join(option.options)
     assert chosen.rule.argument in [code.value for code in page.app.code]
     buttons = {each.label: each.proto.type for each in page.app.button}
     assert buttons == {"Write the cleaned file": "primary", "Draw 200 more pairs": "secondary"}
@@ -159,11 +163,15 @@ def test_a_file_that_changed_since_is_not_written_back(study):
 def test_the_path_of_a_check(study):
     assert "See the facts" in Page(study.folder, "check").part(r'<li class="now".*?</li>')[0]
     page = Page(study.folder, "judge", "Ann")
-    assert page.part(r'<li class="now".*?</li>') == ["2 Judge"] and 'class="next"' in page.html
+    assert page.part(r'<li class="now".*?</li>') == ["2 Judge"]
+    following = r'<a[^>]*class="next".*?</a>'
+    assert page.part(following) == ["Next: see the rate and the rule"], "Judge stays as it is while Ann labels"
+    assert "check" in page.links() and "check?step=rule" not in page.links()
     judge(study, 2)
     page = Page(study.folder, "judge", "Ann")
-    assert page.part(r'<a[^>]*class="next".*?</a>') == ["Next: see the rate"]
-    assert "check" in page.links()
+    assert page.part(following) == ["Next: see the rate and the rule"]
+    assert "check?step=rule" in page.links()
+    assert not Page(study.folder, "judge", "Ben").part(following), "who judges blind is not led back to the facts"
 
 
 @pytest.mark.parametrize("page", ["", "check", "question"])

@@ -4,6 +4,7 @@ import pytest
 
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.cost import planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import run_experiment
 from tests.app_pages import HOSTILE, Page
@@ -27,6 +28,8 @@ def test_every_experiment_is_there_to_ask(study):
         EXPERIMENTS["denoised-by-rank"].asks in page.text
         and "blindspot experiment denoised-by-rank --plan" in page.text
     )
+    waiting, there = planned_parts(study, "denoised-by-rank").as_words()
+    assert f"To be made: {waiting}; there already: {there}." in page.text, "of the full experiment, beside its button"
 
 
 def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):

@@ -148,7 +148,7 @@ def test_an_annotator_is_told_that_a_lead_prepares_the_study(tmp_path):
         People(study.labels_path).add(name, role)
     assert "blindspot import passages" in Page(study.folder, "compare", "lea").text
     page = Page(study.folder, "compare", "ann")
-    assert "A lead of the study prepares it" in page.text and "blindspot import" not in page.text
+    assert "A lead prepares the study" in page.text and "blindspot import" not in page.text
 
 
 def test_the_findings_are_shown_before_the_rest_is_computed(study, monkeypatch):

@@ -58,7 +58,10 @@ def test_the_curve_is_on_home_judge_and_training(whole, page):
     shown = Page(whole.folder, page, "lea", tab="curve")
     assert "Learning curve" in shown.text and "Reranker, Success@1" in shown.text
     assert shown.html.count('class="dot"') == 2 and "30 labels" in shown.text
-    assert "40 questions of dev, 95% intervals. Dev measures and never trains." in shown.text
+    assert (
+        "40 questions of dev, 95% intervals. Dev questions are used only for measuring, never for training."
+        in shown.text
+    )
     assert "Add a point" in [button.label for button in shown.app.button]
     assert "Adapter" not in shown.text  # there is no dense index
 

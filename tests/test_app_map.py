@@ -8,6 +8,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.map.figure import SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.evaluation.comparison import measure
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, colour_values
 from blindspot.backend.maps.edits import clusters_of, rename
@@ -90,8 +91,16 @@ def test_the_numbers_stand_beside_the_picture(study):
     quality = study.parts("maps")["one"]["encoders"][0]["quality"]
     assert f"trustworthiness {quality['trustworthiness']['value']:.3f}" in page.text
     assert f"neighbour overlap {quality['overlap']['value']:.3f}" in page.text
-    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them have none" in page.text
+    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them have no meaning" in page.text
     assert "place of birth (P19)" in page.text  # the spread of each group
+
+
+def test_the_title_counts_the_misses_that_the_picture_shows(study):
+    (title,) = Page(study.folder, "map", map="one").part("<h1.*?</h1>")
+    missed = sum(not 0 < rank <= 5 for rank in measure(study, "tiny-dev").first_ranks)
+    assert title == f"tiny-dev misses {missed} of 40 questions at 5, among 61 passages"
+    (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
+    assert other == "40 questions among 61 passages"
 
 
 def test_two_encoders_stand_side_by_side_with_their_change(study):

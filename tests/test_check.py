@@ -12,6 +12,7 @@ import pytest
 
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
+from blindspot.backend.checking.card import forecast_words, rule_words
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import FileFinding, in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
@@ -21,6 +22,7 @@ from blindspot.backend.checking.sample import (
     SamplePlan,
     draw_sample,
     estimate_rate,
+    forecast_widths,
     judged_draws,
     read_sample,
     unjudged,
@@ -217,6 +219,37 @@ def test_pairs_that_nobody_settles_widen_the_interval(scored):
     assert rate.half_width > settled.half_width and rate.high >= settled.high - 0.02
 
 
+def test_the_forecast_of_the_interval_holds_what_comes(scored):
+    """After 60, 100 and 150 of 300 labels; what is forecast for 50 more is what 50 more labels leave."""
+    found, false = scored
+    every = list(labels_of(found, false).items())
+    for known in (60, 100, 150):
+        now = judged_draws(found.checked, dict(every[:known]))
+        rate = estimate_rate(found.checked, dict(every[:known]))
+        first, second = forecast_widths(now, rate)
+        assert (first.labels, second.labels) == (50, 100)
+        assert first.low <= first.half_width <= first.high < rate.half_width * 1.2
+        assert second.half_width < first.half_width < rate.half_width
+        came = estimate_rate(found.checked, dict(every[: known + 50])).half_width
+        assert 0.9 * first.low <= came <= 1.1 * first.high
+        said = forecast_words(rate, [first, second])
+        assert (
+            f"is {100 * rate.half_width:.1f} points each way" in said
+            and f"100 to {100 * second.half_width:.1f}" in said
+        )
+
+
+def test_nothing_is_forecast_from_few_labels_or_where_all_are_judged(scored):
+    found, false = scored
+    every = list(labels_of(found, false).items())
+    drawn = len(read_sample(found.checked).draws)
+    for known in (0, 19, drawn):
+        labels = dict(every[:known])
+        rate = estimate_rate(found.checked, labels)
+        assert forecast_widths(judged_draws(found.checked, labels), rate) == []
+        assert forecast_words(rate, []) == ""
+
+
 def test_more_pairs_continue_the_sample(scored):
     found, false = scored
     labels_of(found, false)
@@ -227,6 +260,24 @@ def test_more_pairs_continue_the_sample(scored):
     names = [batch.name for batch in Queue(found.study.labels_path).batches()]
     assert names[:2] == ["check", "check-2"]
     assert draw_sample(found.checked, 100).draws.tolist() == more.draws.tolist()
+
+
+@pytest.mark.parametrize(
+    ("argument", "condition"),
+    [
+        ("judge=0.037", "the judge gives it at most 0.037"),
+        ("max_score=0.7", "its score is at most 0.7"),
+        ("relative_margin=0.08", "its score is at least 8% below the positive's"),
+        ("relative_margin=-3.1", "its score is at most 310% above the positive's"),
+        ("absolute_margin=0.25", "its score is at least 0.25 below the positive's"),
+        ("absolute_margin=0", "its score is not above the positive's"),
+        ("range_min=1", "it is not the first"),
+        ("range_min=3", "it comes after the first 3"),
+    ],
+)
+def test_a_rule_says_in_words_what_it_keeps(argument, condition):
+    assert parse_rule(argument).condition == condition
+    assert parse_rule(argument).as_text() == argument
 
 
 def test_a_margin_that_tells_nothing_is_not_chosen(scored):
@@ -246,6 +297,10 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert parse_rule(plain["chosen"]) == chosen.rule
     assert {row["paste"] for row in plain["rows"] if row["rule"] == "max_score"} == {
         f"mine_hard_negatives(..., max_score={row['value']:g})" for row in plain["rows"] if row["rule"] == "max_score"
+    }
+    assert plain["chosen_keeps_if"] == chosen.rule.condition in rule_words(curve)
+    assert {(row["keeps_if"], row["argument"]) for row in plain["rows"]} == {
+        (row.rule.condition, f"--rule {row.rule.as_text()}") for row in curve.rows
     }
     for row in curve.rows:
         if row.rule.name != "judge":
@@ -339,7 +394,7 @@ def test_a_rule_drops_and_keeps_the_rest(scored, tmp_path):
     assert len(written) == rows
     assert all(max(row["scores"][1:]) <= 0.7 for row in written)
     reasons = {json.loads(line)["reason"] for line in changes.read_text().splitlines()}
-    assert reasons == {"the rule max_score=0.7 drops it; nobody judged it"}
+    assert reasons == {"max_score=0.7 keeps a negative only if its score is at most 0.7; nobody judged it"}
     assert "Not checked" in card.read_text()
 
 

@@ -162,6 +162,23 @@ def test_a_false_negative_of_another_form_becomes_a_positive(tmp_path, form):
     assert again.facts.negatives == found.facts.negatives - 1
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("columns", [3, 4])
+def test_a_line_that_qrels_gain_looks_as_the_others(tmp_path, columns, end):
+    path = made.beir(tmp_path / "beir")
+    qrels = path / "qrels" / "train.tsv"
+    lines = [line.split("\t") for line in qrels.read_text().splitlines()[1:]]
+    rows = [[line[0], *["0"] * (columns - 3), *line[1:]] for line in lines]
+    qrels.write_text(end.join("\t".join(row) for row in rows), newline="")  # the last line has no end
+    found = check(path, tmp_path / "study")
+    judge(found, [5])
+    found.write(tmp_path / "out")
+    before, after = qrels.read_bytes(), (tmp_path / "out" / "qrels" / "train.tsv").read_bytes()
+    gained = after.removeprefix(before).decode()
+    assert gained.startswith(end) and gained.endswith(end) and gained.count(end) == 2
+    assert len(gained.split("\t")) == columns
+
+
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_dropping_takes_the_negative_out(tmp_path, output):
     path = made.saved(made.mined(output), "jsonl", tmp_path / "in")

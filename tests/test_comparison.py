@@ -20,7 +20,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure_all
 from blindspot.backend.evaluation.comparison_report import COLUMNS, compare_runs
-from blindspot.backend.evaluation.comparison_words import conclusion
+from blindspot.backend.evaluation.comparison_words import conclusion, significance
 from blindspot.backend.evaluation.panel import (
     ALL,
     RANDOM,
@@ -106,7 +106,7 @@ def test_every_form_says_the_same(study):
 def test_a_slice_narrows_every_figure(study):
     made = compare_runs(study, "alpha", "beta", grouping="relation", slice="relation:P19 or first(alpha)=1")
     assert made.figures_at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
-    assert "follows from that choice" in made.conclusion, "a slice by ranks proves nothing"
+    assert "follows from its definition" in made.conclusion, "a slice by ranks proves nothing"
     assert "Inconclusive" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
     with pytest.raises(BadInput, match="no question of these runs is in that slice"):
         compare_runs(study, "alpha", "beta", slice="bucket:7")
@@ -157,6 +157,11 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
     sentence = conclusion(found, "alpha", "beta", 8)
     assert said in sentence and left_out not in sentence
     assert ("no significant difference" in sentence) == (p > 0.05)
+    below = significance(found, 8)
+    assert (
+        f"is {'significant' if p <= 0.05 else 'not significant'} (p = {p:.3f} after Holm's method for 8 tests)"
+    ) in below
+    assert ("excludes 0" in below) == (p > 0.05 and low > 0) and "7 questions" in below
     turned = replace(
         found, difference=replace(found.difference, estimate=replace(estimate, value=-0.076, low=-high, high=-low))
     )
@@ -188,7 +193,10 @@ def test_the_conclusion_says_no_more_than_the_test(study):
         assert "p < 0.001" in found.conclusion and "only gold passages count" in found.reservation
     everything = Comparison.of_runs(*measure_all(clear, ("good", "bad"), "gold").values())
     assert macro_at(everything, 1).n == len(ids)
-    assert conclusion(figures_at(everything, 1, np.zeros(0, int)), "good", "bad") == "No questions, so no conclusion."
+    assert (
+        conclusion(figures_at(everything, 1, np.zeros(0, int)), "good", "bad")
+        == "There are no questions, so there is no conclusion."
+    )
 
 
 def test_a_panel_of_three_runs_is_over_what_all_measure(study):
@@ -292,7 +300,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     for table in made.tables():
         for row in table.texts():
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
-    assert made.conclusion in shown and "Limits: a figure may differ" in shown
+    assert made.conclusion in shown and "Limits: figures may differ" in shown
     assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2
 
 

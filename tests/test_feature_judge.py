@@ -509,7 +509,10 @@ def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_
         "add_with_answer": missed,
     }
     lines = quality_lines(about)
-    assert "up to 0.9% of them could be false; 0.3% of the kept are known positives [0.1%, 0.9%], n=952" in lines[1]
+    assert (
+        "up to 0.9% of them could be false; 0.3% of the kept are known positives [0.1%, 0.9%], n = 952 pairs"
+        in lines[1]
+    )
     worst = (0.009 * 952 + 48) / 1000  # unlabelled answers below the threshold could all be false
     reached["left_out"] = 48
     assert f"up to {worst:.1%} of them could be false, with 48 pairs" in quality_lines(about)[1]

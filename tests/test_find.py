@@ -54,7 +54,7 @@ def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
     result = find(indexed_study, query, "passages", limit=5)
     rows = BM25(indexed_study).search([query], 5).ordinals[0]
     assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
-    assert result.more and "Ranked by BM25" in result.how
+    assert result.more and "ranked by BM25" in result.how
     assert {word.lower() for each in result.found for word in marked(each)} <= {"weaver", "oslo"}
 
 
@@ -132,8 +132,9 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
     assert '<mark class="word">Ansver6</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
-    assert "Nothing searched yet" in Page(study.folder, "find").text
-    assert "No questions found" in Page(study.folder, "find", words="nowhere", place="questions").text
+    assert "1 passage for “ansver6 before”" in page.text, "the answer is the title"
+    assert "Find words" in Page(study.folder, "find").text
+    assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 
 

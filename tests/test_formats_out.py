@@ -157,7 +157,7 @@ def test_dpr_csv_comes_back_and_is_read_as_dpr_reads_it(full, tmp_path):
     assert [(text.replace("’", "'"), tuple(ast.literal_eval(answers))) for text, answers in rows] == expected
     assert written.notes == (
         "1 question contained tabs or line ends, which became spaces",
-        "The format has no place for grades; 'blindspot export qrels' writes them.",
+        "The format cannot store grades; 'blindspot export qrels' writes them.",
     )
 
 

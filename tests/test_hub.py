@@ -335,7 +335,7 @@ def test_the_commands_use_the_environment_of_the_client(hub, filled, tmp_path):
     assert "Nothing was sent" in done.stdout and not hub.requests
     done = blindspot(*words)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.index("No annotator is named.") < done.stdout.index("Sent: ")
+    assert done.stdout.index("It names no annotator.") < done.stdout.index("Sent: ")
     done = blindspot("pull", "training-set", "ada/cli", "--name", "copy")
     assert "Pulled training-set copy" in done.stdout, done.stderr
     shutil.rmtree(filled.folder / "training_sets" / "copy")

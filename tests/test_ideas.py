@@ -59,7 +59,7 @@ def test_the_page_computes_what_the_loss_computes(scores):
     )
     labels["positives"] = torch.tensor([[0, -1], [1, 2], [2, -1], [3, -1]])
     masked = InBatchLoss(torch.nn.Identity()).calculate_loss([[given], [torch.eye(4)]], labels).item()
-    assert masked == pytest.approx(said(r"and the mean to ([\d.]+\d)\.")[0], abs=0.0005)
+    assert masked == pytest.approx(said(r"and the mean loss to ([\d.]+\d)\.")[0], abs=0.0005)
 
 
 def test_the_numbers_in_the_text(scores):
@@ -72,14 +72,14 @@ def test_the_numbers_in_the_text(scores):
     assert said(r"ln 4 = ([\d.]+\d)\.")[0] == pytest.approx(math.log(4), abs=0.0005)
     left = np.where((np.arange(16).reshape(4, 4) == 6), -np.inf, scores)
     np.testing.assert_allclose(
-        said(r"becomes ([\d.]+), ([\d.]+), nothing, ([\d.]+);"), softmax(left)[1, [0, 1, 3]], atol=0.0005
+        said(r"becomes ([\d.]+), ([\d.]+), nothing, ([\d.]+\d)\."), softmax(left)[1, [0, 1, 3]], atol=0.0005
     )
-    before, after = said(r"its loss falls from ([\d.]+) to ([\d.]+),")
+    before, after = said(r"Its loss falls from ([\d.]+) to ([\d.]+),")
     assert before == table("Losses")[0, 1] and after == pytest.approx(-np.log(softmax(left)[1, 1]), abs=0.0005)
     best, floor = said(r"only ([\d.]+), and the loss cannot fall below ([\d.]+\d)\.")
     row = softmax(np.array([[1.0, -1, -1, -1]]))[0, 0]
     assert (best, floor) == (pytest.approx(row, abs=0.0005), pytest.approx(-np.log(row), abs=0.0005))
-    strongest = said(r"The strongest push, ([\d.]+), is between Q2 and P3")[0]
+    strongest = said(r"The largest positive number, ([\d.]+), is that of Q2 and P3")[0]
     assert strongest == (table("Gradient of each question's loss by its scores")).max()
 
 

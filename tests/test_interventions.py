@@ -496,7 +496,7 @@ def test_the_command_prints_the_table_with_n(missing):
 
     arguments = ["why", "tiny", "--k", "3", "--misses", "10", "--study", str(missing.folder)]
     shown = CliRunner().invoke(app, arguments)
-    assert shown.exit_code == 0 and "n = 10: 10 of " in shown.output and NONE in shown.output
+    assert shown.exit_code == 0 and "n = 10 questions" in shown.output and NONE in shown.output
     result = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert result["explained"] == 10 and result["causes"][-1]["cause"] == NONE
 
@@ -532,5 +532,5 @@ def test_the_report_has_the_table_until_the_run_changes(missing):
 
     explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     shown = "".join(intervention_parts(missing, ["tiny"]))
-    assert "Causes of the misses of tiny at 3, by intervention" in shown and "n = 10" in shown
+    assert "Causes of the misses of tiny at 3, by intervention" in shown and "n = 10 questions" in shown
     assert not list(intervention_parts(missing, ["bm25"]))

@@ -255,7 +255,7 @@ def test_the_same_labels_twice_make_no_claim(bare, tmp_path):
 
     setting = experiment_named("label-budget").setting(hashable_options({**GIVEN, "shares": [0, 10]}))
     planned = plan(setting, Workbench(bare, "cpu"))
-    assert not planned.claims and "have the same labels" in list(planned.notes)[0]
+    assert not planned.claims and "contain the same labels" in list(planned.notes)[0]
 
 
 @pytest.mark.parametrize("given, error, said", [

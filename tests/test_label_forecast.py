@@ -64,13 +64,31 @@ def forecast_of(**expected):
 def test_the_sentence_names_the_use_that_pays_most_and_what_cleaning_does_not():
     found = forecast_of(reranker=(0.02, 0.01, 0.03), cleaning_retriever=(0.0, -0.01, 0.006))
     assert found.sentence == (
-        "On this study, labels pay most in the reranker: the next 300 are expected to raise Success by 2.0 points (+1.0 to +3.0); "
-        "cleaning your training set is not expected to change the retriever (-1.0 to +0.6)."
+        "On this study, labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (+1.0 to +3.0); "
+        "cleaning your training set is not expected to change the retriever (-1.0 to +0.6 points of Success@20)."
     )
-    assert "narrow the interval" in forecast_of(reranker=(0.02, 0.01, 0.03), evaluation=(0.06, 0.05, 0.07)).sentence
-    unsure = forecast_of(reranker=(0.01, -0.01, 0.03)).sentence
-    assert "no use of the next 300 labels is expected to show a gain for certain" in unsure
+    assert "narrow the half-width" in forecast_of(reranker=(0.02, 0.01, 0.03), evaluation=(0.06, 0.05, 0.07)).sentence
+    unsure = forecast_of(reranker=(0.01, -0.01, 0.03), cleaning_reranker=(-0.01, -0.03, 0.01)).sentence
+    assert unsure == (
+        "On this study, no gain of the next 300 labels is certain; likeliest is that in the reranker they raise Success@1 by "
+        "1.0 points (-1.0 to +3.0). Judge some dev questions to see what labels give the evaluation."
+    )
+    worse = forecast_of(cleaning_reranker=(-0.01, -0.03, 0.01), evaluation=(0.1, 0.09, 0.11)).sentence
+    assert worse == "On this study, no gain of the next 300 labels is certain."
     assert "judge about 30 passages" in forecast_of().sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ((0.0, -0.01, 0.01), "is not expected to change the retriever"),
+        ((0.001, -0.035, 0.036), "would change in the retriever cannot be told yet"),
+        ((0.02, 0.01, 0.03), "is expected to raise the retriever"),
+        ((-0.02, -0.03, -0.01), "is expected to lower the retriever"),
+    ],
+)
+def test_a_wide_interval_is_no_finding_that_cleaning_changes_nothing(change, words):
+    assert words in forecast_of(reranker=(0.02, 0.01, 0.03), cleaning_retriever=change).sentence
 
 
 def test_a_study_has_its_forecast_and_dev_never_teaches(own):  # noqa: F811

@@ -1,4 +1,4 @@
-"""The learning curve: what labels are worth on dev, a point at a time."""
+"""The learning curve: how much labels improve retrieval on dev, one point at a time."""
 
 from itertools import count
 

@@ -174,7 +174,7 @@ def test_measures_in_compare(study):
     assert both.oracle.value == pytest.approx(np.maximum(a, b).mean())
     assert both.oracle.value > max(both.a.value, both.b.value)
     assert (both.difference.only_a, both.difference.only_b) == ((a > b).sum(), (a < b).sum())
-    assert "nDCG@10" in made.conclusion and "so relevance is gold" in " ".join(made.notes)
+    assert "nDCG@10" in made.conclusion and "so gold passages count as relevant" in " ".join(made.notes)
     content = json.loads(made.as_json())
     assert content["measure"] == "ndcg" and content["at"]["10"]["a"]["ndcg"] == both.a.value
     assert content["at"]["10"]["a_better"] == (a > b).sum()

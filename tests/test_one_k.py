@@ -23,7 +23,7 @@ def printed(study, *arguments):
 
 
 @pytest.fixture(scope="module")
-def pages(small_demo):
+def shown(small_demo):
     pair = {"a": A, "b": B}
     given = {
         "home": pair,
@@ -32,7 +32,22 @@ def pages(small_demo):
         "relations": {"runs": f"{A},{B}"},
         "question": {**pair, "why": 1},
     }
-    return {name: Page(small_demo.folder, name, **parameters).text for name, parameters in given.items()}
+    return {name: Page(small_demo.folder, name, **parameters) for name, parameters in given.items()}
+
+
+@pytest.fixture(scope="module")
+def pages(shown):
+    return {name: page.text for name, page in shown.items()}
+
+
+@pytest.fixture(scope="module")
+def rows(shown):
+    """Returns the first table row of a page that starts with some words, as text."""
+
+    def row(page: str, start: str) -> str:
+        return next(each for each in shown[page].part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if each.startswith(f"{start} "))
+
+    return row
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +71,34 @@ def test_every_page_and_command_opens_at_the_headlines_k(small_demo, pages, comp
 def test_the_difference_and_the_questions_are_the_same_on_all_pages(pages, compared):
     at = compared["at"][str(HEADLINE_K)]
     points, sign = f"{100 * abs(at['difference']):.1f}", "+" if at["difference"] > 0 else "-"
-    assert f"by {points} points" in pages["compare"] and f"by {points} points" in compared["conclusion"]
+    assert (
+        f"is {points} points ahead at {HEADLINE_K} (" in pages["compare"]
+        and f"by {points} points" in compared["conclusion"]
+    )
     assert f"({sign}{points} points)" in pages["slices"], "the difference that slices explain"
     whole = pages["relations"][pages["relations"].index("all questions") :]
     assert f"{'A' if at['difference'] > 0 else 'B'} +{points}" in whole[:400]
     questions = re.search(r"[\d,]+ questions about [\d,]+ facts", pages["compare"]).group()
     assert questions in pages["home"] and questions in pages["slices"]
+
+
+def test_success_of_each_run_is_the_same_on_every_page_and_command(small_demo, rows, compared):
+    report = json.loads(printed(small_demo, "report", "--k", "1,5,20,100", "--json"))["runs"]
+    for side, name in (("a", A), ("b", B)):
+        at = [report[name]["k"][k]["success"] for k in ("1", "5", "20", "100")]
+        assert at[1] == compared["at"][str(HEADLINE_K)][side]["success"]
+        said = [f"{100 * value:.1f}" for value in at]
+        figures = {page: re.findall(r"(?<!\S)\d+\.\d(?!\S)", rows(page, start)) for page, start in (
+            ("home", name), ("compare", f"{side.upper()} {name}"), ("relations", "all questions"))}  # fmt: skip
+        assert figures["compare"] == said, "without the intervals, which are ranges"
+        assert "|".join(said) in "|".join(figures["home"]), "beside the retriever's settings and cost"
+        there = figures["relations"][:4] if side == "a" else figures["relations"][4:]
+        assert there == said
+        n = report[name]["n"]
+        assert rows("home", name).count(f"{n:,}") == 1 and f"Run {name}: {n:,} questions" in printed(
+            small_demo, "status"
+        )
+        assert rows("relations", "all questions").startswith(f"all questions {n:,} ({report[name]['units']:,} facts)")
 
 
 def test_misses_are_those_of_compare_and_why_says_which_it_counts(small_demo, pages):

@@ -128,6 +128,32 @@ def test_latex_has_signs_captions_labels_and_escaped_text():
     assert escaped("a\x1b[31mb") == "a [31mb"
 
 
+@pytest.mark.parametrize(
+    ("cut", "known"), [("mentions", ["mentions"]), ("mass", ["group", "mentions"]), ("official", ["mentions"])]
+)
+def test_a_table_by_frequency_says_once_which_questions_a_row_has(panel, cut, known):
+    """The label of a group of mentions is its range: no second column repeats it, and one series needs no name."""
+    table = frequency_rows(frequency_curves(panel, 5, "", cut), list(panel.runs))
+    assert table.headings == [*known, "n", *panel.runs], "without official buckets the groups are those of mentions"
+    assert len(set(zip(*(row[: len(known)] for row in table.rows), strict=True))) == len(known), "no column twice"
+
+
+def test_every_row_of_an_exported_table_has_the_columns_of_its_head(panel):
+    curves, table = frequency_curves(panel, 5), relation_table(panel, 5)
+    runs = list(panel.runs)
+    made = [latex_tables([relation_rows(table, runs), frequency_rows(curves, runs)], [])]
+    made.append(compare_runs(panel.study, "alpha", "beta", 5, "relation").as_latex())
+    found = [
+        (spec, [line for line in body.splitlines() if line.endswith("\\\\")])
+        for spec, body in re.findall(r"\\begin{tabular}{(\w+)}(.*?)\\end{tabular}", "".join(made), re.DOTALL)
+    ]
+    assert len(found) == 4
+    for spec, (head, *lines) in found:
+        cells = head.removesuffix(" \\\\").split(" & ")
+        assert len(cells) == len(set(cells)) == len(spec), "no heading twice"
+        assert lines and {len(line.split(" & ")) for line in lines} == {len(spec)}
+
+
 def lacks_booktabs() -> bool:
     """Whether the engine's packages are installed and booktabs is not among them; tectonic fetches packages itself."""
     finder = shutil.which("kpsewhich")

@@ -101,7 +101,7 @@ def test_sixteen_bits_are_near_and_only_taken_where_a_sample_shows_it(bert, monk
     encoder = load_encoder(settings(bert), "cpu")
     exact, ours = encoder.encode_passages(PASSAGES), encoded(encoder, precision="bfloat16")[1].astype(np.float32)
     assert 0 < abs(ours - exact).max() < 0.05
-    monkeypatch.setattr(bulk, "_quick_path", lambda device: ("bfloat16",))
+    monkeypatch.setattr(bulk, "quick_precisions", lambda device: ("bfloat16",))
     monkeypatch.setattr(bulk, "OFF", 10)
     assert PassageEncoder(encoder, "auto", PASSAGES).precision == "bfloat16"
     monkeypatch.setattr(bulk, "OFF", 1e-6)

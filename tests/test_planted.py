@@ -3,9 +3,11 @@
 import pytest
 
 from benchmarks.planted_misses import CAUSES, CROWD, LATE, NAMESAKES, PlantedStudy
+from benchmarks.planted_prose import PlantedProse
 from benchmarks.planted_sentences import PLANTED
 from blindspot.backend.data.encyclopedia.language import TEMPLATES
 from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.backend.interventions.sentences import sentences
 from blindspot.db.errors import Refused
 
 
@@ -107,3 +109,19 @@ def test_the_sentences_are_what_their_lists_say():
 def test_wrong_counts_get_one_line(counts, seed):
     with pytest.raises(Refused, match="counts by cause"):
         PlantedStudy(counts, seed)
+
+
+def test_a_miss_of_prose_carries_its_cause_alone():
+    planted = PlantedProse({"other_words": 20, "doubtful_gold": 20, "unnamed_subject": 20}, seed=3)
+    for miss in planted.misses:
+        (answer,), subject = miss.question.answers, miss.question.subject
+        parts, clean = sentences(miss.gold.text), sentences(miss.clean.text)
+        changed = [pair for pair in zip(parts, clean, strict=True) if pair[0] != pair[1]]
+        assert len(changed) == 1 and answer in changed[0][0] and answer in changed[0][1], "one sentence differs"
+        assert (subject in changed[0][0]) is (miss.cause != "unnamed_subject") and subject in changed[0][1]
+        assert " by he" not in miss.gold.text and all(part[0].isupper() for part in parts)
+        left = changed[0][0].replace(answer, "")
+        assert not {"College", "Company"} & set(left.split()), "an answer is the whole name"
+        if miss.cause == "other_words":
+            asked = content_words(miss.question.text) - content_words(subject)
+            assert asked.isdisjoint(content_words(left))

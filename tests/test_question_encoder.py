@@ -6,11 +6,13 @@ import sys
 import numpy as np
 import pytest
 
+from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.retrieval import network_cache, openvino_model, question_encoder
 from blindspot.backend.retrieval.dense import Dense, build_index
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.passage_encoder import same_vectors
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
 from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
@@ -48,7 +50,8 @@ class Loading:
             self.loaded += 1
             return load_encoder(given, "cpu")
 
-        self.encode = QuestionEncoder(given, "cpu", load, self.checked.append).encode
+        encoder = QuestionEncoder(given, "cpu", load, self.checked.append)
+        self.encode, self.passage_network = encoder.encode, encoder.passage_network
 
 
 @needs_openvino
@@ -70,6 +73,41 @@ def test_a_stored_network_gives_the_encoders_vectors_without_loading_the_model(m
     np.testing.assert_allclose(later.encode(QUESTIONS[:1]), exact[:1], atol=1e-5)
     assert later.loaded == 0 and ticks[0] == 0
     assert later.checked == [load_encoder(given, "cpu").describe()]
+
+
+@needs_openvino
+@pytest.mark.parametrize("changed", [{}, {"similarity": "cosine", "passage_prompt": "read: "}], ids=str)
+def test_passages_take_the_network_of_questions_without_loading_the_model(model, changed):
+    given, few = settings(model, **changed), PASSAGES[:6]
+    exact = load_encoder(given, "cpu").encode_passages(few)
+    texts = [given.passage_template.format(title=each.title, text=each.text) for each in few]
+    assert Loading(given).passage_network(texts, False) is None, "none is stored, and none may be converted"
+    Loading(given).encode(QUESTIONS)
+    later = Loading(given)
+    assert same_vectors(later.passage_network(texts, False).encode(texts), exact, 0.03)
+    assert later.loaded == 0 and later.checked == [load_encoder(given, "cpu").describe()] * 2
+
+
+@needs_openvino
+def test_a_network_that_an_older_version_stored_is_converted_again_for_passages(model, cache):
+    given, texts = settings(model), [each.text for each in PASSAGES[:6]]
+    Loading(given).encode(QUESTIONS)
+    (entry,) = cache.iterdir()
+    card = read_json(entry / network_cache.CARD)
+    write_json(entry / network_cache.CARD, {key: value for key, value in card.items() if "passage" not in key})
+    again = Loading(given)
+    assert again.passage_network(texts, False) is None and again.loaded == 0
+    assert again.passage_network(texts, True) is not None and again.loaded == 1
+    assert read_json(entry / network_cache.CARD)["passage_prompt"] == ""
+
+
+@needs_openvino
+def test_passages_with_a_tower_of_their_own_have_no_stored_network(model, tmp_path):
+    tiny_bert(tmp_path / "other", seed=3)
+    given = settings(model, model=None, question_model=str(model), passage_model=str(tmp_path / "other"))
+    Loading(given).encode(QUESTIONS)
+    again = Loading(given)
+    assert again.passage_network(QUESTIONS[:4], True) is None and again.loaded == 0, "it was tried before"
 
 
 @needs_openvino

@@ -1,4 +1,4 @@
-"""What slices say of questions, and nested slices merged."""
+"""What slices and relations say of questions, and nested slices merged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.slice_finder import find_slices
 from blindspot.backend.evaluation.slice_words import in_words, merged, sentence
 from blindspot.backend.evaluation.slices import Facts
@@ -80,3 +81,20 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=SimpleNamespace(value=here)))
     found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
     assert sentence(found, ("A", "B")) == words
+
+
+def test_the_relation_that_is_named_has_enough_facts():
+    """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
+
+    def said(units):
+        gains = {"P19": 0.7, "P50": 0.3}
+        differences = {
+            name: SimpleNamespace(difference=SimpleNamespace(p_shown=0.01, estimate=SimpleNamespace(value=gain)))
+            for name, gain in gains.items()
+        }
+        rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
+        return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5), ("one", "two"))
+
+    assert said((29, 30)) == "one is ahead in 2 of 2 relations at 5; most on author (P50): +30.0 points."
+    assert said((30, 30)).endswith("most on place of birth (P19): +70.0 points.")
+    assert said((2, 3)).endswith("most on place of birth (P19): +70.0 points.")

@@ -125,7 +125,7 @@ def test_disputes_that_are_about_no_label_in_particular_name_none():
 
 
 def test_the_team_page_is_the_lead_s(study):
-    assert "Leads look after people" in Page(study.folder, "team").text
+    assert "On this page leads manage people" in Page(study.folder, "team").text
     assert "For leads only" in Page(study.folder, "team", "Ann").text
     page = Page(study.folder, "team", "Lea")
     assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close"}

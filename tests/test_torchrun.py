@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.encoder import load_encoder

@@ -1,4 +1,7 @@
-"""Trainers' files, made by the libraries that write them, for the tests of `blindspot check`."""
+"""Trainers' files for the tests of `blindspot check`: mined by sentence-transformers, or written as each form is described.
+
+tests/test_check_libraries.py holds the other forms beside the libraries that write and read them.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +92,7 @@ def saved(dataset, kind: str, folder: Path) -> Path:
 
 
 def dpr(path: Path, indent: int | None = 4) -> Path:
+    """As in "Retriever input data format" of DPR's README, with the further fields of its file for Natural Questions."""
     rows = pairs()
     records = [
         {
@@ -116,6 +120,7 @@ def _lines(path: Path, records) -> Path:
 
 
 def tevatron(path: Path) -> Path:
+    """As Tevatron's docs/datasets.md has it."""
     rows = pairs()
     return _lines(
         path,
@@ -132,6 +137,7 @@ def tevatron(path: Path) -> Path:
 
 
 def flag_embedding(path: Path) -> Path:
+    """As FlagEmbedding's scripts hn_mine.py and add_reranker_score.py write it."""
     rows = pairs()
     return _lines(
         path,
@@ -150,6 +156,7 @@ def flag_embedding(path: Path) -> Path:
 
 
 def rocketqa(path: Path) -> Path:
+    """The columns of RocketQA's `DETrainReader`: query, title and passage of the positive and of the negative, label."""
     rows = pairs()
     path.write_text(
         "".join(
@@ -163,6 +170,7 @@ def rocketqa(path: Path) -> Path:
 
 
 def rocketqa_cross(path: Path) -> Path:
+    """The columns of RocketQA's `CETrainReader`: query, title, passage, label."""
     rows = pairs()
     path.write_text(
         "".join(

@@ -1,4 +1,4 @@
-"""`blindspot mcp`: the study for language-model agents."""
+"""`blindspot mcp`: give language-model agents access to the study."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mcp(
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Serve the study to language-model agents (Model Context Protocol). Without --as and --jobs they only read."""
+    """Serve the study to language-model agents (Model Context Protocol). Without --as and --jobs agents can only read."""
     if folder is not None and study is not None:
         raise typer.BadParameter("name the study once, as STUDY or with --study")
     if token_file is not None and port is None:

@@ -1,4 +1,4 @@
-"""`blindspot batch`: which questions are judged next, and by whom."""
+"""`blindspot batch`: which questions are judged next, and who judges them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,10 @@ def batch_gold(
     settings: dict[str, Any],
     run: Annotated[str, typer.Option(help="Run whose misses or finds are checked.")] = "",
     training_set: Annotated[
-        str, typer.Option("--set", metavar="SET", help="With --of training: the set (default: all training questions).")
+        str,
+        typer.Option(
+            "--set", metavar="SET", help="With --of training: the training set (default: all training questions)."
+        ),
     ] = "",
     size: Annotated[int, typer.Option(min=1, help="Questions or gold passages to draw.")] = 40,
     study: StudyOption = None,
@@ -217,8 +220,8 @@ def batch_assign(
 def batch_reassign(name: Name, study: StudyOption = None) -> None:
     """Move the questions that wait for paused or simulated people on to the active ones.
 
-    A question that needs more people than can judge it needs only those. 'blindspot batch list' names who blocks a
-    batch.
+    If a question needs more people than can judge it, it then needs only those who can. 'blindspot batch list' names
+    who blocks a batch.
     """
     from blindspot.backend.judging.waiting_words import reassigned_words
 

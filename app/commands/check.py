@@ -1,4 +1,4 @@
-"""`blindspot check`: what is wrong with a file of training data, and how many of its negatives are false."""
+"""`blindspot check`: faults in a file of training data, and the share of its negatives that are false."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(
     study: Annotated[
         Path | None,
         typer.Option(
-            "--study", metavar="DIR", help="Folder of the study that is made of the file (default FILE.check)."
+            "--study", metavar="DIR", help="Folder of the study that is made from the file (default FILE.check)."
         ),
     ] = None,
     *,
@@ -38,7 +38,10 @@ def check(
         typer.Option(metavar="FILE", help="Write the file here without its false negatives, in the same format."),
     ] = None,
     open_app: Annotated[
-        bool, typer.Option("--open", help="Open the app on the answer; its first link leads to the first pair.")
+        bool,
+        typer.Option(
+            "--open", help="Open the app on the check's result; its first link leads to the first pair to judge."
+        ),
     ] = False,
     port: Annotated[int, typer.Option(help="Port of the app (with --open).")] = 8501,
     json: AsJson = False,
@@ -64,7 +67,7 @@ def check(
 
 
 def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
-    """Print the findings and the files that were written."""
+    """Print the findings and the names of the files that were written."""
     if json:
         from blindspot.app.terminal_tables import print_json
 
@@ -76,7 +79,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.card import batch_words, finding_words, rate_words, size_lines
+    from blindspot.backend.checking.card import batch_words, finding_words, forecast_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -102,6 +105,8 @@ def _show_facts(checked: Check) -> None:
             f"  Next: blindspot open --study {checked.study.folder}, and judge the batch 'check' by keys; then check again."
         )
     _show_rules(checked)
+    if forecast := forecast_words(rate, checked.forecast()):
+        print(f"\n{forecast}")
 
 
 def _show_rules(checked: Check) -> None:
@@ -111,15 +116,19 @@ def _show_rules(checked: Check) -> None:
     if not curve.rows:
         return
     print("\nRules: of the negatives that each keeps, so many are false")
-    print(f"  {'rule':<26}{'kept':>12}{'false':>8}{'interval':>16}{'false dropped':>15}{'true kept':>11}{'emptied':>9}")
+    keeps = max(len(row.rule.condition) for row in curve.rows) + 2
+    print(
+        f"  {'keeps a negative if':<{keeps}}{'--rule':<24}{'kept':>11}{'false':>8}{'interval':>14}{'false dropped':>15}"
+        f"{'true kept':>11}{'emptied':>9}"
+    )
     for place, row in enumerate(curve.rows):
-        name = row.rule.as_text()
         mark = "*" if place == curve.chosen else " "
         print(
-            f"{mark} {name:<26}{row.kept:>12,}{row.false_share:>8.1%}{f'{row.low:.1%}-{row.high:.1%}':>16}"
-            f"{row.false_dropped:>15.0%}{row.true_kept:>11.0%}{row.questions_emptied:>9,}"
+            f"{mark} {row.rule.condition:<{keeps}}{row.rule.as_text():<24}{row.kept:>11,}{row.false_share:>8.1%}"
+            f"{f'{row.low:.1%}-{row.high:.1%}':>14}{row.false_dropped:>15.0%}{row.true_kept:>11.0%}"
+            f"{row.questions_emptied:>9,}"
         )
-    print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No row is chosen.")
+    print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No rule is chosen.")
     print(f"  Why: {curve.why}.")
     if paste := paste_words(curve):
         print(f"  {paste}")

@@ -97,7 +97,7 @@ TagsOption = Annotated[
 
 @settings_class
 class OutputForm:
-    """The form of a report."""
+    """The output forms of a report."""
 
     json: bool = Field(default=False, description="Print JSON, for scripts")
     csv: bool = Field(default=False, description="Print CSV")
@@ -105,7 +105,7 @@ class OutputForm:
 
 
 class PrintedReport(Protocol):
-    """A report that prints as tables, JSON, CSV or LaTeX."""
+    """A report that can print as tables, JSON, CSV or LaTeX."""
 
     def as_rich(self) -> RenderableType: ...
 
@@ -117,7 +117,9 @@ class PrintedReport(Protocol):
 
 
 def group(description: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """Create a group of commands whose help is plain text, the same on a terminal, in a log and in the docs."""
+    """Create a group of commands whose help is plain text, so that it looks the same on a terminal, in a log and in the
+    docs.
+    """
     return typer.Typer(
         help=description,
         cls=cls,
@@ -143,7 +145,9 @@ def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.a
 
 
 def whole_numbers(text: str, option: str, example: str) -> list[int]:
-    """Return the numbers of an option such as --k 5,20. Raises BadParameter that names the option and the example."""
+    """Return the numbers of an option such as --k 5,20. Raises BadParameter, which names the option and shows the
+    example.
+    """
     numbers = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) < 10 for part in numbers):
         raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in {example}")
@@ -151,13 +155,13 @@ def whole_numbers(text: str, option: str, example: str) -> list[int]:
 
 
 def check_form(form: dict[str, bool], **others: object) -> None:
-    """Raise BadParameter for more than one form of a report. others: further forms that a command has."""
+    """Raise BadParameter if more than one form of a report is requested. others: further forms that the command has."""
     if sum(map(bool, [*form.values(), *others.values()])) > 1:
         raise typer.BadParameter(f"give one of {', '.join(f'--{name}' for name in (*declared(OutputForm), *others))}")
 
 
 def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
-    """Print a report in a form of `OutputForm`, or else as tables."""
+    """Print a report in one of the forms of `OutputForm`, or as tables."""
     if form:
         from blindspot.app.terminal import clean_json
 
@@ -172,13 +176,13 @@ def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
 
 
 def by_bucket(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the study's own name of the grouping by frequency."""
+    """Return the options with the grouping by frequency under the name that the study uses."""
     return {**options, "by": "bucket"} if options.get("by") == "frequency" else options
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress. On Ctrl-C, say what is kept and exit with code 130."""
+    """Show progress. On Ctrl-C, say what was saved, and exit with code 130."""
     from blindspot.app.progress import terminal_progress
     from blindspot.backend.core.jobs import CANCELLED
 
@@ -191,8 +195,8 @@ def progress() -> Iterator[Progress]:
 
 
 def trust_models(study: Study, *models: str | None) -> None:
-    """Record that the user trusts these models (encoders of the study, folders or names), and print the code that they
-    may now run.
+    """Record that the user trusts these models (encoders of the study, folders or Hub names), and print the code that
+    they may now run.
     """
     from blindspot.backend.core.model_files import trust
 

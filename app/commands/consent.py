@@ -1,4 +1,6 @@
-"""`blindspot consent`: what may leave this machine, kept in a file of this person and not in the study."""
+"""`blindspot consent`: which servers may receive texts from this machine. The file belongs to the person at this
+machine and is not in the study.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import typer
 
 from blindspot.app.commands.common import StudyOption, group, open_study
 
-consent_app = group("Allow texts of a study to go to a server, or take that back. Kept outside the study.")
+consent_app = group(
+    "Allow texts of a study to go to a server, or take that back. The consent is stored outside the study."
+)
 Address = Annotated[
     str,
     typer.Argument(metavar="URL", help="Address of the server; scheme, host and port count, as in https://host:443."),
@@ -48,7 +52,7 @@ def withdraw(url: Address, study: StudyOption = None) -> None:
 
 @consent_app.command("list")
 def show(study: StudyOption = None) -> None:
-    """List the servers that this study names, and those that texts may go to."""
+    """List the servers that this study names, and the servers that may receive texts."""
     from blindspot.backend.core.consent import consents
     from blindspot.backend.upkeep.servers import servers_named
 
@@ -61,4 +65,4 @@ def show(study: StudyOption = None) -> None:
         state = f"allowed, {key}, since {consent.given[:10]}" if consent else "not allowed"
         print(f"{server}: {state}; {', '.join(named.get(server, ['named by no part of the study']))}")
     if not named and not allowed:
-        print("This study names no server, and nothing may leave this machine.")
+        print("This study names no server, so nothing of it can leave this machine.")

@@ -1,5 +1,5 @@
-"""`blindspot experiment NAME`: repeat an experiment of the papers on this study, with the paper's figures beside the
-measured ones.
+"""`blindspot experiment NAME`: repeat an experiment of the papers on this study, and show the papers' figures beside
+the measured ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ experiment_app = group(
 
 
 TRAINING = ("layers", "batch", "epochs", "steps", "learning_rate", "passage_tokens")
-"""The settings of dual encoders with options of their own; `--training` takes the others."""
+"""The settings of dual encoders that have options of their own; `--training` takes all other settings."""
 _NAMED = ("training", "cross", "reader")
 
 
@@ -111,7 +111,7 @@ def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
 
 
 def _values(texts: list[str] | None, option: str) -> dict[str, Any]:
-    """Parse NAME=VALUE options. Numbers, true, false and none become Python values."""
+    """Parse NAME=VALUE options. Convert numbers, true, false and none to Python values."""
     values: dict[str, Any] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")

@@ -50,7 +50,7 @@ def push(
     with progress() as watch, pushing.plan_push(open_study(study), kind, name, format, with_names, watch) as plan:
         _say_plan(plan, f"{'public' if public else 'private'} {target.type} {target.address}")
         if dry_run:
-            print("Nothing was sent: --dry-run.")
+            print("Nothing was sent, because of --dry-run.")
             return
         print(f"Sent: {pushing.push(plan, target, public)}", flush=True)
 

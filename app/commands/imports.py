@@ -1,4 +1,4 @@
-"""`blindspot new`, `copy` and `import`: create a study and bring data into it."""
+"""`blindspot new`, `copy` and `import`: create a study, copy it, and import data into it."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def new(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies.",
+            help="Questions file for --from-run, such as EntityQuestions' own; it adds relations, subjects and frequencies.",
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",
+    split: Annotated[str, typer.Option(help="Split of the questions from --from-run.")] = "test",
     skip_bad: SkipBad = False,
 ) -> None:
     """Create an empty study, or a study from retriever output or from the log of a retriever."""
@@ -225,7 +225,7 @@ def import_triples(
 @import_app.command("frequencies", cls=reads("frequencies"))
 def import_frequencies(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="TSV file with the header: entity, count.")
+        Path | None, typer.Argument(metavar="[FILE]", help="TSV file with the header line: entity, count.")
     ] = None,
     count: Annotated[
         bool, typer.Option("--count", help="Count the passages that mention each subject; needs no file.")

@@ -143,7 +143,7 @@ def index_dense(
 
 
 def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | None, precision: str) -> None:
-    """Encode one shard without a job and without labels.db: several machines may share the folder, and SQLite's
+    """Encode one shard without a job and without labels.db. Several machines may share the study's folder, but SQLite's
     write-ahead log works on one machine only.
     """
     import os
@@ -283,7 +283,7 @@ def encoder_add(
 
 
 def _can_ask() -> bool:
-    """Return whether a person sits at the terminal."""
+    """Return whether a person is at the terminal to answer."""
     return sys.stdin.isatty()
 
 

@@ -9,7 +9,7 @@ import typer
 from blindspot.app.commands.common import StudyOption, group, open_study
 
 jobs_app = group("List jobs, print their logs, cancel them.")
-JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as in 'blindspot jobs list'.")]
+JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as printed by 'blindspot jobs list'.")]
 
 
 @jobs_app.command("list")

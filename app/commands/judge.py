@@ -58,7 +58,7 @@ def add(
         str,
         typer.Option(
             metavar="umbrella|rocketqa|FILE",
-            help="What the language model is asked; a file has {question} and {passage}.",
+            help="Prompt for the language model: a name, or a file with {question} and {passage}.",
         ),
     ] = "umbrella",
     run: Annotated[
@@ -72,7 +72,7 @@ def add(
     ] = None,
     *,
     settings: dict[str, Any],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a judge of that name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
@@ -188,11 +188,11 @@ def run_judge(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Language model: maximum number of pairs in all, those of earlier calls included."),
+        typer.Option(min=1, help="Language model: maximum number of pairs in all, including those of earlier calls."),
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(min=0, help="Language model: maximum cost in all, that of earlier calls included; needs prices."),
+        typer.Option(min=0, help="Language model: maximum total cost, including that of earlier calls; needs prices."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
@@ -257,7 +257,9 @@ def import_judge(
     positive_from: Annotated[
         int | None, typer.Option(min=1, help="Lowest positive grade (default: 2 for umbrela, else 1).")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace imported judgements of that name.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the imported judgements of this name if they exist.")
+    ] = False,
     skip_bad: SkipBad = False,
     study: StudyOption = None,
 ) -> None:
@@ -326,7 +328,9 @@ def measure(
 @judge_app.command("injections")
 def injections(
     name: Name,
-    pairs: Annotated[int, typer.Option(min=1, max=1000, help="Questions with unrelated passages to try.")] = 10,
+    pairs: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of questions to try, each with an unrelated passage.")
+    ] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     study: StudyOption = None,
 ) -> None:
@@ -335,7 +339,7 @@ def injections(
 
     found = do(measure_injections, open_study(study), name, pairs, seed)
     if not found.tried or found.rate is None:
-        print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
+        print("No injection could be tried: the judge calls every original passage positive, or gave no grade.")
         return
     print(
         f"Injections succeeded in {found.succeeded:,} of {found.tried:,} tries: {found.rate:.1%} [{found.low:.1%}, "
@@ -396,8 +400,8 @@ def explain(
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.contributions))
 
 
-TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")]
-DevRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to measure on; default the newest of BM25.")]
+TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from (default: the newest BM25 run).")]
+DevRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to measure on (default: the newest BM25 run).")]
 
 
 @judge_app.command("curve")
@@ -409,7 +413,7 @@ def curve(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the judge and of the adapter.")] = 0,
     history: Annotated[
-        bool, typer.Option("--history", help="Add the points of every 25 labels so far instead.")
+        bool, typer.Option("--history", help="Add points for every 25 labels given so far, instead of one point.")
     ] = False,
     list_only: Annotated[bool, typer.Option("--list", help="Only print the points.")] = False,
     as_json: AsJson = False,

@@ -96,19 +96,19 @@ def labels_audit(
     ] = None,
     judge: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Judge whose scores narrow the rates (repeatable; default: every judge)."),
+        typer.Option(metavar="NAME", help="Judge whose scores are used (repeatable; default: every judge)."),
     ] = None,
     run: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Estimate also Success@k of this run if people judged every hit (repeatable)."
+            metavar="NAME", help="Also estimate Success@k of this run if people judged every hit (repeatable)."
         ),
     ] = None,
     k: Annotated[
         list[int] | None, typer.Option(min=1, help="With --run: cut-off (repeatable; default: 1, 5, 20).")
     ] = None,
     relevance: Annotated[
-        Literal["answers", "gold"], typer.Option(help="With --run: relevance of hits that gold settles.")
+        Literal["answers", "gold"], typer.Option(help="With --run: relevance of questions that gold decides.")
     ] = "answers",
     json: AsJson = False,
     study: StudyOption = None,
@@ -164,7 +164,9 @@ def labels_export(
             metavar="FILE", help="File to write (default: labels-<last event>.<format> in the current folder)."
         ),
     ] = None,
-    until: Annotated[int | None, typer.Option(min=1, help="Last event to write; reproduces an earlier export.")] = None,
+    until: Annotated[
+        int | None, typer.Option(min=1, help="Last event to write; with it an earlier export can be reproduced.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Export the labels and print the last event of the export."""
@@ -192,8 +194,7 @@ def labels_import(
         typer.Option(
             "--by-person",
             help=(
-                "A person gave the labels of the qrels file; without it they are a machine's and count for no "
-                "consensus."
+                "The labels of the qrels file are a person's; without this option they are a machine's and count for no consensus."
             ),
         ),
     ] = False,
@@ -223,7 +224,7 @@ def labels_import(
 
 
 def _labels_path(folder: str | None) -> Path:
-    """The study's labels.db, without opening it: a damaged one must be restorable."""
+    """Return the path of labels.db without opening it, because a damaged file must be restorable."""
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 
     path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")

@@ -128,7 +128,9 @@ def _print_map(map: Map) -> None:
 
 
 def _print_spread(map: Map) -> None:
-    """Print mean cosine, nearest other and margin of each group; with two encoders before, after and change."""
+    """Print the mean cosine, the cosine with the nearest other positive and the margin of each group. With two
+    encoders, print the values before and after, and the change.
+    """
     for row in map.spread:
         first = row.get("before", row)
         parts = []

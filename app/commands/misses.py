@@ -14,7 +14,7 @@ from blindspot.backend.evaluation.settings import MissOptions
 @takes_settings(MissOptions, "options")
 @takes_settings(OutputForm, "form")
 def misses(
-    a: Annotated[str, typer.Argument(metavar="A", help="Run whose misses are explained.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="Run whose misses are counted.")],
     b: Annotated[str | None, typer.Argument(metavar="[B]", help="Second run, over the same questions.")] = None,
     *,
     options: dict[str, Any],

@@ -1,4 +1,4 @@
-"""`blindspot open`, `demo` and `download`."""
+"""`blindspot open`, `blindspot demo` and `blindspot download`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def open_app(
         str | None,
         typer.Option(
             metavar="URL|none",
-            help="URL of the 'blindspot serve' that answers live questions (default: $BLINDSPOT_BACKEND, else a "
-            "service that starts with the app); none: the app itself answers live questions.",
+            help="URL of the 'blindspot serve' that answers live questions (default: $BLINDSPOT_BACKEND, else a service that starts with the app); with none, the app itself answers live questions.",
         ),
     ] = None,
     host: Hosts = None,

@@ -1,4 +1,4 @@
-"""Command-line options from declared settings. Name, type, bounds and help come from the declaration."""
+"""Command-line options from declared settings. Their name, type, bounds and help come from the declaration."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def takes_settings(
     names: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command an option for each setting of `kind`. The command receives the options that the user gave as a
-    dict.
+    """Give a command an option for each setting of `kind`. The command receives a dict of the options that the user
+    gave.
 
     Args:
         parameter: the command's parameter that receives the dict.
@@ -37,7 +37,7 @@ def takes_settings(
 def takes_options(
     settings: Iterable[Declared], parameter: str = "settings", defaults: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`takes_settings` for settings of several classes."""
+    """The same for settings of several classes; see `takes_settings`."""
     offered = {one.name: one for one in settings if one.kind in (int, float, bool, str, tuple)}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,11 +66,11 @@ def takes_options(
 
 
 class LateCommand(TyperCommand):
-    """A command whose options depend on registries. The registries load when the command's help or arguments are first
-    needed.
+    """A command whose options depend on what is registered, such as the kinds of retriever. The registries are loaded
+    when the command's help or arguments are first needed.
 
-    Register a function without parameters, whose docstring is the command's help; `build` returns the function that
-    runs.
+    Register a command from a function without parameters, whose docstring is the command's help. `build` returns the
+    function that runs.
     """
 
     build: ClassVar[Callable[[], Callable[..., Any]]]
@@ -86,7 +86,7 @@ class LateCommand(TyperCommand):
 
 
 class ReadsFormat(TyperCommand):
-    """A command of `blindspot import`. The help of --format lists the formats, also those of installed packages."""
+    """A command of `blindspot import`. Its help of --format lists all formats, including those of installed packages."""
 
     kind: ClassVar[str]
 

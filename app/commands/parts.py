@@ -1,4 +1,4 @@
-"""`blindspot rename`, `describe` and `delete`: upkeep of runs, batches, training sets, models and maps."""
+"""`blindspot rename`, `describe` and `delete`: manage runs, batches, training sets, models and maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blindspot.app.commands.common import StudyOption, open_study
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="run, batch, training-set, model or map.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the part.")]
 Confirmed = Annotated[
-    bool, typer.Option("--yes", help="Confirm; needed to rename what other parts name, and to delete.")
+    bool, typer.Option("--yes", help="Confirm. Needed to delete a part, and to rename a part that other parts name.")
 ]
 
 

@@ -102,7 +102,7 @@ def read(
 
 
 def _check_dev(study: Any, run: str) -> None:
-    """Check, before anything is read, that there is a dev question to tune on."""
+    """Check before reading starts that there is a dev question to choose k on."""
     from blindspot.db.errors import Refused
 
     if not any(

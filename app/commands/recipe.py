@@ -1,4 +1,4 @@
-"""`blindspot train rocketqa`: a long job of several stages. Each finished stage is kept."""
+"""`blindspot train rocketqa`: one long job of several stages. Each finished stage is saved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rocketqa(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name for the recipe; the names of its training sets, models and runs begin with it."
+            metavar="NAME", help="Name for the recipe; its training sets, models and runs get names that begin with it."
         ),
     ],
     run: Run,

@@ -93,7 +93,9 @@ def _print_run(run: Run) -> None:
     )
     if tuned := run.manifest.get("tuned"):
         weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())
-        print(f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
+        print(
+            f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n = {counted(tuned['n'], 'question')})."
+        )
 
 
 @takes_settings(ReportOptions, "options")

@@ -1,4 +1,4 @@
-"""`blindspot settings`: the settings of the study itself."""
+"""`blindspot settings`: the settings of the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blindspot tags`: people's own words on questions."""
+"""`blindspot tags`: tags of people on questions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from blindspot.db.errors import BadInput
 if TYPE_CHECKING:
     from blindspot.db.tags import Tags
 
-Tag = Annotated[str, typer.Argument(metavar="TAG", help="The tag: a word or a few.")]
+Tag = Annotated[str, typer.Argument(metavar="TAG", help="The tag: one word or a few words.")]
 QuestionIds = Annotated[list[str], typer.Argument(metavar="QUESTION...", help="Ids of the questions.")]
 AboutRun = Annotated[
     str | None, typer.Option("--run", help="Run that the tag is about (default: the question itself).")
 ]
-Who = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Person who tags (default: nobody by name).")]
+Who = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Person who tags (default: no name is stored).")]
 
 tags_app = group("Tag questions with your own words, and list, rename, merge, remove and export the tags.")
 

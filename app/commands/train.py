@@ -1,4 +1,4 @@
-"""`blindspot train`: train dual encoders, adapters and cross-encoders, and apply them."""
+"""`blindspot train`: train dual encoders, adapters and cross-encoders, and score passages with them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ from blindspot.backend.training.training_settings import (
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="Training set.")]
+OnSet = Annotated[
+    str | None, typer.Option("--on", metavar="SET", help="Training set; without one, a judge teaches (--distil).")
+]
+OfRun = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        help="Run whose training questions the judge of --distil teaches; gold is not needed. Default: the one that the "
+        "judge learned from.",
+    ),
+]
 Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace the model of this name if it exists.")]
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
@@ -29,7 +40,8 @@ train_app = group("Train retrievers, and the cross-encoders that clean their tra
 @takes_settings(TrainingOptions, "options")
 def dual_encoder(
     name: Name,
-    on: TrainingSet,
+    on: OnSet = None,
+    run: OfRun = None,
     *,
     settings: dict[str, Any],
     options: dict[str, Any],
@@ -39,7 +51,9 @@ def dual_encoder(
     """Train a dual encoder and add it to study.toml. Under torchrun, all processes train one model."""
     from blindspot.backend.training.dual_encoder import train_dual_encoder
 
-    result = run_training(train_dual_encoder, study, trust, name=name, training_set=on, settings=settings, **options)
+    result = run_training(
+        train_dual_encoder, study, trust, name=name, training_set=on, run=run, settings=settings, **options
+    )
     if result is not None:
         rank = "" if result.average_rank is None else f", average rank {result.average_rank:.1f} of held-out positives"
         print(
@@ -58,7 +72,8 @@ def dual_encoder(
 @takes_settings(AdapterSettings)
 def adapter(
     name: Name,
-    on: TrainingSet,
+    on: OnSet = None,
+    run: OfRun = None,
     encoder: Annotated[str, typer.Option(help="Encoder of study.toml with a dense index.")] = "minilm",
     *,
     settings: dict[str, Any],
@@ -70,7 +85,9 @@ def adapter(
     """
     from blindspot.backend.training.adapter import train_adapter
 
-    result = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
+    result = do(
+        train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace, run=run
+    )
     print(f"Trained {name} from {counted(result.questions, 'question')} in {result.seconds:,.0f} s.")
     if result.before is not None and result.after is not None:
         print(
@@ -153,7 +170,7 @@ def log(
 
 
 def run_training(function: Callable[..., Any], folder: str | None, /, trust: bool, **arguments: Any) -> Any:
-    """Run a training job. The main process records the job; the other processes only take part in the training and
+    """Run a training job. Only the main process records the job; the other processes take part in the training and
     return None.
     """
     from blindspot.backend.training.distributed import is_main_process

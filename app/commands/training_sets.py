@@ -168,8 +168,8 @@ def certify_set(
 ) -> None:
     """Certify how many false negatives a training set has at most: draw pairs to judge, then state what they prove.
 
-    The first call plans, and makes the batch to judge. Later calls state the bounds from the labels so far; they hold
-    however often one looks.
+    The first call makes a plan, and the batch to judge. Later calls state the bounds from the labels so far. The bounds
+    stay valid however often you call the command.
     """
     from blindspot.app.certificates import state_lines
     from blindspot.app.terminal_tables import print_json
@@ -222,7 +222,7 @@ def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_ru
     else:
         print(*plan_lines(name, planned), sep="\n")
         if batch is None:
-            print("Nothing was drawn (--dry-run).")
+            print("Nothing was drawn, because of --dry-run.")
         elif planned.batches:
             print(
                 f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}"
@@ -323,7 +323,7 @@ def _print_counts(counts: dict[str, Any]) -> None:
 
 
 def _first_ranks(rows: dict[str, dict[str, int]]) -> list[tuple[str, dict[str, int]]]:
-    """Count the first ten ranks one by one and the others by tens."""
+    """Group the ranks: the first ten one by one, then by tens."""
     groups: dict[str, dict[str, int]] = {}
     for rank, row in rows.items():
         low = (int(rank) - 1) // 10 * 10 + 1

@@ -1,4 +1,4 @@
-"""Mounts `behaviour.js`: links without reload, keys, and the lines between shared passages."""
+"""Mounts `behaviour.js`: links that do not reload the page, keyboard shortcuts, and the lines between shared passages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def style() -> None:
 
 
 def behaviour(cookie: tuple[str, str] | None = None) -> None:
-    """Mount the script; call this once per run, before anything that relies on the script.
+    """Mount the script. Call this once per rerun of a page, before anything that relies on the script.
 
     Args:
         cookie: name and value of a cookie for the browser to store.

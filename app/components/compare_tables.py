@@ -1,4 +1,6 @@
-"""Compare's tables: accuracy at k, accuracy by group, and the two-by-two table of wins and losses."""
+"""The tables of Compare: accuracy at k, accuracy by group, and the two-by-two table of which run finds a relevant
+passage.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import ends, signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import conclusion, p_words
+from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.counting import counted
@@ -28,14 +30,14 @@ from blindspot.db.question_table import rows_among, take
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:
-    """Return the k's to show: the usual ones within the runs' depth, and the chosen one."""
+    """Return the values of k to show: the usual ones up to the runs' depth, and the chosen one."""
     return sorted({k for k in KS if k <= depth} | {chosen})
 
 
 def accuracy_table(
     comparison: Comparison, selection: Selection, subset: np.ndarray, other_runs: Sequence[Measured] = ()
 ) -> Html:
-    """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page.
+    """The chosen measure of both runs at the usual cut-offs. A click on a k selects it for the whole page.
 
     Args:
         other_runs: Further runs, measured over the same questions; a click on one compares A with it.
@@ -113,16 +115,16 @@ def _other_line(
 
 
 def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
-    """Return which run is ahead at the chosen k and by how much, in one short sentence."""
+    """Say in one short sentence which run is better at the chosen k, and by how much."""
     if by_results(selection.slice):
-        return "These questions were chosen by their results."
+        return "These questions were selected by their results."
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
     estimate, where = (
         figures.difference.estimate,
         f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
     )
     if estimate.value is None:
-        return "No questions, so no conclusion."
+        return "There are no questions, so there is no conclusion."
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
@@ -149,16 +151,19 @@ def _overall_figures(comparison: Comparison, selection: Selection, subset: np.nd
     return overall(comparison, ks, None if subset.all() else subset, measure=measure)
 
 
-def conclusion_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
-    """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
+def significance_line(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
+    """Return the sentence below `headline`: over what questions, and how sure."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
     figures = _overall_figures(comparison, selection, subset)
-    return conclusion(figures.figures_at[selection.k], comparison.run_a.name, comparison.run_b.name, figures.tests)
+    at_k = figures.figures_at[selection.k]
+    return "" if at_k.difference.estimate.value is None else significance(at_k, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:
-    """The two-by-two table of the runs that find a relevant passage within k. Each cell links to its questions."""
+    """The two-by-two table of the runs: which of them find a relevant passage within k. Each cell links to its
+    questions.
+    """
     counts = flips.flip_table(comparison.first_ranks_a[subset], comparison.first_ranks_b[subset], selection.k)
     k = selection.k
 
@@ -211,7 +216,7 @@ Grouping = Literal["relation", "bucket"]
 
 
 def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> Html:
-    """Success@k, difference and two-by-two counts by relation or bucket.
+    """Success@k, its difference and the two-by-two counts by relation or bucket.
 
     A click on a group filters the page by the group; a click on a count shows the questions behind it.
     """
@@ -242,9 +247,9 @@ FLIP_HEADS = {
     "only_b": (join("only ", letter("b")), "only B finds"),
     "neither": ("none", "neither finds"),
 }
-ORACLE = "The better of both lists for each question: the most that a choice between A and B per question can reach."
+ORACLE = "Success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
-    "Difference in percentage points, and the run that is ahead. Small print: paired 95% interval of the "
+    "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
@@ -260,7 +265,7 @@ def _grouping(grouping: str) -> dict[str, str]:
 
 
 def gain(difference: Difference) -> Html:
-    """A difference with the leading run, the interval and the p value."""
+    """A difference, with the letter of the better run, the interval and the p value."""
     estimate = difference.estimate
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return Html("–")
@@ -330,12 +335,13 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
             tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
             for cell in flips.CELLS
         ),
-        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.n < FEW else "") if each) or None,
+        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.units < FEW else "") if each)
+        or None,
     )
 
 
 def run_figures(measured_run: Measured, measure: RankingMeasure) -> list[Html]:
-    """A run's cells of a measure for the table of runs, at the usual cut-offs."""
+    """The cells of a run in the table of runs: one measure at the usual cut-offs."""
 
     def estimate_cell(k: int) -> Html:
         if k > measured_run.k:
@@ -363,7 +369,7 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
 
 
 def _deepest_cutoff(k: int) -> str | None:
-    """The class of the column that a narrow page leaves out."""
+    """The CSS class of the column that narrow pages hide."""
     return "deep" if k == KS[-1] else None
 
 

@@ -1,4 +1,4 @@
-"""The form by which a person of this machine allows texts of the study to go to a server."""
+"""The form in which the person at this machine allows texts of the study to be sent to a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blindspot.db.errors import BlindspotError
 
 
 def consent_form(open_study: Study, url: str) -> None:
-    """Show what allows texts to go to a server: a form where only this machine reaches the app, else the command."""
+    """Show how to allow texts to go to a server: a form if only this machine reaches the app, otherwise the command."""
     server = consent.server_of(url)
     if not who.on_this_machine():
         line = f"blindspot consent give {server}"
@@ -25,7 +25,7 @@ def consent_form(open_study: Study, url: str) -> None:
             "Environment variable with its key",
             key=f"consent-key-{server}",
             max_chars=100,
-            help="Name of the variable, sent to this server alone. Leave it empty if the server needs no key.",
+            help="Name of the variable, sent to this server alone. Leave the field empty if the server needs no key.",
         )
         given = st.form_submit_button("Allow")
     if given and agreed:

@@ -1,4 +1,4 @@
-"""The demo's own panel on Home: what the study is, and five steps through it."""
+"""The demo's own panel on Home: what the study is, and five steps to follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
 def demo_panel(open_study: Study, person: Person | None) -> Html:
-    """Two sentences on the demo, and its steps with their state, each a link."""
+    """Two sentences about the demo, and its steps with their state, each a link."""
     name = person.name if person is not None else None
     steps = demo_steps(
         open_study,

@@ -23,7 +23,7 @@ def plot_downloads(plot: Figure, name: str) -> None:
 
 
 def table_downloads(name: str, latex: Callable[[], str], csv: Callable[[], str]) -> None:
-    """Show buttons that save a table as LaTeX (booktabs) and as CSV. The contents are made after a click."""
+    """Show buttons that save a table as LaTeX (booktabs) and as CSV. The file contents are made after a click."""
     with _row(f"save-table-{name}", "Save the table"):
         _button("LaTeX", latex, f"{name}.tex", "text/x-tex")
         _button("CSV", csv, f"{name}.csv", "text/csv")

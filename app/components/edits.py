@@ -22,7 +22,7 @@ PLACEBO = (
 
 
 def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, rule: str) -> Html:
-    """The table of edits if the address has `edits=1`, else a link to it, because encoding takes a moment."""
+    """Show the table of edits if the address has `edits=1`, otherwise a link to it, because encoding takes a moment."""
     import streamlit as st
 
     encoders = editable(study, runs) if question.gold else {}
@@ -93,7 +93,7 @@ def _table(explained: ExplainedMiss, k: int) -> Html:
 
 
 def _edited_text(explained: ExplainedMiss, edit: TriedEdit) -> Html:
-    """What the edit changed: the texts, escaped, or how many passages no longer compete."""
+    """What the edit changed: the texts, escaped, or the number of passages that no longer compete."""
     if edit.name == DOUBT:
         close = len(edit.placebos) - edit.beaten
         return span(f"“{edit.text}”: {close} of {len(edit.placebos)} other sentences are as close to the question")

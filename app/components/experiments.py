@@ -1,4 +1,4 @@
-"""The parts of the Experiments page: the list of experiments, and a result's verdict, table and plot."""
+"""The parts of the Experiments page: the list of experiments; and the verdict, table and plot of a result."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
 
 
 def _experiment_link(name: str, verdict: str | None, is_chosen: bool) -> Html:
-    words = join(name, _verdict(verdict) if verdict else "")
+    source = span(experiments()[name].source, cls="word")
     return link(
-        words,
+        join(name, _verdict(verdict) if verdict else source),
         url.href(url.EXPERIMENTS, {"experiment": name}),
         aria_current="true" if is_chosen else None,
         title=experiments()[name].asks,
@@ -51,7 +51,7 @@ def _verdict(verdict: str) -> Html:
 
 
 def result_table(result: Mapping[str, Any]) -> Html:
-    """Our figures with intervals in small print, and the paper's figure if there is one."""
+    """Our figures with their intervals in small print, and the paper's figure if there is one."""
     rows, columns, cells = result_grid(result)
     unit = result["unit"]
     head = tag(
@@ -81,18 +81,18 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
-    """The verdict with its size, each claim with its figures; the notes on demand."""
+    """The verdict with the size of the experiment, each claim with its figures, and the notes on demand."""
     claims = [
         tag("li", _verdict(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
         for claim in result["claims"]
     ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
+    measured = f"{result['plot']['y']}, up" if result["plot"] else "Up"
     return div(
         tag(
             "h2",
-            _verdict(result["verdict"]),
-            f" {result['sentence']} ",
-            span(f"Up to {n:,} questions a cell.", cls="soft"),
+            f"{SIGNS[result['verdict']]} {result['sentence']} ",
+            span(f"{measured} to {n:,} questions a cell.", cls="soft"),
         ),
         tag("ul", *claims, cls="claims"),
         methods_note(" ".join([*result["notes"], result["convention"]])),
@@ -101,17 +101,10 @@ def verdict_panel(result: Mapping[str, Any]) -> Html:
 
 
 def commands(name: str) -> Html:
-    """The commands that plan and run the full experiment."""
+    """The commands that plan and run the full experiment, folded."""
     line = f"blindspot experiment {name}"
-    return tag(
-        "p",
-        "Full experiment: ",
-        command(line),
-        " runs it; ",
-        command(f"{line} --plan"),
-        " first lists the steps and the estimated time.",
-        cls="convention",
-    )
+    said = tag("p", command(f"{line} --plan"), " estimates the time, ", command(line), " runs it.", cls="convention")
+    return tag("details", tag("summary", "By commands"), said, cls="how")
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:

@@ -1,4 +1,4 @@
-"""What a score is made of, on Question: term weights of learned sparse retrieval, token matches of late interaction."""
+"""How a score is composed, on Question: term weights for learned sparse retrieval, token matches for late interaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ STRONGEST = 0.55  # opacity behind the word that adds most to the score
 def explanation_section(
     open_study: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], displayed: int
 ) -> None:
-    """Let the reader pick a passage of a list whose retriever explains its scores, and show what the score is made of.
+    """Let the reader choose a passage of a list whose retriever can explain its scores, and show how the score is
+    composed.
 
     Args:
         displayed: number of hits that the page shows of each list.
@@ -75,7 +76,7 @@ def explanation_section(
 
 
 def _retriever(open_study: Study, column: HitList) -> str:
-    """The name of the open retriever behind a list, if it explains its scores; else ""."""
+    """Return the name of the loaded retriever behind a list if it can explain its scores; otherwise ""."""
     manifest = study.runs(open_study).get(column.name)
     kind = None if manifest is None else kind_of_run(manifest)
     name = column.name if manifest is None or kind is None else kind.retriever_of(manifest)
@@ -83,7 +84,7 @@ def _retriever(open_study: Study, column: HitList) -> str:
 
 
 def term_weights(weights: TermWeights) -> Html:
-    """The shared terms with their weights and products, and the heaviest other terms of both texts."""
+    """The shared terms with their weights and products, and the terms with the largest weights among the others."""
     rows = [
         row(
             f"{match.question:.3f}",
@@ -98,7 +99,9 @@ def term_weights(weights: TermWeights) -> Html:
     shared = {match.term for match in weights.shared_terms}
     return div(
         tag("h2", f"Score {weights.score:.4g}: terms that question and passage share"),
-        scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
+        scrolling(table(head, rows, "figures small"))
+        if rows
+        else tag("p", "The question and the passage share no term."),
         tag("p", f"and {len(weights.shared_terms) - TERMS:,} more shared terms", cls="soft")
         if len(weights.shared_terms) > TERMS
         else "",
@@ -118,14 +121,13 @@ def _other_words(title: str, weights: Sequence[tuple[str, float]], shared_words:
 
 
 def token_matches(matches: TokenMatches, passage: Passage) -> Html:
-    """The passage with its words marked by what they add to the score."""
+    """The passage with its words highlighted by how much each adds to the score."""
     return div(
         tag("h2", f"Score {matches.score:.4g}: words of the passage that question tokens match best"),
         tag("p", marked_passage(matches, passage.text)),
         tag(
             "p",
-            "The darker a word, the more it adds to the score. Below: the product of every question token with every "
-            "token of the passage; the largest of each row adds to the score.",
+            "The darker a word, the more it adds to the score. Below: the product of every question token with every passage token; the largest product of each row is added to the score.",
             cls="convention",
         ),
         cls="panel explanation",
@@ -133,7 +135,7 @@ def token_matches(matches: TokenMatches, passage: Passage) -> Html:
 
 
 def marked_passage(matches: TokenMatches, whole: str) -> Html:
-    """The passage's text; behind each matched word a colour as strong as what the word adds to the score."""
+    """The passage's text; the more a matched word adds to the score, the stronger the colour behind it."""
     added = matches.contributions
     largest = float(added.max(initial=0.0))
     parts: list[Html] = []

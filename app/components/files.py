@@ -1,5 +1,5 @@
-"""Files by the browser: a training file becomes the check of an empty study, and a retriever's log the study of the log;
-anything else is imported.
+"""Uploads in the browser. In an empty study, a training file becomes a check, and a retriever's log becomes a study of
+the log; any other file is imported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ _TAKEN = "file-taken"  # (id of the uploaded file, its path, its readings, what 
 
 
 def is_empty(study: Study) -> bool:
-    """Return whether a study holds nothing yet."""
+    """Return whether a study is still empty."""
     return not study.has_corpus and study.questions.last_position < 0
 
 
 def files_panel(open_study: Study) -> None:
-    """Show the field for a file, its preview and the button that imports it; where others reach the app, the commands."""
+    """Show the upload field, a preview of the file and the button that imports it. If other machines can reach the app,
+    show the commands instead.
+    """
     if not who.may(open_study.labels_path, "import"):
         return
     if is_empty(open_study):
@@ -49,8 +51,7 @@ def files_panel(open_study: Study) -> None:
             show(
                 tag(
                     "p",
-                    "Passages, questions or a run of your own. Or check a training file: are its negatives false? Or the log of a "
-                    "retriever: how precise is it?",
+                    "Add your own passages, questions or a run. Or check a training file: how many of its negatives are false? Or the log of a retriever: how precise is the retriever?",
                 )
             )
             _field(open_study)
@@ -65,10 +66,10 @@ def _field(open_study: Study) -> None:
         "Folders and larger files: ", command("blindspot import --help"), ", ", command("blindspot check FILE")
     )
     if megabytes <= 1:
-        show(tag("p", "Others can reach this app, so files come from the command line. ", lines))
+        show(tag("p", "Other people can reach this app, so files can be added only with the command line. ", lines))
         return
     given = st.file_uploader(
-        f"{', '.join(TYPES)}; at most {megabytes:,} MB. It stays on this machine.", list(TYPES), key="file"
+        f"{', '.join(TYPES)}; at most {megabytes:,} MB. The file stays on this machine.", list(TYPES), key="file"
     )
     show(tag("p", lines, cls="convention"))
     if given is None:
@@ -85,7 +86,9 @@ def _field(open_study: Study) -> None:
 
 
 def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[FileReading], str]:
-    """Keep the file. Return its path, the ways to read it, and what is wrong; a check of a training file starts at once."""
+    """Keep the file. Return the path of the uploaded file, the ways to read it, and what is wrong with it. The check of
+    a training file starts at once.
+    """
     try:
         path = keep_file(open_study, upload.name, upload)
     except BlindspotError as error:
@@ -113,7 +116,7 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
 
 
 def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> None:
-    """Show the first rows of the file, the choices of its kind of data, and the button that starts the import."""
+    """Show the first rows of the file, the choice of what kind of data it is, and the button that starts the import."""
     columns = st.columns([4, 2, 3, 3], vertical_alignment="bottom")
     kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in found}
     kind = columns[0].selectbox(
@@ -123,7 +126,7 @@ def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> Non
     if kind in ("runs", "questions"):
         words = [AS_IN_FILE, *SPLITS]
         split = columns[1].selectbox(
-            "Split", words, key=f"file-split-{path.name}", help="Take only the questions of this split."
+            "Split", words, key=f"file-split-{path.name}", help="Import only the questions of this split."
         )
         arguments["split"] = None if split == AS_IN_FILE else split
     if kind == "runs":

@@ -1,4 +1,4 @@
-"""Home's first panel: what is wrong in one sentence, the one next action, and both runs' accuracy by frequency."""
+"""Home's first panel: the main finding in one sentence, the one next action, and both runs' accuracy by frequency."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from blindspot.backend.upkeep.path import Next
 
 
 def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
-    """The findings of the two chosen runs, the first one as the heading; empty without two runs that share questions.
+    """The findings about the two chosen runs, the first one as the heading. Empty if there are no two runs that share
+    questions.
 
     Args:
         step: the one next action. heading: the element of the first finding: "h2" below another panel's heading.
@@ -70,7 +71,7 @@ def _address(finding: RunFinding, run_a: str, run_b: str, k: int) -> str:
 
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
-    """Both runs' accuracy by frequency, drawn with boxes: Streamlit removes SVG from markup."""
+    """A plot of both runs' accuracy by frequency, drawn with HTML boxes because Streamlit removes SVG from markup."""
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
@@ -104,7 +105,7 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, uni
 
 
 def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
-    """Return the polygon of a line through the estimates, 1% thick."""
+    """Return the polygon of a line through the estimates, with a thickness of 1%."""
     heights = [100 - 100 * (estimate.value or 0.0) for estimate in estimates]
     upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]
     lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(positions, heights, strict=True)]

@@ -1,4 +1,4 @@
-"""The results of a full-text search, with excerpts that mark the words."""
+"""The results of a full-text search, with excerpts that highlight the words."""
 
 from __future__ import annotations
 
@@ -17,21 +17,26 @@ SHOWN_QUESTIONS = 3
 
 
 class Retrieved(NamedTuple):
-    """The questions for which a run ranks passages in its first k: passage id to (rank, question id, text), best first."""
+    """For each passage id, the questions for which a run ranks the passage in its first k, as (rank, question id,
+    text), best rank first.
+    """
 
     run: str
     k: int
     by: Mapping[str, Sequence[tuple[int, str, str]]]
 
 
-def found_list(study: Study, result: TextSearch, more_address: str | None, retrieved: Retrieved | None = None) -> Html:
-    """The results, best or first ones first.
+def found_list(
+    study: Study, result: TextSearch, words: str, more_address: str | None, retrieved: Retrieved | None = None
+) -> Html:
+    """Show the number of results, and the results, best or first ones first.
 
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
+    number = counted(len(result.found), result.place[:-1])
     if not result.found:
-        return empty(f"No {result.place} found", result.how, heading="h2")
+        return empty(f"No {result.place[:-1]} has “{words}”", result.how)
     gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
@@ -40,7 +45,11 @@ def found_list(study: Study, result: TextSearch, more_address: str | None, retri
     ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
     return join(
-        style_sheet("find.css"), tag("p", result.how, cls="soft"), tag("ol", *items, cls="found"), div(foot, cls="foot")
+        style_sheet("find.css"),
+        tag("h1", f"{'The first ' if result.more else ''}{number} for “{words}”"),
+        tag("p", result.how, cls="soft"),
+        tag("ol", *items, cls="found"),
+        div(foot, cls="foot"),
     )
 
 
@@ -93,7 +102,7 @@ def _found_text_item(
 
 
 def _gold_of(questions: Sequence[tuple[str, str]]) -> Html:
-    """Links to the questions whose gold the passage is."""
+    """Links to the questions that have the passage as gold."""
     if not questions:
         return Html("")
     shown = [link(text, url.href(url.QUESTION, {"question": id})) for id, text in questions[:SHOWN_QUESTIONS]]

@@ -1,4 +1,6 @@
-"""Does the gold state the fact? What people's checks say of runs and training sets, and the button that draws what to judge."""
+"""The checks of whether gold passages state the fact: what people's judgements say about runs and training sets, and
+the button that draws more pairs to judge.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ WORDS = {
 
 
 def gold_sentences(open_study: Study, populations: Sequence[str]) -> list[str]:
-    """Return what the checks of these runs or training sets say; empty for who must not see others' labels."""
+    """Return what the checks of these runs or training sets say; empty for people who must not see others' labels."""
     if not hidden_questions.may_use_labels(open_study):
         return []
     last = desk(open_study).labels.last_event
@@ -50,7 +52,7 @@ def _unchecked_runs(_study: Study, questions: object) -> str:
 
 
 def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
-    """Show the sentences of some checks, and one button that draws (more) claims of the chosen check as a batch."""
+    """Show the sentences of some checks, and one button that draws (more) pairs of the chosen check as a batch."""
     sentences = gold_sentences(open_study, list(dict.fromkeys(check.of for check in checks)))
     said = sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
     if not said:
@@ -86,5 +88,5 @@ def _draw(open_study: Study, check: GoldCheck) -> None:
 
 
 def gold_items(open_study: Study, populations: Sequence[str]) -> Html:
-    """The sentences as items of Home's findings."""
+    """Return the sentences as list items for Home's findings."""
     return join(*(tag("li", sentence) for sentence in gold_sentences(open_study, populations)))

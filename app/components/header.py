@@ -24,13 +24,13 @@ PAGES = (
 )
 FIND = "Find words in passages, questions and notes. Key: /"
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
-"""The right that a person needs to be offered a page."""
+"""The right that a person needs to see the link to a page."""
 
 
 def header(
     study_name: str | None, current_page: str, person: Person | None = None, hidden_pages: Collection[str] = ("Check",)
 ) -> Html:
-    """The study, the link to Find, the signed-in person and the menu.
+    """The study's name, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 

@@ -19,7 +19,7 @@ from blindspot.db.records import Hits, Passage, Question
 
 @dataclass(frozen=True)
 class HitList:
-    """One column of hits.
+    """One column of a page of hit lists.
 
     Attributes:
         run_side: "a", "b", "c" or "d".
@@ -60,7 +60,7 @@ def side_by_side(
     rule: str,
     judged: Mapping[int, JudgeMark] | None = None,
 ) -> Html:
-    """The lists as columns, two of them with a gutter between for lines.
+    """The lists as columns. If there are two, a gap between them has room for the connecting lines.
 
     Args:
         passages: ordinal to passage, for all shown passages and all of `gold`.
@@ -79,7 +79,7 @@ def side_by_side(
 
 
 def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], displayed: int) -> list[int]:
-    """Return the ordinals of the passages that `side_by_side` needs."""
+    """Return the rows of the passages that `side_by_side` needs."""
     read = [column.reader_answer.ordinal for column in lists if column.reader_answer is not None]
     return list(
         dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:displayed])])
@@ -88,7 +88,7 @@ def rows_to_show(lists: Sequence[HitList], gold: Sequence[int], displayed: int) 
 
 @dataclass(frozen=True)
 class _Badges:
-    """Marks of passages in a list: which are gold, and what a judge says."""
+    """What is marked on the passages of a list: which of them are gold, and a judge's probabilities."""
 
     gold: frozenset[int]
     judged: Mapping[int, JudgeMark]
@@ -164,7 +164,7 @@ def _card(
 
 
 def _rank_in_other_list(other_list: HitList, ordinal: int, displayed: int, is_gold: bool) -> Html:
-    """The passage's rank in the other list; a link to the passage if that list shows it."""
+    """The passage's rank in the other list, as a link to the passage if that list shows it."""
     rank = other_list.rank_of(ordinal)
     if rank is None:
         return span(
@@ -189,7 +189,7 @@ def _rank_in_other_list(other_list: HitList, ordinal: int, displayed: int, is_go
 
 @dataclass(frozen=True)
 class _Marked:
-    """A passage with the spans to highlight."""
+    """A passage and the spans to highlight in it."""
 
     passage: Passage
     answers: list[Span]
@@ -204,7 +204,9 @@ class _Marked:
         return cls(passage, spans, query_spans(passage.text, question.text), holds)
 
     def body(self, reader_span: Span | None = None) -> Html:
-        """The text, folded to an excerpt around the reader's answer or the first known answer."""
+        """The text, shortened to an excerpt around the reader's answer or the first known answer; a click shows all of
+        it.
+        """
         whole = self.passage.text
         start, end = excerpt(whole, self.answers if reader_span is None else [reader_span], self.word_spans)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
@@ -227,8 +229,8 @@ class _Marked:
         return tag("p", *shown, " ", button)
 
     def _highlight(self, low: int, high: int, reader_span: Span | None = None) -> Html:
-        """The highlighted text from low to high. Answers take precedence over question words; the reader's answer is
-        framed.
+        """The highlighted text between the positions `low` and `high`. Answers take precedence over question words; the
+        reader's answer is framed.
         """
         whole = self.passage.text
         if reader_span is None or reader_span[0] < low or reader_span[1] > high:

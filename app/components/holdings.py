@@ -1,4 +1,4 @@
-"""The contents of a study: passages, questions, frequencies and indexes."""
+"""What a study contains: passages, questions, frequencies and indexes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blindspot.backend.retrieval.opened import describe_index
 
 
 def holdings(contents: dict[str, Any], as_text: bool = False) -> Html:
-    """Passages, questions, frequencies and indexes, as a table of facts.
+    """Passages, questions, frequencies and indexes, as a table.
 
     Args:
         as_text: leave out answers, frequencies and indexes where the study has none.
@@ -71,7 +71,7 @@ def _indexes(indexes: dict[str, dict]) -> object:
 
 
 def _description(manifest: Mapping[str, Any]) -> str:
-    """What an index is, by the kind that its manifest names."""
+    """Return what an index is, from the kind in its manifest."""
     if manifest.get("kind") == OPENED_INDEX:
         return describe_index(manifest)
     megabytes = f"{manifest.get('bytes', 0) / 1e6:,.1f} MB"

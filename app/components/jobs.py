@@ -1,4 +1,4 @@
-"""Jobs on a page: start buttons, and a panel of the waiting, running and latest finished jobs."""
+"""Jobs on a page: buttons that start them, and a panel of the waiting, running and latest finished jobs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _same(study: Study, request: JobRequest) -> list[Job]:
 
 
 def followed_button(study: Study, request: JobRequest, key: str, words: str) -> None:
-    """Show a button that starts a job, with the job's progress below it, or why it failed. The page reruns when the job
-    ends. This is for pages that have no panel of jobs.
+    """Show a button that starts a job, and below it the job's progress, or why it failed. The page reruns when the job
+    ends. Use this on pages that have no panel of jobs.
     """
     start_button(study, request, key, words)
     same = _same(study, request)
@@ -64,10 +64,10 @@ def _follow(study: Study, request: JobRequest) -> None:
 def start_button(
     study: Study, request: JobRequest, key: str, label: str = "Start", missing_part: str = "", primary: bool = False
 ) -> None:
-    """Show a button that starts a job, if the person has the right to.
+    """Show a button that starts a job, if the person has the right to start it.
 
-    The button is disabled while the same job is unfinished or while `missing_part` names something that the study lacks. primary: it is the one
-    next thing to do on its page.
+    The button is disabled while the same job is unfinished, or while the study lacks something (`missing_part` names
+    it). primary: whether the button is the one next step on its page.
     """
     if not who.may(study.labels_path, request.action):
         return
@@ -90,7 +90,7 @@ def _start(study: Study, request: JobRequest) -> None:
 
 
 def start(study: Study, request: JobRequest) -> bool:
-    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then gives the
+    """Start a job, unless the same job is unfinished. Return False if the job was refused; the panel then shows the
     reason.
     """
     try:
@@ -104,12 +104,12 @@ def start(study: Study, request: JobRequest) -> bool:
 
 
 def started_here(kind: str, name: str) -> bool:
-    """Return whether this visitor started a job of this kind that makes a part of this name."""
+    """Return whether this visitor started a job of this kind that makes the part with this name."""
     return (kind, name) in st.session_state.get(_STARTED, [])
 
 
 def cancel(study: Study, id: str, force: bool = False) -> None:
-    """Cancel a job in the name of the signed-in person. If that is refused, the panel gives the reason."""
+    """Cancel a job, as the signed-in person. If this is refused, the panel shows the reason."""
     try:
         jobs.cancel(study, id, actor=who.acting_name(study.labels_path), force=force)
     except BlindspotError as error:
@@ -118,7 +118,7 @@ def cancel(study: Study, id: str, force: bool = False) -> None:
 
 @contextmanager
 def with_job_panel(study: Study) -> Iterator[None]:
-    """Draw a page with a job panel, and rerun it if a job ends meanwhile, so that all parts show the result."""
+    """Show a page that has a panel of jobs. If a job ends meanwhile, rerun the page, so that all parts show the result."""
     before = _unfinished(study)
     yield
     if before - _unfinished(study):
@@ -228,7 +228,9 @@ def _what_it_does(job: Job) -> str:
 
 
 def _rate(job: Job) -> float | None:
-    """Return items per second since this session first saw the job's current step; None during the first second."""
+    """Return the number of items per second since this session first saw the job's current step; None during the first
+    second.
+    """
     first_seen = st.session_state.setdefault("job-rates", {})
     now = time.monotonic()
     doing, since, done = first_seen.get(job.id, (None, now, job.done))

@@ -1,5 +1,5 @@
-"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from people who still
-have to judge.
+"""A judge's opinion of the hits on Question: a probability, and the features with the largest effect. It is hidden from
+people who still have to judge.
 """
 
 from __future__ import annotations
@@ -24,21 +24,18 @@ from blindspot.db.records import Question
 
 @dataclass(frozen=True, slots=True)
 class JudgeMark:
-    """A judge's probability for a passage, and its three loudest features: (label, log-odds)."""
+    """A judge's probability for a passage, and its three features with the largest effect: (label, log-odds)."""
 
     judge: str
     probability: float
     contributions: list[tuple[str, float]]
 
     def badge(self) -> Html:
-        tooltip = (
-            f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It "
-            "never saw the answers."
-        )
+        tooltip = f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. The judge never saw the answers."
         return span(f"judge {self.probability:.0%}", cls="badge judge", title=tooltip)
 
     def reasons(self) -> Html:
-        """The features, loudest first; + speaks for an answer, - against."""
+        """The features, largest effect first: + for features in favour of "answers", - for features against it."""
         words = "; ".join(f"{label} {value:+.1f}" for label, value in self.contributions)
         return div(
             f"{self.judge}: {words}",
@@ -48,10 +45,11 @@ class JudgeMark:
 
 
 def judge_marks(open_study: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
-    """Return what the newest judge of these runs' retriever says of their hits, by row; empty where it judged nothing.
+    """Return the opinions of the newest judge of these runs' retriever on their hits, by row; empty if it judged none
+    of them.
 
-    People who judge blind must not know a machine's opinion. An annotator with an open question therefore sees none of
-    any question; everybody else sees none of the questions that they hold.
+    People who judge blind must not see a machine's opinion. An annotator with an open question therefore sees no
+    opinions on any question. Everybody else sees none on the questions that they currently hold.
     """
     if not may_see(open_study, question):
         return {}

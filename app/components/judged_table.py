@@ -1,4 +1,4 @@
-"""Accuracy of two runs with the annotators' labels: judged share, original and corrected Success@k."""
+"""Accuracy of two runs by the annotators' labels: the judged share, and original and corrected Success@k."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ _CORRECTED = (
 )
 _BOUNDS = "Lower bound: no unjudged passage is relevant. Upper bound: every unjudged passage is relevant"
 
-_SAMPLED = (
-    "Success@k if people judged every hit, estimated from the questions that random audits showed completely, and from a judge's "
-    "scores of all questions. A biased judge widens the interval and does not move the figure"
-)
+_SAMPLED = "Success@k if people judged every hit, estimated from the questions whose passages random audits showed completely, and from a judge's scores of all questions. A biased judge widens the interval and does not move the figure"
 
 
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, rule: str) -> Html:
@@ -58,7 +55,7 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         term(f"S@{k} corrected", _CORRECTED),
         term("bounds", _BOUNDS),
     )
-    few = " If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
+    few = " If few passages are judged, the corrected figures depend on which passages were judged: use the bounds."
     lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
     # Folded while no label changes a figure.
     return tag(
@@ -91,7 +88,7 @@ def _sampled_sentences(
     last_event: int,
     scored: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Success@k from a random sample of questions, in words; `last_event` and `scored` are keys of the cache."""
+    """Success@k estimated from a random sample of questions, in words. `last_event` and `scored` serve as cache keys."""
     measured = corrected_run(_study, _study.run(name), relevance, rule)
     found = (replace(each, todo="") for each in run_successes(_study, name, measured, [k]))  # the page has a button
     return [line for each in found for line in success_lines(_study, each)]

@@ -1,5 +1,5 @@
-"""The learning curve, small, for Judge, Training and Home: what labels are worth on dev, and what the last ones
-changed.
+"""The learning curve in small form for Judge, Training and Home: how much labels improve retrieval on dev, and what the
+last labels changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
 
 def curve_panel(open_study: Study, place: str) -> None:
-    """Show the curve. While a point is computed, and always on Judge, the panel looks for a new one by itself.
+    """Show the curve. The panel regularly checks for a new point: on Judge always, elsewhere while a point is computed.
 
     Args:
         place: the page, one of "home", "judge", "training"; part of the widgets' keys.
@@ -61,7 +61,11 @@ def _panel(open_study: Study, place: str) -> None:
     if not points and lacking:
         if place == "training":
             show(
-                empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}", heading="h2")
+                empty(
+                    "No learning curve yet",
+                    f"The curve shows how much labels improve retrieval on dev. {lacking}",
+                    heading="h2",
+                )
             )
         return
     with st.container(key=f"curve-{place}"):
@@ -75,7 +79,8 @@ def _panel(open_study: Study, place: str) -> None:
 
 
 def forecast_line(open_study: Study, place: str) -> None:
-    """Show where labels pay most in this study, or the button that finds it out.
+    """Show which use of further labels is forecast to gain most in this study, or the button that computes the
+    forecast.
 
     Args:
         place: part of the widgets' keys.
@@ -95,7 +100,7 @@ def forecast_line(open_study: Study, place: str) -> None:
 
 
 def _own_part(open_study: Study, name: str, place: str) -> None:
-    """What the person's own labels changed, computed when asked for."""
+    """Show what the person's own labels changed; computed on demand."""
     key = f"own-labels-{place}"
     if st.button("What did my labels change?", key=key):
         with st.spinner("Learning with and without your labels …"):
@@ -105,7 +110,7 @@ def _own_part(open_study: Study, name: str, place: str) -> None:
 
 
 def _missing_reason(open_study: Study) -> str:
-    """Why no point can be computed; "" if one can."""
+    """Return why no point can be computed; "" if one can."""
     try:
         curve_inputs(open_study)
     except BlindspotError as error:
@@ -130,10 +135,7 @@ def _button(open_study: Study, missing_reason: str, place: str) -> None:
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
-        words = (
-            "No point yet. A point says how well a judge and an adapter do on dev when they learn from the "
-            "labels so far."
-        )
+        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -172,7 +174,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
-            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev measures and never trains.",
+            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
             cls="convention",
         ),
     ]
@@ -180,13 +182,15 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
 
 def _scope_sentence(scope: Scope) -> str:
     return (
-        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. "
+        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge that reorders the first ranks of BM25. "
         "Adapter: a linear map of the encoder's question vectors."
     )
 
 
 def _series(points: Sequence[CurvePoint], last_point: CurvePoint) -> list[CurvePoint]:
-    """The points that compare with the last one, by labels; of points with as many labels, the last."""
+    """Return the points that can be compared with the last one, by number of labels; of several points with the same
+    number, the last.
+    """
     by_labels = {point.labels: point for point in points if point.inputs == last_point.inputs}
     return [by_labels[labels] for labels in sorted(by_labels)]
 
@@ -253,7 +257,7 @@ def _share_text(share: Share) -> str:
 
 
 def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Html]:
-    """What the labels since the point before changed. Each number opens its list."""
+    """What the labels since the previous point changed. A click on a number opens its list of pairs."""
     lines = []
     if point.before is not None and point.new_labels:
         learned = point.scopes[scope]
@@ -298,7 +302,7 @@ def _questions_link(open_study: Study, outcome: CurveOutcome, cell: str, label: 
 
 
 def curve_tab(open_study: Study) -> None:
-    """The tab of the Training page: the curve, all points, and the pairs that a point's labels changed."""
+    """The learning curve on the Training page: the curve, all points, and the pairs that a point's labels changed."""
     points = curve_points(open_study)
     tabs.title("Learning curve", _answer_sentence(points))
     curve_panel(open_study, "training")

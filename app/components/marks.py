@@ -1,4 +1,4 @@
-"""Marks shared by all pages: a run's letter, badges, percentages, notices and empty states."""
+"""Small elements that all pages share: a run's letter, badges, percentages, notices and empty states."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def percentage(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
-    """A percentage with its interval, shown beside it (`inline`) or in its tooltip.
+    """A percentage with its interval, shown next to it (`inline`) or in its tooltip.
 
     Args:
         is_share: whether the figure is a share of questions; else it is the mean of a measure such as nDCG.
@@ -83,7 +83,7 @@ def doubtful_badge() -> Html:
 
 
 def methods_note(*label: object) -> Html:
-    """Methods and conventions, once on a page and folded."""
+    """The methods and conventions of a page, in a closed expander, once per page."""
     return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
 
 
@@ -92,7 +92,7 @@ def notice(*label: object, kind: str = "") -> Html:
 
 
 def empty(title: str, *label: object, heading: str = "h1") -> Html:
-    """The empty state of a page, or of a panel with the heading h2: what it is for, and the next step."""
+    """The empty state of a page, or of a panel with the heading h2: its purpose, and the next step."""
     return div(tag(heading, title), *(tag("p", line) for line in label), cls="empty")
 
 

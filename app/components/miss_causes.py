@@ -11,7 +11,7 @@ from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import letter, notice, percentage
+from blindspot.app.components.marks import letter, methods_note, notice, percentage
 from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
@@ -29,16 +29,14 @@ from blindspot.backend.evaluation.slices import by_results
 from blindspot.backend.text.counting import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
-FOUND = "Share among the questions that the run finds. A circumstance that is as common there explains nothing"
+FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
 DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
 PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
 
 
 def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarray) -> None:
-    """Show the panel, or a link that opens it. `subset` are the questions that the filters leave, (q,) bool."""
+    """Show the panel if the address asks for it. `subset` holds the questions that pass the filters, (q,) bool."""
     if url.value(OPEN) != "1":
-        opening = link("Why are questions missed?", _address(selection), cls="quiet", data_focus="causes")
-        show(div(opening, cls="foot"))
         return
     rows = np.flatnonzero(subset)
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
@@ -46,14 +44,23 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
     head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
-        show(div(head, notice("The runs miss none of these questions."), cls="panel", id="causes"))
+        show(
+            div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
+        )
         return
-    note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
+    note = join(tag("p", "Click a count to list its questions.", cls="convention"), methods_note(table.method))
     show(div(head, scrolling(_table(table, selection)), note, cls="panel", id="causes"))
     plot(cause_plot(table), f"causes-{selection.a}-{selection.b}")
     if not selection.text:  # a slice cannot express the search
         report = MissReport(table, comparison.run_a.kind, selection.slice, [])
         table_downloads(f"causes-{selection.a}-{selection.b}", report.as_latex, report.as_csv)
+
+
+def causes_link(selection: Selection) -> Html:
+    """The link that opens the panel; nothing while it is open."""
+    if url.value(OPEN) == "1":
+        return Html("")
+    return link("Why are questions missed?", _address(selection) + "#causes", data_focus="causes")
 
 
 def _address(selection: Selection, **changes: object) -> str:
@@ -128,7 +135,9 @@ def _paired(difference: Difference) -> Html:
 
 
 def causes_of_question(comparison: Comparison, question_id: str, k: int) -> Html:
-    """The causes of the runs that miss a question at k, one line a run; empty if both find it."""
+    """The causes for each run that misses a question at k, one line per run; empty if both runs find a relevant
+    passage.
+    """
     row = comparison.rows.get(question_id)
     if row is None:
         return Html("")

@@ -12,7 +12,7 @@ from blindspot.backend.retrieval.next_steps import next_steps
 
 
 def empty_page(open_study: Study, title: str, page_purpose: str) -> Html:
-    """Return the empty state of a page that waits for passages, questions, an index or runs.
+    """Return the empty state of a page that needs passages, questions, an index or runs first.
 
     Args:
         page_purpose: what the page will show.
@@ -21,10 +21,10 @@ def empty_page(open_study: Study, title: str, page_purpose: str) -> Html:
 
 
 def next_step(open_study: Study) -> Html:
-    """Return the next step in the study, with its command or the way to its button."""
+    """Return the next step in the study, with its command or with directions to its button."""
     steps = next_steps(open_study)
     if not who.may(open_study.labels_path, "retrieve"):
-        return join("A lead of the study prepares it; come back later.")
+        return join("A lead prepares the study; come back later.")
     if not steps:
         return join("Next: another run. ", link("Retrieve on Home", url.HOME), ".")
     step = steps[0]
@@ -50,5 +50,5 @@ def _command(line: str, open_study: Study) -> Html:
 
 
 def _lower_first(sentence: str) -> str:
-    """Begin a sentence in lower case, unless its first word is a name such as BM25."""
+    """Put the first word of a sentence in lower case, unless it is a name such as BM25."""
     return sentence if sentence[1:2].isupper() else sentence[:1].lower() + sentence[1:]

@@ -1,4 +1,4 @@
-"""The pager below a list."""
+"""The links to other pages below a list."""
 
 from __future__ import annotations
 

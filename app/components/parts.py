@@ -1,5 +1,5 @@
-"""The panel in which a lead downloads, describes, renames and deletes the parts of a kind, and the marks of their
-keywords.
+"""The panel in which a lead downloads, describes, renames and deletes the parts of a kind (such as runs), and the tags
+that show their keywords.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAID, _REFUSED = "parts-said", "parts-refused"
 
 
 def descriptions(study: Study, kind: str) -> dict[str, Description]:
-    """Return the descriptions of the parts of a kind, for `described`."""
+    """Return the descriptions of the parts of a kind, by name, as `described` needs them."""
     return Descriptions(study.labels_path).of_kind(kind)
 
 
@@ -38,7 +38,7 @@ def described(name: object, description: Description | None) -> Html:
 def parts_panel(
     study: Study, kind: str, names: Sequence[str], can_download: bool = True, further_form: Callable[[], object] = bool
 ) -> None:
-    """Show an expander with everything a lead may do with a part of this kind; nothing to other people.
+    """Show an expander with everything that a lead may do with a part of this kind. Other people see nothing.
 
     Args:
         further_form: Shows what else a lead may do with them.
@@ -139,7 +139,7 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
 
 
 def _apply_change(study: Study, kind: str, change: Callable[[str | None], object], message: str) -> None:
-    """Make a change in the name of the signed-in person, and show the page again with what came of it."""
+    """Make a change as the signed-in person, and show the page again with the result."""
     try:
         change(who.acting_name(study.labels_path))
         st.session_state[f"{_SAID}-{kind}"] = message

@@ -1,6 +1,7 @@
-"""The path through a study, on every page: where one is, what is done, and the one next step (`backend/upkeep/path.py`).
+"""The path through a study, shown on every page: which step this page belongs to, which steps are done, and the one
+next step (`backend/upkeep/path.py`).
 
-A check has steps of its own: see the facts, judge, choose the rule, write the file.
+A check has its own steps: see the facts, judge, choose the rule, write the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from blindspot.db.people import Person
 
 
 class Stop(NamedTuple):
-    """A step: its title, the pages on which one does it, whether it is done, and where it leads if it can be done."""
+    """A step: its title, the pages on which people do it, whether it is done, and the page that it links to if it can
+    be done.
+    """
 
     title: str
     pages: tuple[str, ...]
@@ -45,12 +48,13 @@ def href(next_step: Next) -> str:
 
 def path(open_study: Study, page: str, person: Person | None) -> Html:
     """Return the path for a page; empty until the study has two runs to compare."""
-    stops = _check_stops(open_study) if is_check(open_study) else _stops(open_study, person)
+    has_end = is_check(open_study)
+    stops = _check_stops(open_study) if has_end else _stops(open_study, person)
     if not stops:
         return Html("")
     here = _current_stop(open_study, stops, page)
     items = [_stop_item(number, stop, number == here) for number, stop in enumerate(stops)]
-    following = next_step(stops, here, page)
+    following = next_step(stops, here, page, has_end)
     button: Html | str = ""
     if following is not None:
         words = f"Next: {following.label[:1].lower()}{following.label[1:]}"
@@ -58,18 +62,23 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
 
-def next_step(stops: Sequence[Stop], current_stop: int, page: str) -> Next | None:
-    """Return what comes after a step; None on Home and Check, which say it themselves."""
+def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> Next | None:
+    """Return the step after this one; None on Home and Check, which name it themselves.
+
+    Args:
+        has_end: The path of a check, which ends with the file, does not lead back to its beginning.
+    """
     if page in ("Home", "Check"):
         return None
     if current_stop == CHANGE:
         return stops[JUDGE].next
-    later = (stop.next for stop in (*stops[current_stop + 1 :], *stops[:1]) if stop.next is not None)
+    beginning = () if has_end else stops[:1]
+    later = (stop.next for stop in (*stops[current_stop + 1 :], *beginning) if stop.next is not None)
     return next(later, None)
 
 
 def home_step(open_study: Study, person: Person | None) -> Next | None:
-    """Return the first step that is not done, for the button of Home; the last one if all are."""
+    """Return the first step that is not done, for Home's button; the last step if all are done."""
     open_stops = [stop for stop in _stops(open_study, person)[1:] if stop.next is not None]
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
@@ -86,7 +95,7 @@ def _stop_item(number: int, stop: Stop, is_here: bool) -> Html:
 
 
 def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
-    """The step of a page; -1 for none."""
+    """Return the step of a page; -1 if it belongs to none."""
     if page == "Check" and url.value("step"):
         return 2
     runs = study.shown_runs(open_study)
@@ -98,7 +107,7 @@ def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
 
 
 def _pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """The runs of the address, else those that Home compares."""
+    """Return the runs that the address names, or else the runs that Home compares."""
     a, b = default_pair(runs)
     return url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)
 
@@ -125,12 +134,13 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
 
 def _check_stops(open_study: Study) -> list[Stop]:
     found, is_written = checks.proven_labels(open_study), cleaned_file(open_study) is not None
-    sees = checks.sees_rate(open_study, found)
     judge = Next("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
-    if found.judged and sees:
-        rule = Next("See the rate", url.CHECK, "blindspot open", RULE_STEP)
-        file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP)
+    if found.rate is not None and who.may(open_study.labels_path, "see others' labels"):
+        # Before the first label, too: Judge's page stands while one labels.
+        parameters = RULE_STEP if found.judged else {}
+        rule = Next("See the rate and the rule", url.CHECK, "blindspot open", parameters)
+        file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
     return [
         Stop("See the facts", ("Check",), True, Next("See the facts", url.CHECK, "blindspot open")),
         Stop("Judge", ("Judge", "Question"), found.is_enough, judge),

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def plot(chart: Figure, name: str) -> None:
-    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it
-    looks on the page."""
+    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves the figure as
+    it looks on the page.
+    """
     clear = "rgba(0,0,0,0)"
     chart.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, modebar={"bgcolor": clear})
     st.plotly_chart(

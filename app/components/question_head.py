@@ -1,6 +1,4 @@
-"""The facts about a question (answers, relation, subject, frequency) and the ranks of its gold passages in both
-lists.
-"""
+"""The facts about a question (answers, relation, subject, frequency), and the ranks of its gold passages in both lists."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 
 
 def question_head(question: Question, frequency_source: str | None, with_answers: bool = True) -> Html:
-    """The question as a headline, with its facts in one line below.
+    """The question as a heading, with its facts in one line below.
 
     Args:
         with_answers: whether a question of the study has a known answer.

@@ -1,4 +1,4 @@
-"""One page of the questions of a selection."""
+"""One page of the list of selected questions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERLAP = (
 
 
 def question_table(comparison: Comparison, selection: Selection, rows: np.ndarray) -> Html:
-    """The selected page of `rows`, with sortable columns and links to the other pages."""
+    """The current page of `rows`, with sortable columns and links to the other pages."""
     if not len(rows):
         return div(
             "No question matches the filters. ",

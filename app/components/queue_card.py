@@ -1,4 +1,4 @@
-"""Home's panel on judging: the open batches, their progress, and a link to judge."""
+"""Home's panel about judging: the open batches, their progress, and a link to judge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blindspot.db.people import Person
 
 
 def queue_card(study: Study, person: Person | None, runs: int) -> Html:
-    """The panel; empty while the study has neither a batch nor a run to build one from."""
+    """The panel; empty while the study has no batch and no run from which a batch could be built."""
     stores = desk(study)
     batches = [batch for batch in stores.queue.batches() if batch.state == "open"]
     if not batches and not runs:

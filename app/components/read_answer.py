@@ -1,4 +1,4 @@
-"""A reader's answer on the Question page: a frame around it in its passage, and a line with its scores."""
+"""A reader's answer on the Question page: the answer is framed in its passage, and a line shows its scores."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def read_badge(answer: ReadAnswer) -> Html:
 
 
 def framed(content: Html) -> Html:
-    """Frame the reader's answer in its passage."""
+    """Mark the reader's answer in its passage with a frame."""
     return tag("mark", content, cls="read", title="the reader's answer")
 
 

@@ -1,4 +1,4 @@
-"""Reader accuracy on the Compare page: exact match of both runs at each k, and by relation or frequency."""
+"""A reader's accuracy on the Compare page: exact match of both runs at each k, and by relation or frequency."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ FOUND = "Success@k: share of questions with an answer in the first k passages, t
 
 
 def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the chosen reader, and all readers that read one of these runs.
+    """Return the chosen reader, and all readers that have answers on one of these runs.
 
-    The choice is the reader in the address, or else the newest of the readers that read the most of these runs.
+    The chosen reader is the one in the address. Otherwise it is the newest among the readers with answers on the most
+    of these runs.
     """
     read_by = [list(readings_of(held.run(study, name))) for name in dict.fromkeys(names)]
     known = list(dict.fromkeys(reader for readers in read_by for reader in readers))
@@ -70,7 +71,7 @@ def _measured_reading(
 def readings_panel(
     study: Study, comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping | None
 ) -> Html:
-    """The panel for runs A and B; empty if no reader has read either."""
+    """The panel for runs A and B; empty if no reader has answers on either."""
     reader, known = chosen_reader(study, (selection.a, selection.b))
     readings = {
         side: found

@@ -1,4 +1,4 @@
-"""The tables of the Relations page: runs by relation, by frequency, and next to published figures."""
+"""The tables of the Relations page: runs by relation, by frequency, and beside published figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blindspot.analysis.relations import relation_order
 from blindspot.app import url
 from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import percentage, relation_label
-from blindspot.app.markup import Html, link, row, span, tag, term
+from blindspot.app.markup import Html, link, row, span, table, table_head, tag, term
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -21,7 +21,9 @@ PAGE = "relations"
 
 
 def order(table: RelationTable) -> list[str]:
-    """Return the relations, the largest difference of the first two runs first; by id for one run."""
+    """Return the relations, ordered by the difference of the first two runs, largest first; ordered by id for a single
+    run.
+    """
     names = sorted((row.group for row in table.rows), key=relation_order)
     if table.differences:
         names.sort(key=lambda name: -(table.differences[name].difference.estimate.value or 0.0))
@@ -29,25 +31,26 @@ def order(table: RelationTable) -> list[str]:
 
 
 def relations(table: RelationTable, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The table's measure of every run by relation. `questions_address` returns the address of a relation's questions."""
+    """The measure of the table, for every run and relation. `questions_address` returns the address of a relation's
+    questions.
+    """
     over = [
-        tag("td", colspan=2),
+        tag("td", colspan=3 if table.differences else 2),
         *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs),
     ]
     under = [tag("th", "relation", scope="col", cls="left"), tag("th", "n", scope="col")]
+    if table.differences:
+        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% interval; faint if p (Holm) > 0.05"
+        under.append(tag("th", f"A − B @{table.k}", title=title, scope="col"))
     first = table.ks[0]
     under += [tag("th", f"@{k}", scope="col", cls="first" if k == first else None) for _ in runs for k in table.ks]
-    if table.differences:
-        over.append(tag("td"))
-        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% interval; faint if p (Holm) > 0.05"
-        under.append(tag("th", f"A − B @{table.k}", title=title, scope="col", cls="first"))
     rows = {row.group: row for row in table.rows}
     lines = []
     for name in order(table):
         cells = [_estimate_cell(rows[name].success[run][k], k == first, table) for run in runs for k in table.ks]
         if table.differences:
             both = table.differences[name].difference
-            cells.append(tag("td", gain(both), cls="first", data_value=both.estimate.value))
+            cells.insert(0, tag("td", gain(both), data_value=both.estimate.value))
         label = link(relation_label(name), questions_address(name), title="Compare the first two runs on this relation")
         n = n_cell(rows[name].n, rows[name].units, table.unit)
         lines.append(row(n, *cells, head=label, cls="few" if rows[name].units < FEW else None))
@@ -86,7 +89,7 @@ def _summary_row(
         for k in table.ks
     ]
     if table.differences:
-        cells.append(tag("td", gain(paired.difference) if paired else "", cls="first"))
+        cells.insert(0, tag("td", gain(paired.difference) if paired else ""))
     return tag(
         "tr",
         tag("th", term(name, explanation), scope="row"),
@@ -96,59 +99,26 @@ def _summary_row(
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `questions_address` returns the address of a slice's
-    questions."""
-    grouped = curves.cut == "mentions"
-    words = (
-        ("subjects", "mentions", "n")
-        if grouped
-        else ("subjects", "bucket" if curves.cut == "official" else "group", "mentions", "n")
-    )
-    heads = [tag("th", word, scope="col", cls="left" if word == "subjects" else None) for word in words]
-    heads += [tag("th", run, scope="col") for run in runs]
-    lines = []
+    """The values behind the plotted curves, one row for each bucket and series. `questions_address` returns the address
+    of a slice's questions.
+    """
+    is_share, lines = curves.measure is SUCCESS, []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
+            count = n_cell(point.n, point.units, curves.unit)
             address = questions_address(slice_of(curves, series, point))
-            span_cell = "" if grouped else tag("td", _span(point))
-            is_share = curves.measure is SUCCESS
-            cells = [tag("td", percentage(by_run[run][number].success, True, is_share)) for run in runs]
-            count = (
-                link(
-                    n_cell(point.n, point.units, curves.unit),
-                    address,
-                    title="Compare the first two runs on these questions",
-                )
-                if address
-                else n_cell(point.n, point.units, curves.unit)
-            )
-            head = tag("th", series if number == 0 else "", scope="row")
-            lines.append(
-                tag(
-                    "tr",
-                    head,
-                    tag("td", curves.label(point.bucket)),
-                    span_cell,
-                    tag("td", count),
-                    *cells,
-                    cls="few" if point.has_few_questions else None,
-                )
-            )
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
-
-
-def _span(point: Point) -> str:
-    if point.min_frequency is None:
-        return ""
-    return (
-        f"{point.min_frequency:,}"
-        if point.min_frequency == point.max_frequency
-        else f"{point.min_frequency:,}–{point.max_frequency:,}"
-    )
+            if address:
+                count = link(count, address, title="Compare the first two runs on these questions")
+            head, *known = curves.known("" if number else series, point)
+            cells = [*known, count, *(percentage(by_run[run][number].success, True, is_share) for run in runs)]
+            lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
+    return table(table_head(*curves.known_columns, "n", *runs), lines, "figures groups panel-table")
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
-    """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
+    """Return the slice of the questions behind a point. A slice cannot express whether the training data asks about a
+    question's subject.
+    """
     relation = write_condition("relation", curves.relation) if curves.relation else ""
     if curves.cut == "official":
         return join_expressions([relation, write_condition("set", series), f"bucket:{point.bucket}"])
@@ -158,7 +128,7 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
-    """A row of links with the current choice marked. Each option is (words, address, is chosen)."""
+    """A row of links with the current choice marked. Each option is (words, address, whether it is chosen)."""
     links = [
         link(
             words,
@@ -173,7 +143,7 @@ def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
 
 
 def page_address(**parameters: object) -> str:
-    """Return this page's address with changed parameters."""
+    """Return this page's address with some parameters changed."""
     import streamlit as st
 
     return url.href(PAGE, {**st.query_params.to_dict(), **parameters})

@@ -1,4 +1,4 @@
-"""The table of a study's runs with their accuracy, by question set, and the choice of two runs to compare."""
+"""The table of a study's runs with their accuracy, by question set, and the links that choose two runs to compare."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ from blindspot.backend.upkeep import parts
 from blindspot.db.descriptions import Description
 from blindspot.db.errors import BlindspotError
 
-COST = (
-    "Median time of one question asked alone. Small print: questions per second searched together, and the size of the "
-    "index without models. Measured when the run was made."
-)
+COST = "Median time of one question asked alone. Small print: questions per second when searched together, and the size of the index without models. Both were measured when the run was made."
 STAR, HIDE = "starred", "hidden"
 """Keywords of runs, which a lead sets: a starred run comes first, a hidden one is left out of Home."""
 
 
 def run_tables(open_study: Study, runs: Mapping[str, dict]) -> Html:
-    """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, newest first.
+    """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, then the
+    newest first.
 
-    A measure that needs all relevant passages counts gold passages, as `blindspot report --measure` does.
+    A measure that needs to know all relevant passages counts gold passages, as `blindspot report --measure` does.
     """
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
@@ -97,7 +95,7 @@ def _keywords(description: Description | None) -> tuple[str, ...]:
 
 
 def mark_runs(open_study: Study, names: list[str]) -> None:
-    """Show the fields in which a lead stars and hides runs."""
+    """Show the fields with which a lead stars and hides runs."""
     about = descriptions(open_study, "run")
     for column, keyword, words in zip(st.columns(2), (STAR, HIDE), ("Starred: first", "Hidden on Home"), strict=True):
         marked = [name for name in names if keyword in _keywords(about.get(name))]
@@ -133,7 +131,7 @@ def _headings(measure: RankingMeasure) -> Html:
 
 
 def _cells(manifest: Mapping, measured_run: Measured, measure: RankingMeasure) -> list[Html]:
-    """The cells of one run between its name and the letters A and B."""
+    """The cells of a run between its name and the links A and B."""
     missing = left_out(measured_run)
     by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
     return [
@@ -151,12 +149,12 @@ def _cells(manifest: Mapping, measured_run: Measured, measure: RankingMeasure) -
 
 
 def _rounded(milliseconds: float) -> str:
-    """Return three significant digits, and whole milliseconds from 100 on: 78.4, 3,057."""
+    """Return a number with three significant digits, and whole milliseconds from 100 on: 78.4, 3,057."""
     return f"{milliseconds:,.0f}" if milliseconds >= 99.95 else f"{milliseconds:.3g}"
 
 
 def _cost(cost: Cost) -> Html | str:
-    """Milliseconds of one question; below it questions per second and the size of the index."""
+    """The milliseconds that one question takes; below them, questions per second and the size of the index."""
     if cost.per_second is None:
         return "–"
     size = "" if cost.index_bytes is None else f", {index_size(cost)} MB"
@@ -165,7 +163,7 @@ def _cost(cost: Cost) -> Html | str:
 
 
 def _side_link(run_side: str, name: str, run_a: str, run_b: str) -> Html:
-    """The link that makes this run A or B. If the run is already the other side, the two sides swap."""
+    """The link that makes this run A or B. If the run is already on the other side, the two runs swap sides."""
     chosen = name == (run_a if run_side == "a" else run_b)
     pair = (
         {"a": name, "b": run_a if name == run_b else run_b}

@@ -1,4 +1,4 @@
-"""Signing in: by name on the local machine, by personal link or identity provider in a team."""
+"""Sign-in: by name on the local machine; by personal link or identity provider in a team."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sign_in(labels_path: Path, reason: str) -> None:
 
 
 def confirm_sign_out(labels_path: Path, person: Person) -> None:
-    """Ask before signing out. The link "change" beside the name leads here."""
+    """Ask for confirmation before signing out. The link "change" beside the name opens this question."""
     local = who.mode() == "local"
     again = (
         "Your labels stay. You can sign in under this name again at any time."

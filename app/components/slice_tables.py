@@ -27,13 +27,11 @@ MOVES = (
 )
 
 CLASSES = "figures groups slices"
-SLICE_TEST = (
-    "Studentised score test of the slice against the other questions; it allows for different rates of disagreement."
-)
+SLICE_TEST = "Studentised score test that compares the slice with the other questions; it allows for different rates of disagreement between the runs."
 
 
 def condition_help(runs: Sequence[str]) -> Html:
-    """The syntax of slices, in a fold."""
+    """The syntax of slices, in an expander."""
     written = (
         *TEXTS.values(),
         *FIELDS.values(),
@@ -54,7 +52,7 @@ def condition_help(runs: Sequence[str]) -> Html:
             *_codes("and", "or", "not"),
             "and parentheses. Put words with spaces in double quotes. Compare numbers with ",
             *_codes("<=", "<", ">=", ">", "=", "!="),
-            "An unknown value matches no comparison. An unlabelled passage is neither gold nor judged. ",
+            "A comparison with an unknown value is never true. An unlabelled passage is neither gold nor judged. ",
             f"Runs: {', '.join(runs)}.",
         ),
         tag("ul", *lines, cls="conditions"),
@@ -70,21 +68,20 @@ def _explained_term(label: str) -> str:
     return label.partition(" (")[2].rstrip(")")
 
 
-def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
-    """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
+def further_runs(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
+    """Success@k of further runs on the slice's questions, with the number of those questions that the run searched."""
     lines = []
     for name, first, k, units in rows:
         estimate = proportion(found_by(first, k), units.codes)
         lines.append(row(n_cell(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name))
-    return div(
-        table(table_head("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
-    )
+    shown = table(table_head("further runs on this slice", "n", "%"), lines, "figures groups small")
+    return div(shown, cls="scrolling every-run") if lines else Html("")
 
 
 def saved_table(
     slices: Mapping[str, SavedSlice], facts: Facts, selection: Selection, questions_address: Callable[[str], str]
 ) -> Html:
-    """The saved slices with both runs' figures and jointly adjusted p values."""
+    """The saved slices with both runs' figures, and p values adjusted for all saved slices together."""
     members, broken = {}, {}
     for name, slice_ in slices.items():
         try:
@@ -113,7 +110,7 @@ def saved_table(
 
 
 def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) -> Html:
-    """The slices that the finder lists, each linked to its questions."""
+    """The slices that the slice finder reports, each linked to its questions."""
     lines = (
         row(
             n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),

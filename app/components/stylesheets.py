@@ -1,4 +1,4 @@
-"""The style sheets of pages and panels: CSS files beside the components that they style."""
+"""The style sheets of pages and panels: CSS files next to the components that use them."""
 
 from __future__ import annotations
 

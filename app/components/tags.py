@@ -1,4 +1,4 @@
-"""Tags: the field and the tags of a question on Question, and the panel that counts and mends them on Slices."""
+"""Tags: the tag field of a question on Question, and the panel on Slices that counts, renames and merges tags."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAID = "tags-said"
 
 
 def question_tags(open_study: Study, question: Question, person: Person | None, selection: Selection) -> None:
-    """Show everybody's tags of a question, and the signed-in person's own in a field that takes new ones."""
+    """Show everybody's tags of a question. The signed-in person's own tags are in a field that accepts new ones."""
     st.fragment(_question_tags)(open_study, question, person, selection)
 
 
@@ -82,7 +82,7 @@ def _own_tags(
 
 
 def _store_tags(open_study: Study, question: str, run: str | None, key: str, old_tags: list[str]) -> None:
-    """Store what the person added to the field and took out of it."""
+    """Store the tags that the person added to the field or removed from it."""
     now = st.session_state[key]
     try:
         by = who.acting_name(open_study.labels_path)
@@ -116,7 +116,8 @@ def _tag_list(open_study: Study, tags: list[QuestionTag], selection: Selection) 
 
 
 def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Callable[[str], str]) -> None:
-    """Show the tags with both runs' figures, and what a person may do with them; nothing without tags.
+    """Show the tags with both runs' figures, and what the person may do with them. Nothing is shown if there are no
+    tags.
 
     Args:
         opens: from an expression to the address of its slice.
@@ -126,7 +127,7 @@ def tags_panel(open_study: Study, facts: Facts, selection: Selection, opens: Cal
     if not counts:
         return
     head = div(tag("h2", f"People's tags, Success@{selection.k}, %"), cls="list-head")
-    note = "People who saw the results chose these questions. A difference within a tag follows from their choice."
+    note = "People who saw the results chose these questions. A difference within a tag can therefore be an effect of their choice."
     show(
         div(
             head,
@@ -172,7 +173,11 @@ def _manage(open_study: Study, names: list[str]) -> None:
         with columns[0]:
             st.multiselect("Tags", names, key="tags-chosen")
         with columns[1]:
-            st.text_input("New name", key="tags-name", help="One tag: rename. Several, or an existing name: merge.")
+            st.text_input(
+                "New name",
+                key="tags-name",
+                help="One tag: rename. Choose several tags, or type an existing name, to merge tags.",
+            )
         with columns[2]:
             st.button("Rename or merge", key="tags-rename", on_click=_edit_tags, args=(open_study, False))
         with columns[3]:
@@ -191,7 +196,7 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
         by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
-            _keep_message(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")
+            _keep_message(f"Taken back from {counted(count, 'question')}. The record of who tagged them is kept.")
         elif len(chosen) == 1 and name.casefold() not in others:
             store.rename(chosen[0], name, by)
             _keep_message(f"Renamed {chosen[0]} to {name}.")
@@ -204,7 +209,7 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
 
 
 def _keep_message(label: str, failed: bool = False) -> None:
-    """Keep words for the next drawing of the page."""
+    """Keep the typed words for the next run of the page."""
     st.session_state[_SAID] = label, failed
 
 

@@ -15,7 +15,7 @@ from blindspot.db.errors import BlindspotError
 
 
 def unit_panel(study: Study) -> None:
-    """Show an expander with the unit of observation and what follows from it; nothing to people who may not set it."""
+    """Show an expander with the unit of observation and its consequences. People who may not set it see nothing."""
     if not who.may(study.labels_path, "set the unit"):
         return
     now = study.settings.unit

@@ -29,7 +29,8 @@ def why_section(
     causes: Callable[[], Html] = Html,
     edits: Callable[[], Html] = Html,
 ) -> Html:
-    """The panel if the address has `why=1`, else one sentence, the causes, and a link: reading the vectors takes a moment.
+    """Show the panel if the address has `why=1`. Otherwise show one sentence, the causes, and a link, because reading
+    the vectors takes a moment.
 
     Args:
         causes: what the rules of causes say of the question, shown first.
@@ -53,7 +54,9 @@ def why_section(
 
 
 def _short_reason(study: Study, question: Question, runs: Sequence[str], rule: str) -> Html:
-    """The most informative fact about the runs' misses, without the neighbours, which take a moment; "" if none is."""
+    """Return the most informative fact about the runs' misses, apart from the neighbours, which take a moment to find;
+    "" if there is none.
+    """
     sentence = summary_sentence(
         explain_question(study, question, [held.run(study, run) for run in runs], rule, neighbours=0)
     )

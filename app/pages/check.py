@@ -1,5 +1,5 @@
-"""Check: how many negatives of a training file are false, the rule that drops them, and the file back; or the precision of
-a log, and its golden set.
+"""Check: how many negatives of a training file are false, the rule that drops them, and the cleaned file. For a log:
+its precision, and its golden set.
 """
 
 from __future__ import annotations

@@ -13,18 +13,18 @@ from blindspot.app import hidden_questions, selection, study, url
 from blindspot.app.components.compare_tables import (
     Grouping,
     accuracy_table,
-    conclusion_line,
     cut_offs,
     flip_table,
     group_table,
     headline,
     scrolling,
+    significance_line,
 )
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import grouping, letter, methods_note, notice, relation_label, term
-from blindspot.app.components.miss_causes import causes_panel
+from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
@@ -53,7 +53,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
@@ -109,8 +109,8 @@ def page() -> None:
     kept = selection.filtered(compared, chosen)
     show(
         tag("h1", headline(compared, chosen, kept)),
-        tag("p", conclusion_line(compared, chosen, kept)),
-        div(_methods(runs, compared, chosen), _slices_link(chosen), cls="action"),
+        tag("p", significance_line(compared, chosen, kept)),
+        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
         *_warnings(compared, chosen),
     )
     _filters(compared, chosen)
@@ -128,15 +128,37 @@ def page() -> None:
 
 
 def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
-    """Show what lies behind the figures: causes, labels, readers, groups and the questions."""
+    """Show the parts below the accuracy tables: causes, labels, readers, groups and the questions."""
     by = _grouping(compared)
     if not chosen.text:  # a slice cannot express the search
         _downloads(open_study, chosen, compared, by)
     causes_panel(compared, chosen, subset)
-    kinds: tuple[Population, ...] = ("misses", "hits")
-    sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.run_a.kind, chosen.rule
-    gold_panel(open_study, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    rows = selection.rows(compared, chosen, subset)
+    questions = div(
+        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
+    )
+    if by is not None:
+        wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
+        groups = div(
+            _groups_head(compared, chosen, by),
+            scrolling(group_table(compared, chosen, wider, by)),
+            _few_questions_note(by, compared),
+            cls="panel",
+        )
+        questions = div(groups, questions, cls="side-by-side halves")
+    show(questions, readings_panel(open_study, compared, chosen, subset, by))
+    relevance, rule = compared.run_a.kind, chosen.rule
     show(judged_table(open_study, (chosen.a, chosen.b), chosen.k, relevance, rule))
+    _check(open_study, chosen, relevance)
+
+
+def _check(open_study: Study, chosen: Selection, relevance: Kind) -> None:
+    """What people checked of these figures, and the batches by which they check more."""
+    kinds: tuple[Population, ...] = ("misses", "hits")
+    sides = dict.fromkeys((chosen.a, chosen.b))
+    gold_panel(
+        open_study, [GoldCheck(kind, name, chosen.k, relevance, chosen.rule) for name in sides for kind in kinds]
+    )
     offer_batch(
         open_study,
         f"sample-{chosen.a[:24]}-{chosen.b[:24]}",
@@ -147,22 +169,6 @@ def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: 
         candidates=2 * chosen.k,
         mix=asdict(ArmShares(1.0, 0.0, 0.0)),
     )
-    show(readings_panel(open_study, compared, chosen, subset, by))
-    rows = selection.rows(compared, chosen, subset)
-    questions = div(
-        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
-    )
-    if by is None:
-        show(questions)
-        return
-    wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
-    groups = div(
-        _groups_head(compared, chosen, by),
-        scrolling(group_table(compared, chosen, wider, by)),
-        _few_questions_note(by),
-        cls="panel",
-    )
-    show(div(groups, questions, cls="side-by-side halves"))
 
 
 def _downloads(open_study: Study, chosen: Selection, compared: Comparison, grouping: Grouping | None) -> None:
@@ -186,19 +192,19 @@ def _downloads(open_study: Study, chosen: Selection, compared: Comparison, group
 
 
 def _slice(chosen: Selection) -> str:
-    """Return the filters of the page as one slice."""
+    """Return all filters of the page as one slice."""
     filters = (("relation", chosen.relation), ("set", chosen.set), ("group", chosen.bucket))
     return join_expressions([chosen.slice, *(write_condition(name, value) for name, value in filters if value)])
 
 
 def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
-    """Return the selection; without its slice, and with an error line on the page, if the slice is invalid."""
+    """Return the selection. If its slice is invalid, show an error line and return the selection without the slice."""
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
     except BlindspotError as error:
         show(
             notice(
-                f"{error}. The slice is ignored here. ",
+                f"{error}. The invalid slice is ignored. ",
                 link("Slices", url.href("slices", chosen.parameters())),
                 " explains the syntax.",
                 kind="error",
@@ -209,7 +215,7 @@ def _readable_slice(compared: Comparison, chosen: Selection) -> Selection:
 
 
 def _methods(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
-    """The number of questions, the relevance rule, the test with its reservations, and what the retrievers cost."""
+    """The number of questions, the relevance rule, the test and its limitations, and the cost of the retrievers."""
     return methods_note(
         f"{compared.units.count_words()}. {convention(compared.run_a.kind, chosen.rule)} ",
         reservation(compared.run_a.kind, chosen.rule),
@@ -252,8 +258,9 @@ def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
     return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
-def _few_questions_note(grouping: str):
-    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} questions are pale."
+def _few_questions_note(grouping: str, compared: Comparison):
+    units = noun(2, compared.units.name)
+    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} {units} are pale."
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (
@@ -264,7 +271,7 @@ def _few_questions_note(grouping: str):
 
 
 def _k_picker(chosen: Selection, depth: int):
-    """The cut-off k as a row of links."""
+    """A row of links that choose the cut-off k."""
     links = [
         link(
             f"{k}",
@@ -293,10 +300,10 @@ SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 
 def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
-    """What the comparison leaves out, and why it has no questions."""
+    """What the comparison leaves out, or why it has no questions."""
     a, b = compared.run_a, compared.run_b
     if a.kind != b.kind:
-        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs."
+        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
     if not len(compared):
         counts = f"{a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}"
@@ -311,13 +318,13 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
     if a.k != b.k:
         warnings.append(f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {compared.depth}.")
     if chosen.relevance != a.kind:
-        warnings.append("No question of these runs has answers, so gold passages count as relevant.")
+        warnings.append("No question of these runs has known answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return [notice(line, kind="warning") for line in warnings]
 
 
 def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
-    """The retrievers of both runs, with what one question and the index cost."""
+    """The retrievers of both runs, with the cost of one question and of the index."""
     sentences: list[Html | str] = []
     for side, name in (("a", chosen.a), ("b", chosen.b)):
         about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))

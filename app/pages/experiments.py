@@ -13,6 +13,7 @@ from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.desk import desk
 from blindspot.app.entry import enter
 from blindspot.app.markup import link, show, tag
 from blindspot.backend.core.jobs import request
@@ -42,11 +43,12 @@ def _page(open_study: Study) -> None:
         "experiment", list(experiments()), all_results[0]["experiment"] if all_results else next(iter(experiments()))
     )
     show(style_sheet("analysis.css"))
-    left, right = st.columns([3, 10], gap="medium")
-    with left:
-        show(experiment_list(all_results, name))
-    with right:
-        _experiment(open_study, name, [result for result in all_results if result["experiment"] == name])
+    with st.container(key="experiments"):
+        left, right = st.columns([3, 10], gap="medium")
+        with left:
+            show(experiment_list(all_results, name))
+        with right:
+            _experiment(open_study, name, [result for result in all_results if result["experiment"] == name])
     jobs.panel(open_study)
 
 
@@ -54,7 +56,7 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
     about = experiments()[name]
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
     if not results:
-        show(tag("p", "No verdict yet: the experiment has not run on this study."))
+        show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
     else:
         keys = [result["key"] for result in results]
         chosen = next(result for result in results if result["key"] == url.one_of("result", keys, keys[0]))
@@ -74,7 +76,7 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
             )
         _result(chosen)
     with st.container(key="try-experiment"):
-        lacking = _small_version(open_study, name)
+        lacking = _what_it_makes(open_study, name)
         with st.container(horizontal=True):
             small, whole = request(run_experiment, name, SMALL_SETTINGS), request(run_experiment, name)
             jobs.start_button(open_study, small, f"try-{name}", "Run small version", lacking, primary=not results)
@@ -82,12 +84,12 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
     show(commands(name))
 
 
-def _small_version(open_study: Study, name: str) -> str:
-    """Say what the small version would make; its models are tiny, so that each part takes seconds. Return what a run
-    lacks.
-    """
+def _what_it_makes(open_study: Study, name: str) -> str:
+    """Say what the full experiment and its small version would make; return what a run lacks."""
     try:
-        waiting, parts = planned_parts(open_study, name, SMALL_SETTINGS).as_words()
+        small, whole = (
+            _planned_words(open_study, name, is_small, *_parts_key(open_study)) for is_small in (True, False)
+        )
     except BlindspotError as error:
         splits = ", ".join(dict.fromkeys(count["split"] for count in open_study.questions.counts()))
         if "'dev'" not in str(error):
@@ -100,15 +102,29 @@ def _small_version(open_study: Study, name: str) -> str:
         show(notice(words, link("Home", url.HOME), ".", kind="warning"))
         return "needs questions of the split dev"
     words = (
-        "The small version trains tiny models on few questions, to see that everything runs. To be made: "
-        f"{waiting}. There already: {parts}."
+        f"To be made: {whole[0]}; there already: {whole[1]}. The small version trains tiny models on few questions, to see that "
+        f"everything runs: {small[0]}."
     )
     show(tag("p", words, cls="convention"))
     return ""
 
 
+@st.cache_data(max_entries=64, show_spinner=False)
+def _planned_words(_study: Study, name: str, is_small: bool, *key: object) -> tuple[str, str]:
+    """Return what an experiment would make, and what is there already. A plan reads every question of the study."""
+    return planned_parts(_study, name, SMALL_SETTINGS if is_small else {}).as_words()
+
+
+def _parts_key(open_study: Study) -> tuple[object, ...]:
+    """Return a key that changes with the questions, the labels and the parts that a plan looks for."""
+    folders = [open_study.path(name) for name in ("runs", "indexes", "models", "training_sets")]
+    folders += list(open_study.path("experiments", "parts").glob("*"))
+    changed = tuple((folder.name, folder.stat().st_mtime_ns) for folder in folders if folder.is_dir())
+    return study.questions_key(open_study), desk(open_study).labels.last_event, changed
+
+
 def _result_label(result: dict) -> str:
-    """Return a label that distinguishes a result from the experiment's other results."""
+    """Return a label that distinguishes a result from the other results of its experiment."""
     setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
     return (
         "small"

@@ -9,12 +9,12 @@ from blindspot.app import hidden_questions, study, url, who
 from blindspot.app.components.found_texts import Retrieved, found_list
 from blindspot.app.components.marks import empty
 from blindspot.app.entry import enter
-from blindspot.app.markup import show, tag
+from blindspot.app.markup import show
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
 
-ABOUT = "This page finds words in the passages, in the questions, and in the notes that annotators wrote."
+ABOUT = "In the passages, in the questions, and in the notes that annotators wrote. Of a passage: who retrieves it, and at what rank."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
 DEPTH = 20  # ranks in which a passage counts as retrieved
@@ -22,7 +22,6 @@ DEPTH = 20  # ranks in which a passage counts as retrieved
 
 def page() -> None:
     opened = study.current()
-    show(tag("h1", "Find"))
     places = _searchable_places(opened)
     with st.container(key="find"):
         words_column, place_column = st.columns([5, 2], vertical_alignment="bottom")
@@ -31,7 +30,7 @@ def page() -> None:
         with place_column:
             place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
     if not words:
-        show(empty("Nothing searched yet", ABOUT, heading="h2"))
+        show(empty("Find words", ABOUT))
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
@@ -41,11 +40,13 @@ def page() -> None:
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
     retrieved = _retrieved(opened, [each.id for each in result.found]) if place == "passages" else None
-    show(found_list(opened, result, more, retrieved))
+    show(found_list(opened, result, words, more, retrieved))
 
 
 def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
-    """Return the questions for which the run of the address, else the newest over dev, ranks these passages."""
+    """Return the questions for which a run ranks these passages: the run in the address, or else the newest run over
+    dev.
+    """
     runs = offered_runs(open_study)
     if not runs:
         return None
@@ -68,7 +69,9 @@ def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
 
 
 def _searchable_places(open_study: Study) -> list[full_text.Place]:
-    """Return where the signed-in person can look. Notes need a name: an annotator finds their own."""
+    """Return what the signed-in person can search. Notes can be searched only under a name: annotators find their own
+    notes.
+    """
     places: list[full_text.Place] = ["passages", "questions"] if open_study.has_corpus else ["questions"]
     return [*places, "notes"] if who.signed_in_person(open_study.labels_path) else places
 

@@ -1,4 +1,6 @@
-"""Home: what is wrong, the one next action, the runs, what labels are worth, and folded below the study's contents."""
+"""Home: the main finding, the one next action, the runs, the gain from labels, and in an expander below the study's
+contents.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def _page(open_study: Study) -> None:
 
 
 def _check(open_study: Study, of_file: bool) -> None:
-    """Show the answer of a check, or of a log, and the way to its page."""
+    """Show the result of a check, or of a log, and the link to its page."""
     if of_file:
         found = checks.proven_labels(open_study)
         words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
@@ -104,7 +106,7 @@ def _demo(open_study: Study) -> bool:
 
 
 def _next(open_study: Study, contents: dict[str, Any]) -> None:
-    """Show the steps that the study lacks, each with its command and its button; nothing if it lacks none."""
+    """Show the steps that the study still lacks, each with its command and its button; nothing if all are done."""
     if contents["from_results"]:
         with st.container(key="next"):
             show(
@@ -129,7 +131,7 @@ def _next(open_study: Study, contents: dict[str, Any]) -> None:
 
 
 def _missing_index(contents: dict[str, Any], job: JobRequest) -> str:
-    """Say which index a retrieval still needs; "" when the retrieval can start."""
+    """Say which index a retrieval still needs; "" if the retrieval can start."""
     if job.kind.function is not retrieve:
         return ""
     arguments = job.arguments
@@ -155,7 +157,7 @@ def _make_more(open_study: Study, contents: dict[str, Any]) -> None:
             format_func=lambda name: retrievers[name].label(name),
         )
         sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
-        split = middle.selectbox("Questions", sets, key="more-split", help="A split or one named question set.")
+        split = middle.selectbox("Questions", sets, key="more-split", help="A split, or one question set by name.")
         kind = retrievers[retriever]
         job = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
         with right:

@@ -18,6 +18,7 @@ from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show
+from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import key
 from blindspot.backend.judging.guidelines import guidelines
@@ -130,7 +131,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _own_work(_study: Study, name: str, *key: object) -> list[tuple[str, str]]:
-    """Return what the person's judging came to. Counted once after each label."""
+    """Return a summary of what the person's labels changed. It is computed once after each label."""
     return own_work(_study, name)
 
 
@@ -141,12 +142,14 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
-    """Return how many questions of each batch the person can still get. Counted once for each finished question."""
+    """Return how many questions of each batch the person can still get. It is computed once for each finished question."""
     return _stores.queue.open_to(name)
 
 
 def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str] | None:
-    """Return (batch, question) of an answered question that the browser asks for; None if it is not this person's."""
+    """Return the (batch, question) of an answered question that the browser asks for; None if it is not this person's
+    question.
+    """
     if not isinstance(request, str):
         return None
     answered = stores.queue.finished_questions(person.name)
@@ -170,9 +173,9 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
 def _empty_state(
     open_study: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
 ) -> tuple[str, list[str]]:
-    """Return the title and the lines of the empty state: there is nothing to judge."""
+    """Return the title and the lines of the empty state when there is nothing to judge."""
     if person.paused:
-        return "Paused", ["A lead has paused you. Labels already sent are still saved for a minute."]
+        return "Paused", ["A lead has paused your work. Labels already sent are still saved for a minute."]
     batches = [batch for batch in batches if batch.state == "open"]
     if not batches:
         return "There is nothing to judge yet", [
@@ -192,7 +195,10 @@ def _empty_state(
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
-            lines.append("Create another batch on the page Team.")
+            if is_check(open_study):
+                lines.append("The page Check shows the rate and the rule, and draws more pairs.")
+            else:
+                lines.append("Create another batch on the page Team.")
     else:
         lines += _waiting_sentences(waiting)
     if judged:
@@ -201,7 +207,7 @@ def _empty_state(
 
 
 def _waiting_sentences(waiting: list[Waiting]) -> list[str]:
-    """Say what open batches wait for to somebody who is not to know who judges what."""
+    """Say what open batches wait for, to somebody who must not know who judges what."""
     blocked = sum(each.blocked_questions for each in waiting)
     others = len(waiting) - blocked
     lines = []
@@ -262,7 +268,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
 
 
 def _nothing_to_settle(stores: Desk, held_back: int) -> list[str]:
-    """Say why there is nothing to settle.
+    """Say why there are no disagreements to settle.
 
     Args:
         held_back: Number of disputed questions that the adjudicator still has to judge.

@@ -61,14 +61,20 @@ def page() -> None:
     if hidden_questions.any_hidden(study, map.question_ids):
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
-    show(
-        tag(
-            "h1",
-            f"{map.name}: {counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}",
-        )
-    )
+    show(tag("h1", _title(map, colours[by], run, k)))
     _picture(map, colours[by], run, k, view)
     parts_panel(study, "map", list(maps), can_download=False)
+
+
+def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
+    """Return what the colours show, where they show hits and misses; else what is on the map."""
+    among = f"among {counted(len(map.ordinals), 'passage')}"
+    if colour.name != "hit" or run is None:
+        return f"{counted(map.shown_questions, 'question')} {among}"
+    first = first_hits(map.study, run)
+    ranks = [first[id] for id in map.question_ids if id in first]
+    missed = sum(not 0 < rank <= k for rank in ranks)
+    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}, {among}"
 
 
 ABOUT = (

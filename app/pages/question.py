@@ -65,11 +65,11 @@ def page() -> None:
 
 
 def _listed_question(open_study: Study) -> None:
-    """Show a question of the study within the list that the address selects."""
+    """Show a question of the study, with its place in the list that the address selects."""
     runs = offered_runs(open_study)
     if not runs:
         _ask_box(open_study)
-        about = "This page compares the hits of runs for one question. With an index, ask your own question above."
+        about = "This page compares the hits of runs for one question. If the study has an index, ask your own question above."
         show(empty_page(open_study, "No runs yet", about))
         return
     show(missing_runs(runs))
@@ -84,7 +84,7 @@ def _listed_question(open_study: Study) -> None:
     if not asked:
         _ask_box(open_study)
         compare = link("Compare", chosen.on_compare())
-        show(notice("No question can be measured in both runs. Choose other runs on ", compare, "."))
+        show(notice("No question of the study can be measured in both runs. Choose other runs on ", compare, "."))
         return
     with st.container(key="walk"):
         left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
@@ -135,14 +135,14 @@ def _miss_reasons(open_study: Study, compared: Comparison, question: Question, r
 
 
 def _ask_as_own(question: Question) -> dict[str, str]:
-    """The parameters that start a live question from a question of the study."""
+    """Return the query parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
 def _clearest_question(open_study: Study, compared: Comparison, rows: np.ndarray) -> str:
-    """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not
-    chance.
+    """Return the first question of the list whose first relevant passage mentions the question's subject, so that the
+    answer in it is probably not there by chance.
     """
     for row in rows[:QUESTIONS_CONSIDERED].tolist():
         question, a, b = compared.questions[row], int(compared.first_ranks_a[row]), int(compared.first_ranks_b[row])
@@ -270,7 +270,7 @@ def _list_position(compared: Comparison, chosen: Selection, rows: np.ndarray, qu
 
 
 def _more_lists(offered: list[str]) -> list[str]:
-    """Show the field for further lists beside A and B, and return those chosen."""
+    """Show the field that adds further lists beside A and B, and return the chosen ones."""
     most = len(SIDES) - 2
     return url.multiselect(
         "Further lists", "more", offered, max_selections=most, placeholder="Add a list", label_visibility="collapsed"
@@ -294,7 +294,7 @@ def _ask_box(open_study: Study) -> None:
 
 
 def _unknown_names(open_study: Study, question_id: str) -> None:
-    """Warn of names in a typed question that are in none of the passages with their words."""
+    """Warn about names in a typed question that occur in no passage."""
     for name in unknown_names(open_study, question_id, hidden_questions.hidden_ids(open_study)):
         words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
         show(notice(words, kind="warning"))
@@ -312,7 +312,7 @@ def _own_question(open_study: Study) -> None:
     """Show the live hits of two or more retrievers for a typed question."""
     retrievers = live.available(open_study)
     if not retrievers:
-        show(empty_page(open_study, "No index yet", "Retrievers answer your own questions from an index."))
+        show(empty_page(open_study, "No index yet", "Retrievers need an index to answer your own questions."))
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])

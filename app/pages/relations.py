@@ -14,7 +14,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, span, tag
+from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
 from blindspot.backend.core.jobs import request
@@ -26,7 +26,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeas
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
-from blindspot.backend.evaluation.panel_words import relations_sentence
+from blindspot.backend.evaluation.panel_words import frequency_sentence, relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.text.counting import counted, noun
@@ -77,8 +77,7 @@ def page() -> None:
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":
-        show(tag("h1", f"{measure.title_at('k')} by the frequency of the subject"), about, choosers)
-        _frequency(opened, panel, names, k, measure)
+        _frequency(opened, panel, names, k, measure, about, choosers)
     elif related:
         table = relation_table(panel, k, measure=measure)
         show(tag("h1", relations_sentence(table, names)), about, choosers)
@@ -126,18 +125,19 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
 
 
-def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
-    there = sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label)
+def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: RankingMeasure, *choosers: Html) -> None:
+    there = ("", *sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label))
+    curves = frequency_curves(panel, k, url.one_of("relation", there, ""), CUTS.get(url.value("buckets")), measure)
+    show(tag("h1", frequency_sentence(panel, curves)), *choosers)
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
-        relation = url.select(
+        url.select(
             "Relation",
             "relation",
-            ("", *there),
+            there,
             "",
             format_func=lambda name: relation_label(name) if name else "all relations",
         )
-    curves = frequency_curves(panel, k, relation, CUTS.get(url.value("buckets")), measure)
     with right:
         official = any(question.bucket is not None for question in panel.questions)
         offered = [each for each in CUT_NAMES if official or CUTS[each] != "official"]
@@ -158,8 +158,8 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: R
     )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
-        notes.append("Buckets are those of the question sets.")
-    if curves.training:
+        notes.append("The buckets are those that come with the question sets.")
+    if len(curves.series) > 1 and curves.training:
         notes.append(f"Seen in training: {curves.training}.")
     if curves.cut == "mass":
         notes.append(

@@ -1,7 +1,10 @@
-"""Slices: where two runs differ most, in sentences with the expression behind each; slices of one's own; saved ones."""
+"""Slices: where two runs differ most, in sentences with the expression of each slice; people's own slices; saved
+slices.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -9,18 +12,18 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
-from blindspot.app.components.compare_tables import accuracy_table, conclusion_line, flip_table, scrolling
+from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.components.slice_tables import condition_help, every_run, found_table, saved_table
+from blindspot.app.components.slice_tables import condition_help, found_table, further_runs, saved_table
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
@@ -32,7 +35,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
-from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
@@ -113,9 +116,10 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
+    title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
     show(
-        tag("h1", words),
-        tag("p", conclusion_line(compared, chosen, subset)),
+        tag("h1", title),
+        tag("p", significance_line(compared, chosen, subset)),
         div(
             tag("code", chosen.slice), *links, methods_note(reservation(compared.run_a.kind, chosen.rule)), cls="action"
         ),
@@ -123,7 +127,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
             div(scrolling(accuracy_table(compared, chosen, subset)), cls="panel"),
             div(
                 flip_table(compared, chosen, subset),
-                every_run(_runs_on(open_study, compared, chosen, subset)),
+                further_runs(_runs_on(open_study, compared, chosen, subset)),
                 cls="panel",
             ),
             cls="side-by-side overview",
@@ -148,9 +152,9 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
 
 
 def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray):
-    """Yield (name, ranks of the first relevant passages, k, units) for every run with questions of the slice."""
+    """Yield (name, ranks of the first relevant passages, k, units) for every further run that searched questions of the slice."""
     asked = take(compared.questions, np.flatnonzero(subset))
-    for name in offered_runs(open_study):
+    for name in (name for name in offered_runs(open_study) if name not in (chosen.a, chosen.b)):
         measured = study.measured(open_study, name, compared.run_a.kind, chosen.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]
@@ -203,7 +207,7 @@ def _found_slices(_facts: Facts, slice: str, correction: Correction, *key: objec
 
 
 def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
-    """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
+    """Show the slices that explain the difference, largest effect first; the first one is the page's main sentence."""
     correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
@@ -223,8 +227,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
         tested = (
             f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
-            "other facts of the questions. This is no proof that the runs differ by the same amount everywhere: a small slice, or a "
-            "small difference, stays unseen."
+            "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
         )
         instead = (
             "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
@@ -238,21 +241,27 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
     def opens(expression: str) -> str:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
-    def slice_sentence(found_slice: FoundSlice, *more: object) -> Html:
+    def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         code = span(tag("code", found_slice.expression), f" A − B {interval(found_slice)}", cls="soft")
-        return tag("li", link(sentence(found_slice, names), opens(found_slice.expression)), code, *more)
+        inside = (slice_line(each, ()) for each in nested)
+        summary = tag("summary", counted(len(nested), "nested slice"))
+        return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
-    lines = []
-    for head, nested in merged(found, facts):
-        inside = (slice_sentence(each) for each in nested)
-        fold = (
-            tag("details", tag("summary", counted(len(nested), "nested slice")), tag("ul", *inside)) if nested else ""
-        )
-        lines.append(slice_sentence(head, fold))
-    first = sentence(found.slices[0], names)
-    title = "Within the slice" if chosen.slice else link(first, opens(found.slices[0].expression))
+    def spoken(found_slice: FoundSlice) -> Html:
+        return link(sentence(found_slice, names), opens(found_slice.expression))
+
+    def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
+        return tag("li", spoken(found_slice), evidence(found_slice, nested))
+
+    apart = merged(found, facts)
+    if chosen.slice:
+        show(tag(heading, "Within the slice"), about)
+    else:  # the first one is the page's sentence
+        show(tag(heading, spoken(apart[0][0])), div(evidence(*apart[0]), cls="spoken"), about)
+        apart = apart[1:]
+    further = tag("ol", *(slice_line(*each) for each in apart), cls="spoken", start=1 if chosen.slice else 2)
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
-    show(tag(heading, title), about, div(tag("ol", *lines, cls="spoken"), figures, cls="panel", id="found"))
+    show(div(further if apart else "", figures, cls="panel", id="found"))
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 

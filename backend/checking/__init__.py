@@ -1,2 +1,3 @@
-"""Check a file of training data: the problems that need no label, the number of false negatives, and the rule that
-drops them."""
+"""Check a file of training data: report the problems that are visible without labels, estimate the share of false
+negatives, and choose a rule that drops them.
+"""

@@ -1,7 +1,8 @@
-"""A BEIR folder with a run: corpus.jsonl, queries.jsonl, qrels/*.tsv and the ranking that negatives are taken from.
+"""Read and write a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) together with a run, whose hits are the
+negatives.
 
-Judged pairs are positives; the other passages of the run are negatives. A false negative that is found becomes a line of
-the qrels, or goes out of the run.
+Judged pairs are positives; the other passages of the run are negatives. A confirmed false negative is either added to
+the qrels or removed from the run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blindspot.backend.checking.files import Replacements, RowFile, _binary, _raw_lines
+from blindspot.backend.checking.files import Replacements, RowFile, raw_lines, written_file
 from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
@@ -34,7 +35,9 @@ def is_beir(folder: Path) -> bool:
 
 
 class BeirFolder(RowFile):
-    """The rows are the lines of the training qrels, then those of the run that the qrels do not judge."""
+    """A BEIR folder as rows: first the lines of the training qrels, then the lines of the run whose pairs the qrels do
+    not judge.
+    """
 
     kind = "BEIR folder"
 
@@ -72,7 +75,9 @@ class BeirFolder(RowFile):
             yield line, (fields[0], fields[-2], int(fields[-1]))
 
     def write(self, target: Path, replacements: Replacements) -> int:
-        """Write qrels and run; corpus and queries are copied. A replaced row of the run is one that became positive."""
+        """Write the qrels and the run, and copy the corpus and the queries. A false negative that became a positive is
+        added to the qrels and stays in the run; a dropped one is removed.
+        """
         (target / "qrels").mkdir(parents=True, exist_ok=True)
         for path in sorted(self.path.rglob("*")):
             if path.is_file() and path not in (self.qrels, self.run):
@@ -85,19 +90,22 @@ class BeirFolder(RowFile):
                 added += [row for row in replacements[number] if row["grade"]]
         kept = {(row["question"], row["passage"]) for row in added}
         count = 0
-        with _binary(target / "qrels" / self.qrels.name) as out:
+        with written_file(target / "qrels" / self.qrels.name) as out:
             last = b"\n"
-            for last in _raw_lines(self.qrels):
+            for last in raw_lines(self.qrels):
                 fields = last.decode("utf-8", "replace").split("\t")
                 if (fields[0], fields[-2] if len(fields) > 2 else "") not in changed:
                     out.write(last)
                     count += 1
+            end = b"\r\n" if next(raw_lines(self.qrels)).endswith(b"\r\n") else b"\n"
+            iteration = ["0"] if last.count(b"\t") == 3 else []  # the second of TREC's four columns
+            out.write(end if added and not last.endswith(b"\n") else b"")
             for row in added:
-                out.write(b"" if last.endswith(b"\n") else b"\n")
-                out.write(f"{row['question']}\t{row['passage']}\t{row['grade']}\n".encode())
-                last, count = b"\n", count + 1
-        with _binary(target / self.run.name) as out:
-            for line in _raw_lines(self.run):
+                fields = [row["question"], *iteration, row["passage"], str(row["grade"])]
+                out.write("\t".join(fields).encode() + end)
+                count += 1
+        with written_file(target / self.run.name) as out:
+            for line in raw_lines(self.run):
                 fields = line.decode("utf-8", "replace").split()
                 pair = (fields[0], fields[2]) if len(fields) == 6 else ("", "")
                 if pair not in changed or pair in kept:

@@ -1,12 +1,14 @@
-"""Make a study of a trainer's file: its passages, its questions with their positives as gold, its negatives as a run.
+"""Make a study from a training file: passages, questions with the positives as gold passages, and a run of the
+negatives.
 
-The study is what the app opens. `check/` in it holds the arrays of `blindspot.backend.checking.pairs` and a manifest that
-names the file.
+The app can open this study. Its folder `check/` holds the arrays of `blindspot.backend.checking.pairs` and a manifest
+that names the file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,7 +38,7 @@ RUN = "file"
 BLOCK = 2000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
 OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
-"""In the place of a retriever, in the manifests of runs."""
+"""Written in place of a retriever in the manifests of runs."""
 EMPTY = "[empty]"
 MOST_LISTED = 100  # negatives of a question in the run
 _FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap", "shared", "similar", "empty")
@@ -44,7 +46,7 @@ _FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap",
 
 @dataclass(frozen=True)
 class CheckedStudy:
-    """A study that was made of a trainer's file. lines: (rows,) int64, the line of each row."""
+    """A study that was made from a training file. lines: (rows,) int64, the line number in the file for each row."""
 
     study: Study
     manifest: Manifest
@@ -57,7 +59,7 @@ class CheckedStudy:
 
 
 def open_checked(study: Study) -> CheckedStudy:
-    """Open a study that `build_study` made. Raises Missing for another one."""
+    """Open a study that `build_study` made. Raises Missing for any other study."""
     manifest = read_manifest(study.folder / CHECK)
     if manifest is None:
         raise Missing(
@@ -68,7 +70,7 @@ def open_checked(study: Study) -> CheckedStudy:
 
 
 def source_sha256(path: Path) -> str:
-    """Return the hash of a file, or of all files of a folder."""
+    """Return the SHA-256 of a file, or of all files in a folder."""
     if not path.is_dir():
         return file_sha256(path)
     whole = hashlib.sha256()
@@ -79,19 +81,19 @@ def source_sha256(path: Path) -> str:
 
 
 def build_study(file: TrainingFile, folder: Path, progress: Progress | None = None) -> CheckedStudy:
-    """Read a file into a new study. Raises BadInput for the first wrong row; then nothing is left of the study."""
+    """Read a file into a new study. Raises BadInput at the first invalid row and deletes the study."""
     study = Study.create(folder, file.path.name)
     try:
         return fill_study(study, file, progress)
     except BaseException:
-        _remove(study)
+        shutil.rmtree(study.folder, ignore_errors=True)
         raise
 
 
 def fill_study(study: Study, file: TrainingFile, progress: Progress | None = None) -> CheckedStudy:
-    """Read a file into an empty study. Raises BadInput for the first wrong row; then the study is still empty.
+    """Read a file into an empty study. Raises BadInput at the first invalid row and leaves the study empty.
 
-    Raises Refused if the study holds passages or questions.
+    Raises Refused if the study already holds passages or questions.
     """
     if study.has_corpus or study.questions.last_position >= 0:
         raise Refused(f"{study.folder} holds passages or questions already; check the file in a study of its own")
@@ -120,15 +122,9 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
     return open_checked(study)
 
 
-def _remove(study: Study) -> None:
-    import shutil
-
-    shutil.rmtree(study.folder, ignore_errors=True)
-
-
 @dataclass
 class _Builder:
-    """Reads entries, numbers questions and passages, and compares texts, a block of rows at a time."""
+    """Reads a training file in blocks of rows, numbers its questions and passages, and computes the text features."""
 
     file: TrainingFile
     progress: Progress | None
@@ -159,7 +155,9 @@ class _Builder:
             raise BadInput("there is no row in it", self.file.path)
 
     def _blocks(self) -> Iterator[list[tuple[int, Entry]]]:
-        """Yield rows with their numbers. Consecutive rows of a question stay together unless they are very many."""
+        """Yield blocks of numbered rows. Consecutive rows of one question stay in one block, unless they exceed eight
+        blocks.
+        """
         block: list[tuple[int, Entry]] = []
         size, last = 0, None
         for number, (line, entry) in enumerate(self.file.entries()):
@@ -174,7 +172,9 @@ class _Builder:
             yield block
 
     def _add(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
-        """Number the questions and passages of a block. Returns its texts, and the one in each place."""
+        """Number the questions and passages of a block. Returns its distinct texts, and for each passage in a row the
+        index of its text.
+        """
         groups: list[str] = []
         places: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
         positive: list[bool] = []
@@ -247,7 +247,9 @@ class _Builder:
         self._pending = []
 
     def _sound(self, text: str, row: int, empty: str = EMPTY) -> str:
-        """Return a text that the study can keep. Raises BadInput for bytes that are not UTF-8."""
+        """Return a text as the study can store it: NUL becomes a space, and a blank text becomes `empty`. Raises
+        BadInput for bytes that are not UTF-8.
+        """
         if not text.isascii() and not_utf8(text):
             raise BadInput(
                 "a text contains bytes that are not UTF-8 (or half a surrogate pair)", self.file.path, self.lines[row]
@@ -256,11 +258,11 @@ class _Builder:
         return text if text and not text.isspace() else empty
 
     def places(self) -> Places:
-        """Return the arrays of the whole file."""
+        """Return the arrays of the whole file, joined from its blocks."""
         return Places(**{name: np.concatenate(self.chunks.pop(name)) for name in _FIELDS})
 
     def add_questions(self, study: Study, places: Places) -> None:
-        """Add the questions, with their positives as gold."""
+        """Add the questions to the study, with their positives as gold passages."""
         keys = places.positive_keys
         owners, passages = keys >> 32, keys & 0xFFFFFFFF
         bounds = np.searchsorted(owners, np.arange(len(self.questions) + 1))
@@ -293,8 +295,13 @@ def passage_id(number: int) -> str:
     return f"p{number + 1}"
 
 
+def number_of(id: str) -> int:
+    """Return the number, from 0, of which `question_id` or `passage_id` made an id."""
+    return int(id[1:]) - 1
+
+
 def _write_file_run(study: Study, places: Places, questions: int) -> None:
-    """Write the file's negatives as a run: those of each question in their order, each passage once."""
+    """Write the file's negatives as a run. Each question's list holds its distinct negatives in the order of the file."""
     rows = np.flatnonzero(~places.positive)
     if not len(rows):
         return
@@ -317,5 +324,5 @@ def _write_file_run(study: Study, places: Places, questions: int) -> None:
 
 
 def is_of_file(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a run holds negatives of a training file, or a sample of them, and no retriever's hits."""
+    """Return whether a run holds a training file's negatives (or a sample of them) instead of a retriever's hits."""
     return manifest.get("retriever") in (OF_FILE, SAMPLE_OF_FILE)

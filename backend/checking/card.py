@@ -1,4 +1,6 @@
-"""The card of a cleaned training file: what was found, how many negatives are false, who judged, what was not checked."""
+"""Write the card of a cleaned training file: the problems, the share of false negatives, who judged, and what was not
+checked.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,13 @@ from collections.abc import Sequence
 
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
-from blindspot.backend.checking.sample import RateEstimate
+from blindspot.backend.checking.sample import RateEstimate, WidthForecast
 from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.counting import counted, noun
 
 NOT_CHECKED = (
-    "Positives were taken as right.",
-    "Pairs that nobody judged are as the file had them. What the labels call an answer is what these judges call one; "
-    "their own mistakes are in the estimate.",
+    "Positives were assumed to be correct.",
+    "Pairs that nobody judged are as in the original file. An answer is what these judges call an answer; their own mistakes are part of the estimate.",
     "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
 )
 
@@ -38,7 +39,7 @@ def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curv
 
 
 def size_lines(facts: FileFacts) -> list[str]:
-    """Return what the file holds."""
+    """Return the lines about the file's size: rows, questions, passages, pairs."""
     return [
         f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
         f"{counted(facts.positives, 'positive pair')}, {counted(facts.negatives, 'negative pair')} (each counted once)",
@@ -63,7 +64,7 @@ def batch_words(batch: BatchSize) -> str:
 
 
 def rate_words(rate: RateEstimate) -> str:
-    """Return the rate with its interval in a sentence or two."""
+    """Return the share of false negatives and its interval in a sentence or two."""
     known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
     if rate.estimate is None or rate.low is None or rate.high is None:
         return f"{counted(rate.pairs, 'negative pair')}; none is judged yet.{known}"
@@ -75,22 +76,38 @@ def rate_words(rate: RateEstimate) -> str:
     )
 
 
+def forecast_words(rate: RateEstimate, forecasts: Sequence[WidthForecast]) -> str:
+    """Return what the next labels are expected to change, in a sentence; "" where nothing can be said."""
+    if rate.half_width is None or not forecasts:
+        return ""
+    first, *others = forecasts
+    more = "".join(f"; {each.labels} to {100 * each.half_width:.1f}" for each in others)
+    return (
+        f"What more labels change: the interval is {100 * rate.half_width:.1f} points each way. The next {first.labels} labels are "
+        f"expected to bring it to {100 * first.half_width:.1f} (in 90% of simulated samples {100 * first.low:.1f} to "
+        f"{100 * first.high:.1f}){more}."
+    )
+
+
 def rule_words(curve: RuleCurve) -> str:
-    """Return the chosen rule, what to paste, and its promise."""
+    """Return a sentence about the chosen rule: the mining argument to paste, and the guaranteed maximum share of false
+    negatives.
+    """
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
-    rule = f"`{row.rule.as_text()}`"
-    paste = f"; paste `{row.rule.argument}`" if row.rule.argument else "; apply it with `blindspot check --out --rule`"
+    paste = row.rule.argument or f"blindspot check --out --rule {row.rule.as_text()}"
     promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (
-        f"{rule} keeps {counted(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false "
-        f"({row.low:.1%} to {row.high:.1%}{promise}), and leaves {counted(row.questions_emptied, 'question')} without a "
-        f"negative{paste}"
+        f"The rule that keeps a negative if {row.rule.condition} leaves {counted(row.kept, 'negative pair')}, of which "
+        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}{promise}), and "
+        f"{counted(row.questions_emptied, 'question')} without a negative; paste `{paste}`"
     )
 
 
 def paste_words(curve: RuleCurve) -> str:
-    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    """Return a sentence about the best rule that `mine_hard_negatives` accepts if the chosen rule is the judge; else
+    "".
+    """
     if curve.to_paste is None or curve.to_paste == curve.chosen:
         return ""
     row = curve.rows[curve.to_paste]

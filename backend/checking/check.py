@@ -1,11 +1,13 @@
-"""Check a file of training data. A check is a study underneath; this is what the command, Python and the app call."""
+"""Check a file of training data. The command line, the Python interface and the app call this module. Each check stores
+its data in a study.
+"""
 
 from __future__ import annotations
 
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,10 @@ from blindspot.backend.checking.sample import (
     PairId,
     RateEstimate,
     SamplePlan,
+    WidthForecast,
     draw_sample,
     estimate_rate,
+    forecast_widths,
     judged_draws,
     peoples_labels,
     read_sample,
@@ -45,7 +49,7 @@ PEOPLE = "people"
 
 @dataclass
 class Check:
-    """A checked file.
+    """A checked training file, and the study that holds its passages, questions and labels.
 
     Attributes:
         file: The file. checked: The study that was made of it. facts: What was seen at once. judge: Whose labels count;
@@ -59,12 +63,12 @@ class Check:
 
     @property
     def study(self) -> Study:
-        """The study; the app opens it as any other."""
+        """The study of this check. The app opens it like any other study."""
         return self.checked.study
 
     @property
     def labels(self) -> dict[PairId, str]:
-        """The labels that count, by (question id, passage id)."""
+        """The labels used for the estimates, by (question id, passage id): those of `judge`, or else people's."""
         if self.judge is None:
             return peoples_labels(self.checked)
         made = read_sample(self.checked)
@@ -77,26 +81,37 @@ class Check:
     def draw(
         self, pairs: int = DRAWS, seed: int = 0, encoder: str | None = None, progress: Progress | None = None
     ) -> SamplePlan:
-        """Draw pairs to judge, or continue the sample up to this number. They are queued as a batch of the study.
+        """Draw negative pairs to judge, or extend the sample to this number, and queue them as a batch of the study.
 
         Args:
-            encoder: An encoder of the study whose vectors make pairs suspicious; of the first drawing alone.
+            encoder: An encoder of the study. Similar pairs are drawn more often. Only the first call uses it.
         """
         return draw_sample(self.checked, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
-        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name. Draws if nobody did."""
+        """Let a judge of the study, or a cross-encoder given by folder or name, judge the drawn pairs. Draws pairs
+        first if there are none.
+        """
         self.judge = judge_sample(self.checked, read_sample(self.checked) or self.draw(), judge, progress)
 
     def rate(self, level: float = LEVEL) -> RateEstimate | None:
-        """Return the share of false negatives as the labels so far prove it; None before anything was drawn."""
+        """Return the share of false negatives estimated from the labels so far, with its interval. None before pairs
+        are drawn.
+        """
         return estimate_rate(self.checked, self.labels, self.by, level)
+
+    def forecast(self) -> list[WidthForecast]:
+        """Return what the next labels are expected to leave of the rate's interval; nothing where it cannot be said."""
+        judged, rate = self.judged(), self.rate()
+        return [] if judged is None or rate is None else forecast_widths(judged, rate)
 
     def judged(self) -> JudgedDraws | None:
         return judged_draws(self.checked, self.labels)
 
     def trace(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return estimate, low and high of the rate after each label, for a chart; empty before the first label."""
+        """Return three arrays for a chart: estimate, lower end and upper end of the rate after each label. They are
+        empty before the first label.
+        """
         judged, rate = self.judged(), self.rate(level)
         if judged is None or rate is None or not len(judged):
             return np.zeros(0), np.zeros(0), np.zeros(0)
@@ -106,30 +121,36 @@ class Check:
         return middle, low, high
 
     def rules(self, level: float = LEVEL) -> RuleCurve:
-        """Compare the rules that drop negatives by the labels so far."""
+        """Compare the rules that drop negatives, using the labels so far."""
         return compare_rules(self.checked, self.judged(), level)
 
     def changes(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Changes:
-        """Return what would change of the file. Raises BadInput for a rule that file or labels do not allow."""
+        """Return the changes that `write` would make. Raises BadInput for a rule that needs scores or labels that are
+        missing.
+        """
         chosen = parse_rule(rule) if isinstance(rule, str) else rule
         return plan_changes(self.file, self.checked, self.labels, relabel, chosen, self.by)
 
     def write(
         self, out: str | Path, relabel: bool = True, rule: MiningRule | str | None = None
     ) -> tuple[int, list[Path]]:
-        """Write the file without its false negatives, the list of changes and the card. Returns rows and paths."""
+        """Write the file without its false negatives, the list of changes and the card. Returns the number of rows and
+        the paths.
+        """
         found = self.changes(relabel, rule)
         about = card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
         return write_changed(self.file, self.checked, found, Path(out), about)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
-        """Return the Dataset or DataFrame without its false negatives. Raises Refused for a check of a file."""
+        """Return the Dataset or DataFrame without its false negatives. Raises Refused if the check is of a file on
+        disk.
+        """
         if not isinstance(self.file.file, InMemory):
             raise Refused("this is the check of a file; call .write(OUT)")
         return self.file.file.cleaned(self.changes(relabel, rule).replacements)
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as `blindspot check --json` prints it."""
+        """Return the whole result as the object that `blindspot check --json` prints."""
         rate = self.rate()
         return {
             "file": str(self.file.path),
@@ -137,6 +158,7 @@ class Check:
             "study": str(self.study.folder),
             "facts": self.facts.as_json(),
             "rate": None if rate is None else rate.as_json(),
+            "forecast": [asdict(each) for each in self.forecast()],
             "rules": self.rules().as_json(),
         }
 
@@ -149,7 +171,7 @@ def check(
     queries: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Check:
-    """Check a file of training data, or a Dataset or DataFrame in memory. Draws nothing yet.
+    """Check a file of training data, or a Dataset or DataFrame in memory. Does not draw a sample yet.
 
     Args:
         source: A file or folder, or a `datasets.Dataset`, or a DataFrame.
@@ -180,7 +202,9 @@ def check(
 
 
 def open_check(study: Study) -> Check:
-    """Open the check that a study was made of. Raises Missing for another study, BadInput if the file is gone."""
+    """Open the check that is stored in a study. Raises Missing if the study holds no check, and BadInput if the checked
+    file is gone.
+    """
     checked = open_checked(study)
     beside = {role: Path(path) for role, path in checked.manifest["beside"].items()}
     file = open_training_file(checked.manifest["source"], beside.get("collection"), beside.get("queries"))
@@ -188,7 +212,7 @@ def open_check(study: Study) -> Check:
 
 
 def _facts(file: TrainingFile, checked_study: CheckedStudy, held_out: list[str]) -> FileFacts:
-    """Return the facts, stored ones if no other dev questions are given."""
+    """Return the facts of the file. Stored facts are reused unless other held-out questions are given."""
     path = checked_study.folder / FACTS
     if path.is_file() and not held_out:
         plain = read_json(path)

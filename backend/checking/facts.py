@@ -1,4 +1,6 @@
-"""What is seen in a training file at once, before anybody judges anything."""
+"""Find problems in a training file that are visible without labels: duplicates, empty or cut texts, leaks, false
+in-batch negatives.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy
+from blindspot.backend.checking.building import CheckedStudy, number_of
 from blindspot.backend.checking.near_duplicate_candidates import near_copies
 from blindspot.backend.checking.pairs import Places, is_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
@@ -17,12 +19,14 @@ from blindspot.backend.judging.near_duplicates import THRESHOLD
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 SHOWN = 5
 CUT_SHARE, CUT_LEAST = 0.01, 5
-"""Texts are cut if at least this share of all passages, and so many, have exactly the length of the longest."""
+"""Texts count as truncated if at least this share of all passages, and at least this number, have exactly the length of
+the longest.
+"""
 
 
 @dataclass(frozen=True)
 class FileFinding:
-    """Something that is wrong, or may be.
+    """A problem, or a possible problem, in a training file.
 
     Attributes:
         name: For JSON. words: What it is. count, of: So many of so many. unit: What is counted.
@@ -45,7 +49,7 @@ class FileFinding:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """What batches of one size hold, on average over shuffled epochs.
+    """The expected false in-batch negatives for one batch size, when each epoch is shuffled.
 
     Attributes:
         rows: Share of rows with a false negative among the other rows' positives. pairs: False negatives in an epoch.
@@ -58,8 +62,8 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """The facts of a file. batches: None if the form trains without in-batch negatives; `doubled` are the rows that
-    share a question or a positive with another row.
+    """The facts of a training file. batches: None if trainers of this format use no in-batch negatives. doubled: the
+    number of rows that share a question or a positive with another row.
     """
 
     rows: int
@@ -76,7 +80,7 @@ class FileFacts:
 
 
 def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
-    """Look through a file.
+    """Collect the facts of a checked file.
 
     Args:
         held_out: Questions of dev and test sets.
@@ -140,7 +144,7 @@ def _lines(checked_study: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
 
 
 def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
-    """Rows that are there twice, and passages that are twice in the negatives of a row."""
+    """Count rows that repeat an earlier row, and passages that occur twice among the negatives of a row."""
     places = checked_study.places
     mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
@@ -177,7 +181,7 @@ def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
 
 
 def _texts(checked_study: CheckedStudy) -> list[FileFinding]:
-    """Empty and cut texts."""
+    """Count empty passages and truncated passages."""
     places, corpus = checked_study.places, checked_study.study.corpus
     longest, number = corpus.connection.execute(
         "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
@@ -230,7 +234,7 @@ def _leaks(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFin
     for question in checked_study.study.questions.all():
         if words_key(question.text) in keys:
             count += 1
-            leaked.append(int(question.id[1:]) - 1)
+            leaked.append(number_of(question.id))
     rows = checked_study.places.row[np.isin(checked_study.places.question, leaked)]
     words = "questions that are in the dev or test set as well"
     return [
@@ -249,7 +253,7 @@ def _leaks(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFin
 
 
 def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
-    """Return a number for each passage that its near-identical positives share, (passages,) int64."""
+    """Return a group number for each passage, (passages,) int64. Near-identical positives have the same number."""
     corpus = checked_study.study.corpus
     groups = np.arange(len(corpus), dtype=np.int64)
     positives = np.unique(checked_study.places.passage[checked_study.places.positive])
@@ -262,10 +266,11 @@ def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
 
 
 def in_batch(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
-    """Return how many rows share a question or a positive with another row, and what follows for each batch size.
+    """Return how many rows share a question or a positive with another row, and the expected false in-batch negatives
+    for each batch size.
 
-    A row's in-batch negatives are the positives of the other rows of its batch. The positive of a row is a false
-    negative of another row if a row of that question calls it, or a near-identical text, positive.
+    A row's in-batch negatives are the positives of the other rows of its batch. Row A's positive is a false negative
+    for row B if any row with B's question has that passage, or a near-identical one, as a positive.
 
     Args:
         groups: (passages,) a number that near-identical passages share.
@@ -285,7 +290,9 @@ def in_batch(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[B
 
 
 def _batch(others: np.ndarray, counts: np.ndarray, rows: int, size: int) -> BatchSize:
-    """Return the expectations for a batch size. A batch is a row and size - 1 of the others, drawn without replacement."""
+    """Return the expected false negatives for a batch size. A batch is one row and size - 1 other rows, drawn without
+    replacement.
+    """
     from scipy.special import gammaln
 
     left = rows - 1 - others

@@ -1,7 +1,7 @@
-"""Kinds of files that hold rows, read and written back: what does not change keeps its bytes, columns and order.
+"""Read and rewrite files of rows. Unchanged rows keep their bytes; columns and order stay the same.
 
-JSON lines, a JSON array, CSV and TSV with and without a header, Parquet, Arrow, saved datasets, BEIR folders, and tables
-in memory. Rows are read by `blindspot.backend.data.table_files` where it knows the kind.
+The kinds are JSON lines, JSON arrays, CSV and TSV with or without a header, Parquet, Arrow, saved datasets, BEIR
+folders, and tables in memory. `blindspot.backend.data.table_files` reads the kinds that it supports.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Replacements = Mapping[int, Sequence[Values]]
-"""The rows that come in the place of a row, by its number from 0; no rows take it out."""
+"""The rows that replace a row, by its number from 0; an empty list removes the row."""
 TRAIN = ("train", None)
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class RowFile(ABC):
-    """A file of rows.
+    """A file or folder that holds one training example per row.
 
     Attributes:
         path: The file or folder. kind: In a word or two.
@@ -49,14 +49,18 @@ class RowFile(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[tuple[int, Values]]:
-        """Yield line and values of each row of the training split. Raises BadInput for the first wrong row."""
+        """Yield the line number and the values of each row of the training split. Raises BadInput at the first invalid
+        row.
+        """
 
     @abstractmethod
     def write(self, target: Path, replacements: Replacements) -> int:
-        """Write the file with replaced rows, and return their number. An interrupted writing leaves no file."""
+        """Write the file with its replaced rows, and return the number of rows written. An interrupted write leaves no
+        file.
+        """
 
     def held_out(self) -> Iterator[tuple[int, Values]]:
-        """Yield the rows of dev and test splits, if the file has such."""
+        """Yield the rows of the dev and test splits; nothing if the file has only one split."""
         return iter(())
 
 
@@ -86,8 +90,8 @@ class JsonLines(_Table):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count, number = 0, -1
-        with _binary(target) as out:
-            for line in _raw_lines(self.path):
+        with written_file(target) as out:
+            for line in raw_lines(self.path):
                 if not line.strip():
                     out.write(line)
                     continue
@@ -108,7 +112,7 @@ class Csv(_Table):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count = 0
-        with _binary(target) as out:
+        with written_file(target) as out:
             for number, (raw, record) in enumerate(self._records(), -1):
                 if number not in replacements:
                     out.write(raw.encode())
@@ -125,15 +129,17 @@ class Csv(_Table):
         return count
 
     def _records(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the text and the fields of each record, the header first; blank lines come with the next record."""
+        """Yield the raw text and the fields of each record, header included. Blank lines belong to the raw text of the
+        next record.
+        """
         taken: list[str] = []
 
         def lines() -> Iterator[str]:
-            for line in _raw_lines(self.path):
+            for line in raw_lines(self.path):
                 taken.append(line.decode("utf-8", "surrogateescape"))
                 yield taken[-1]
 
-        first = next(line for line in _raw_lines(self.path) if line.strip()).decode("utf-8", "surrogateescape")
+        first = next(line for line in raw_lines(self.path) if line.strip()).decode("utf-8", "surrogateescape")
         first = first.removeprefix("\ufeff")
         self._separator = max("\t,;", key=first.count)
         self._quotes_all = first.startswith('"')
@@ -144,7 +150,7 @@ class Csv(_Table):
 
 
 class BareTsv(RowFile):
-    """Tabs between, no header, no quotes. The columns are called 0, 1, 2 and so on."""
+    """A TSV file without header and quotes. The columns are called 0, 1, 2 and so on."""
 
     kind = "TSV without a header"
 
@@ -164,8 +170,8 @@ class BareTsv(RowFile):
 
     def write(self, target: Path, replacements: Replacements) -> int:
         count, number = 0, -1
-        with _binary(target) as out:
-            for line in _raw_lines(self.path):
+        with written_file(target) as out:
+            for line in raw_lines(self.path):
                 number += bool(line.strip())
                 if number not in replacements or not line.strip():
                     out.write(line)
@@ -179,14 +185,14 @@ class BareTsv(RowFile):
 
 
 class JsonArray(_Table):
-    """An array of objects, as DPR has it."""
+    """A JSON array of objects, as DPR's training files are."""
 
     kind = "JSON"
 
     def write(self, target: Path, replacements: Replacements) -> int:
         before, between, after = self._around()
         stream, count = open_json(ByteSource(self.path)), 0
-        with _binary(target) as out:
+        with written_file(target) as out:
             out.write(before.encode())
             for number, _ in enumerate(stream.array()):
                 raw = stream.raw()
@@ -198,7 +204,7 @@ class JsonArray(_Table):
         return count
 
     def _around(self) -> tuple[str, str, str]:
-        """Return the text before the first object, between objects and after the last."""
+        """Return the text before the first object, the text between two objects, and the text after the last object."""
         text = first_bytes(self.path, 1 << 20).decode("utf-8", "ignore")
         begin = text.index("{")
         _, end = json.JSONDecoder().raw_decode(text, begin) if len(text) < 1 << 20 else self._first_end(text, begin)
@@ -225,7 +231,7 @@ class Parquet(_Table):
         if not replacements:  # writers of other versions lay out pages in other ways: only a copy has the same bytes
             import pyarrow.parquet as parquet
 
-            with _binary(target) as out, open(self.path, "rb") as source:
+            with written_file(target) as out, open(self.path, "rb") as source:
                 shutil.copyfileobj(source, out)
             return int(parquet.read_metadata(self.path).num_rows)
         return _write_parquet(self.path, target, replacements, 0)[1]
@@ -239,7 +245,7 @@ class Arrow(_Table):
 
 
 class SavedDataset(_Table):
-    """A folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote, or one of Parquet files."""
+    """A folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote, or a folder of Parquet files."""
 
     kind = "saved dataset"
 
@@ -276,7 +282,7 @@ class InMemory(RowFile):
         raise Refused("a table in memory is not written to a file; call .cleaned()")
 
     def cleaned(self, replacements: Replacements) -> Any:
-        """Return the table with replaced rows, of the same kind, with the same columns and types."""
+        """Return the Dataset or DataFrame with its replaced rows and with the same columns and types."""
         if self.is_frame:
             import pandas
 
@@ -292,14 +298,14 @@ class InMemory(RowFile):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a DataFrame as JSON has it."""
+    """Convert a DataFrame's value to a JSON value: arrays become lists, NaN becomes None."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return None if isinstance(value, float) and value != value else value
 
 
 def open_rows(path: str | Path) -> RowFile:
-    """Open a file or folder of rows. Raises BadInput: none, empty, a pickle, or another kind of file."""
+    """Open a file or folder of rows. Raises BadInput if it is missing, empty, a pickle or of an unknown kind."""
     from blindspot.backend.checking.beir_folder import BeirFolder, is_beir
 
     path = Path(path)
@@ -323,7 +329,7 @@ def open_rows(path: str | Path) -> RowFile:
 
 
 def _is_bare(start: bytes) -> bool:
-    """Return whether a TSV has no header: the first line's fields are no names of columns."""
+    """Return whether a TSV has no header, judged by its first line: the fields do not look like column names."""
     line = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")[0].rstrip("\r")
     fields = line.split("\t")
     if len(fields) < 3:
@@ -336,7 +342,7 @@ def _is_bare(start: bytes) -> bool:
 
 
 @contextmanager
-def _binary(target: Path) -> Iterator[IO[bytes]]:
+def written_file(target: Path) -> Iterator[IO[bytes]]:
     """Open a file that is renamed into place when the block ends; it is compressed if its name ends in .gz."""
     partial = target.with_name(f".{target.name}.partial")
     try:
@@ -363,8 +369,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield plain
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield lines with their ends, decompressed."""
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield the decompressed lines, including their line endings."""
     rest = b""
     for block in ByteSource(path):
         lines = (rest + block).split(b"\n")
@@ -375,7 +381,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def _json_like(values: Values, raw: bytes) -> str:
-    """Write an object in the style of another one: spaces, escapes and indents."""
+    """Serialise an object as JSON in the style of the original `raw`: the same spaces, escapes and indents."""
     text = raw.decode("utf-8", "replace").strip()
     is_ascii = text.isascii() and "\\u" in text
     if "\n" in text:
@@ -388,7 +394,7 @@ def _json_like(values: Values, raw: bytes) -> str:
 
 
 def _write_folder(source: Path, target: Path, replacements: Replacements) -> int:
-    """Write a folder with replaced rows in its training split; the other files are copied."""
+    """Copy a dataset folder, replacing rows in its training split."""
     if target.exists() and any(target.iterdir()):
         raise Refused(f"{target} is not empty; choose another place")
     number = count = 0
@@ -413,7 +419,9 @@ def _write_folder(source: Path, target: Path, replacements: Replacements) -> int
 
 
 def _new_fingerprint(state: str, replacements: Replacements) -> str:
-    """Return state.json with another fingerprint: `datasets` would else take cached results of the old rows."""
+    """Return state.json with a new fingerprint. With the old one, `datasets` would reuse cached results of the old
+    rows.
+    """
     plain = json.loads(state)
     content = json.dumps([[number, list(rows)] for number, rows in sorted(replacements.items())], default=str)
     old = str(plain.get("_fingerprint"))
@@ -428,7 +436,10 @@ def _write_parquet(source: Path, target: Path, replacements: Replacements, first
     with parquet.ParquetFile(source) as reader:
         groups = reader.metadata.num_row_groups
         compression = reader.metadata.row_group(0).column(0).compression if groups else "snappy"
-        with _binary(target) as out, parquet.ParquetWriter(out, reader.schema_arrow, compression=compression) as writer:
+        with (
+            written_file(target) as out,
+            parquet.ParquetWriter(out, reader.schema_arrow, compression=compression) as writer,
+        ):
             for group in range(groups):
                 table = reader.read_row_group(group)
                 changed = _replaced(table, replacements, number)
@@ -438,7 +449,7 @@ def _write_parquet(source: Path, target: Path, replacements: Replacements, first
 
 
 def _write_arrow(source: Path, target: Path, replacements: Replacements, first: int) -> tuple[int, int]:
-    """As `_write_parquet`, of an Arrow file or stream, a batch at a time."""
+    """Write an Arrow file or stream, a record batch at a time. Returns the same as `_write_parquet`."""
     import pyarrow as pa
 
     number, count = first, 0
@@ -448,7 +459,7 @@ def _write_arrow(source: Path, target: Path, replacements: Replacements, first: 
         reader = pa.ipc.open_stream(mapped) if stream else pa.ipc.open_file(mapped)
         batches = iter(reader) if stream else map(reader.get_batch, range(reader.num_record_batches))
         make = pa.ipc.new_stream if stream else pa.ipc.new_file
-        with _binary(target) as out, make(out, reader.schema) as writer:
+        with written_file(target) as out, make(out, reader.schema) as writer:
             for batch in batches:
                 changed = _replaced(pa.Table.from_batches([batch]), replacements, number)
                 if changed.num_rows:
@@ -458,7 +469,7 @@ def _write_arrow(source: Path, target: Path, replacements: Replacements, first: 
 
 
 def _replaced(table: pa.Table, replacements: Replacements, first: int) -> pa.Table:
-    """Return rows from number `first` on with the replaced ones; the others are not taken apart."""
+    """Return a table, whose first row has number `first`, with its replaced rows. Other rows are copied as slices."""
     import pyarrow as pa
 
     places = sorted(number - first for number in replacements if first <= number < first + table.num_rows)
@@ -474,7 +485,7 @@ def _replaced(table: pa.Table, replacements: Replacements, first: int) -> pa.Tab
 
 
 def sample_of(file: RowFile, count: int = 20) -> list[Values]:
-    """Return the first rows."""
+    """Return the values of the first `count` rows."""
     return [values for _, values in islice(file.rows(), count)]
 
 

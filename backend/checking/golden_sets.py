@@ -1,5 +1,5 @@
-"""A retriever's log as a study: what is seen in it at once, its precision from a judged sample, the questions that nobody
-answers, and the golden set that the labels make.
+"""Make a study from a retriever's log: summarise the log, estimate its precision from a judged sample, list unanswered
+questions, and export a golden set.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from blindspot.db.records import Question
 
 FACTS, BATCH = "log-facts.json", "log"
 DEPTH, QUESTIONS = 5, 40
-"""First chunks that are judged of a question, and questions in a sample."""
+"""Number of first chunks that are judged for a question, and number of questions in a sample."""
 LISTED = 20
 
 
 @dataclass(frozen=True)
 class LogFacts:
-    """The facts of a log that need no label.
+    """The facts of a log that can be computed without labels.
 
     Attributes:
         events: Questions asked, repetitions counted. questions: Distinct ones; case, spaces and punctuation ignored.
@@ -62,7 +62,7 @@ class LogFacts:
 
 @dataclass(frozen=True)
 class LogPrecision:
-    """What the judged sample says of the log.
+    """The precision of a log, estimated from the judged sample.
 
     Attributes:
         k: First chunks that were judged. precision: Share of them that answer; over questions that were drawn at random.
@@ -86,7 +86,9 @@ def study_from_log(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> Study:
-    """Make a study of a log, completely or not at all, and draw a sample to judge. Raises as `study_from_results` does."""
+    """Make a study from a log and draw a sample to judge. On an error no study is left. Raises the same errors as
+    `study_from_results`.
+    """
     made = study_from_results(folder, [file], title, "test", skip_bad, progress, columns=columns or {})
     log_facts(made.study)
     if made.passages:
@@ -95,7 +97,7 @@ def study_from_log(
 
 
 def log_facts(study: Study) -> LogFacts:
-    """Return the facts of a log, computed once. Raises Missing for a study without one."""
+    """Return the facts of a study's log, and store them on the first call. Raises Missing if the study has no log."""
     name = _run_of(study)
     path = study.path("runs", name) / FACTS
     if path.is_file():
@@ -128,9 +130,10 @@ def _run_of(study: Study) -> str:
 
 
 def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, seed: int = 0) -> str:
-    """Draw questions at random and queue their first chunks; more draws add to the sample. Returns the batch's name.
+    """Draw questions at random and queue their first `depth` chunks for judging. Further calls extend the sample.
+    Returns the batch's name.
 
-    Raises Refused if every question with chunks is drawn already.
+    Raises Refused if every question with chunks has already been drawn.
     """
     run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited()
     if all(id in drawn for id, row in zip(run.question_ids, run.hits.ordinals, strict=True) if (row >= 0).any()):
@@ -143,7 +146,7 @@ def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, see
 
 
 def log_precision(study: Study) -> LogPrecision | None:
-    """Return what the judged sample says; None before one was drawn."""
+    """Return the precision estimated from the judged sample; None before a sample is drawn."""
     run = _run_of(study)
     sample = next((each for each in audit_samples(study) if list(each.settings["runs"]) == [run]), None)
     if sample is None:
@@ -170,7 +173,7 @@ def log_precision(study: Study) -> LogPrecision | None:
 
 
 def _audit_items(study: Study) -> Iterator[str]:
-    """Yield the batch of each question that an audit drew."""
+    """Yield, for each question of an audit's sample, the name of its batch."""
     queue = Queue(study.labels_path)
     for batch in queue.batches():
         yield from (batch.name for item in queue.items(batch.name) if item.arm == "audit" and not batch.practice)
@@ -181,7 +184,9 @@ def _audit_items(study: Study) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class GoldenQuestion:
-    """A question with its judged passages. grades: Grade by passage id, 1 for an answer, else 0. retrieved: Ids in order."""
+    """A question with its judged passages. grades: for each passage id, 1 if the passage answers the question, else 0.
+    retrieved: ids of the retrieved passages in rank order.
+    """
 
     question: Question
     grades: Mapping[str, int]
@@ -193,9 +198,9 @@ class GoldenQuestion:
 
 
 def golden_set(study: Study) -> list[GoldenQuestion]:
-    """Return the questions that people judged; those with the same words are one. Open pairs are left out.
+    """Return the judged questions, merging questions with the same words. Pairs without a settled label are left out.
 
-    Raises Missing if nobody judged anything.
+    Raises Missing if no pair is judged.
     """
     grades: dict[str, dict[str, int]] = {}
     for pair in Labels(study.labels_path).corrected():
@@ -227,7 +232,7 @@ def _texts(study: Study, ids: Sequence[str]) -> list[str]:
 
 
 def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:
-    """JSON lines for `ragas.EvaluationDataset.from_jsonl`: single-turn samples with contexts and their ids."""
+    """Write JSON lines for `ragas.EvaluationDataset.from_jsonl`: single-turn samples with contexts and their ids."""
     with written_whole(path) as file:
         rows = [each for each in golden if each.answers]
         for each in rows:
@@ -243,7 +248,7 @@ def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> 
 
 
 def _write_deepeval(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:
-    """A JSON array for DeepEval's `EvaluationDataset.add_goldens_from_json_file`."""
+    """Write a JSON array for DeepEval's `EvaluationDataset.add_goldens_from_json_file`."""
     rows = [
         {
             "input": each.question.text,
@@ -261,7 +266,7 @@ def _write_deepeval(study: Study, golden: Sequence[GoldenQuestion], path: Path) 
 
 
 def _write_beir(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:
-    """BEIR's folder: all passages, the judged questions, and their qrels, grades of 0 included."""
+    """Write a BEIR folder: all passages, the judged questions, and their qrels, including grades of 0."""
     with whole_folder(path.absolute()) as building:
         (building / "qrels").mkdir()
         export_passages(study, "beir", building / "corpus.jsonl")
@@ -285,13 +290,15 @@ GOLDEN: Mapping[str, tuple[str, Callable[[Study, Sequence[GoldenQuestion], Path]
     "beir": ("golden-beir", _write_beir),
     "qrels": ("golden.qrels", _write_trec),
 }
-"""Forms of a golden set: the usual name of the file or folder, and the writer."""
+"""The forms of a golden set: the usual name of the file or folder, and the function that writes it."""
 
 
 def export_golden_set(study: Study, form: str, path: Path | None = None) -> tuple[Path, int, int]:
-    """Write the judged questions for another tool. Returns the path, the questions written, and those judged.
+    """Write the judged questions in another tool's format. Returns the path, the number of questions written, and the
+    number judged.
 
-    Questions without an answer are in qrels and BEIR, with grades of 0, and not in the forms that need a context.
+    Questions without a relevant passage appear in qrels and BEIR with grades of 0. Formats that require a context leave
+    them out.
 
     Raises:
         Refused: an unknown form; the place is taken by a folder. Missing: nobody judged anything.

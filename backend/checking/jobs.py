@@ -1,6 +1,6 @@
-"""What the app does with an uploaded training file or log: make the check, draw pairs, write the file back.
+"""Jobs that the app starts for an uploaded training file or log: make the check, draw pairs, write the cleaned file.
 
-The uploaded file is in `uploads/` of the study, the cleaned file in `check/cleaned/`.
+The study's folder `uploads/` holds the uploaded file, and `check/cleaned/` the cleaned file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UPLOAD_TYPES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
 
 @dataclass(frozen=True)
 class CleanedFile:
-    """A file that was written back.
+    """A training file that was written without its false negatives.
 
     Attributes:
         file, changes, card: Names in `check/cleaned/`. rows: Of the file. relabelled, dropped: Negatives.
@@ -103,7 +103,7 @@ def draw_pairs(study: Study, pairs: int = DRAWS, progress: Progress | None = Non
 def judge_drawn(study: Study, judge: str, progress: Progress | None = None) -> dict[str, Any]:
     """Let a judge of the study judge the drawn pairs.
 
-    Raises NeedsConsent if nobody allowed the texts to go to a language model's server.
+    Raises NeedsConsent if the judge would send texts to a language model's server without a person's consent.
     """
     made = open_check(study)
     made.judge_with(judge, progress)
@@ -154,12 +154,12 @@ def _judged(made: Check) -> int:
 
 
 def cleaned_file(study: Study) -> CleanedFile | None:
-    """Return what was written last; None if nothing was."""
+    """Return the last cleaned file that was written, or None."""
     path = study.folder / CHECK / CLEANED / WRITTEN
     return CleanedFile(**read_json(path)) if path.is_file() else None
 
 
 def cleaned_paths(study: Study, written: CleanedFile) -> Iterator[Path]:
-    """Yield the paths of the file, the changes and the card."""
+    """Yield the paths of the cleaned file, the list of changes and the card."""
     folder = study.folder / CHECK / CLEANED
     yield from (folder / name for name in (written.file, written.changes, written.card))

@@ -1,4 +1,4 @@
-"""Let a judge, not people, judge the sample of a checked file."""
+"""Let an automatic judge, instead of people, judge the sample of a checked file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy
+from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy, number_of
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
 from blindspot.backend.core.runs import write_run
@@ -20,11 +20,13 @@ from blindspot.db.records import Hits
 
 RUN = "check-sample"
 SURE = (0.5, 0.5)
-"""Below the first probability a judge calls a pair negative, and from the second on positive, if it has no own limits."""
+"""A judge without thresholds of its own calls a pair negative below the first probability, and positive from the second
+on.
+"""
 
 
 def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, progress: Progress | None = None) -> str:
-    """Let a judge score the drawn pairs, and return its name.
+    """Let a judge score the drawn pairs, and return the judge's name.
 
     Args:
         judge: A judge of the study; or a cross-encoder by its folder or Hugging Face name, which is added.
@@ -51,9 +53,9 @@ def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, prog
 
 
 def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> dict[PairId, str]:
-    """Return what a judge says of the drawn pairs, up to the last one that it scored; none before it scored any.
+    """Return a judge's labels of the drawn pairs, up to the last pair that it scored; {} if it scored no pair.
 
-    Pairs in between that it could not score, and those between its limits, are "open".
+    A pair is "open" if the judge skipped it or its score is between the judge's two thresholds.
     """
     drawn = unjudged(plan, negative_pairs(checked_study.places), {})
     scores = _scores(checked_study, judge, drawn)
@@ -70,7 +72,7 @@ def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -
 
 
 def pairs_left(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> list[PairId]:
-    """Return the drawn pairs that a judge of the study has not scored."""
+    """Return the drawn pairs that a judge of the study has not scored yet."""
     drawn = unjudged(plan, negative_pairs(checked_study.places), {})
     scores = _scores(checked_study, judge, drawn)
     return [pair for pair in drawn if pair not in scores]
@@ -83,10 +85,10 @@ def _scores(checked_study: CheckedStudy, judge: str, pairs: Sequence[PairId]) ->
 
 
 def _write_run(checked_study: CheckedStudy, plan: SamplePlan) -> None:
-    """Write the drawn pairs as a run, which every kind of judge can judge."""
+    """Write the drawn pairs as a run, because judges of every kind take a run as input."""
     of_question: dict[str, list[int]] = {}
     for question, passage in unjudged(plan, negative_pairs(checked_study.places), {}):
-        of_question.setdefault(question, []).append(int(passage[1:]) - 1)
+        of_question.setdefault(question, []).append(number_of(passage))
     k = max(map(len, of_question.values()))
     ordinals = np.full((len(of_question), k), -1, np.int32)
     scores = np.full((len(of_question), k), -np.inf, np.float32)

@@ -1,4 +1,4 @@
-"""The facts and figures of a log in words, for the terminal and the app."""
+"""Describe the facts and the precision of a log in words, for the terminal and the app."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fact_lines(facts: LogFacts) -> list[str]:
 
 
 def precision_words(precision: LogPrecision | None) -> str:
-    """Return the precision of the log with its interval in a sentence or two."""
+    """Return a sentence or two about the precision of the log and its interval."""
     if precision is None or precision.precision is None or precision.precision.value is None:
         return "No question of the sample is judged completely yet."
     share, unanswered = precision.precision, precision.unanswered

@@ -1,9 +1,9 @@
-"""Find near-identical texts among many: candidates by MinHash, then the exact comparison of
-`blindspot.backend.judging.near_duplicates`.
+"""Find near-identical texts in a large collection: MinHash finds candidates, and
+`blindspot.backend.judging.near_duplicates` compares them exactly.
 
-A text's sketch holds the smallest hash of its 5-word sequences in each of 16 bins (one-permutation hashing, Li, Owen and
-Zhang 2012). Texts that agree in one of eight pairs of bins are compared. 99% of the pairs that share 70% of their
-sequences are found, and 90% of those that share half.
+A text's sketch holds the smallest hash of its 5-word sequences in each of 16 bins (one-permutation hashing, Li, Owen
+and Zhang 2012). Two texts are compared if their sketches agree in one of eight pairs of bins. This finds 99% of the
+text pairs that share 70% of their sequences, and 90% of those that share half.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ BINS, BAND = 16, 2
 BLOCK = 4000  # texts whose words are in memory together
 MOST_COMPARED = 2_000_000
 NEARLY_ALL = 0.9
-"""Share of the shorter text's sequences that both have. At 70%, articles written to one template would count as copies."""
+"""Minimum share of the shorter text's word sequences that both texts contain. At 70%, articles written from the same
+template would count as copies.
+"""
 
 
 def near_copies(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> np.ndarray:
-    """Return a group number for each of `count` texts, (count,) int64: near-identical texts have the same.
+    """Return a group number for each of `count` texts, (count,) int64. Near-identical texts have the same number.
 
     Args:
         texts_of: Returns the texts in some rows; it is called for a block at a time.
@@ -62,7 +64,9 @@ def _sketches(texts: list[str]) -> np.ndarray:
 
 
 def _candidates(sketches: np.ndarray) -> list[tuple[int, int]]:
-    """Return pairs of rows that agree in a pair of bins; each row with the first of its bucket, and with the one before."""
+    """Return candidate pairs of rows. Rows that agree in a pair of bins form a bucket; each row is paired with the
+    first and with the previous row of its bucket.
+    """
     empty = np.iinfo(np.uint64).max
     pairs: set[tuple[int, int]] = set()
     for start in range(0, BINS, BAND):

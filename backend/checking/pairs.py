@@ -1,7 +1,8 @@
-"""The passages of a file in arrays: one entry for each place of a passage in a row, and one for each negative pair.
+"""Arrays of a training file: one entry for each passage in a row (`Places`), and one for each distinct negative pair
+(`NegativePairs`).
 
-Texts go to the study's collection and questions; arrays keep their numbers. Questions that differ only in case, spaces
-and punctuation are one question, and identical passages are one passage.
+The study stores the texts of questions and passages, and the arrays hold their row numbers. Questions that differ only
+in case, spaces and punctuation are one question, and identical passages are one passage.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FEATURES = ("overlap", "shared", "similar")
 
 @dataclass(frozen=True)
 class Places:
-    """n places of passages in rows, in the order of the file.
+    """The n passages of all rows, in the order of the file.
 
     Attributes:
         row: (n,) int32, from 0. slot: (n,) int16, the place in the row. question, passage: (n,) int32, rows of the
@@ -53,24 +54,24 @@ class Places:
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """(n,) int64, a number for each pair of question and passage."""
+        """(n,) int64, a number that identifies each pair of question and passage."""
         result: np.ndarray = self.question.astype(np.int64) << 32 | self.passage
         return result
 
     @cached_property
     def positive_keys(self) -> np.ndarray:
-        """The pairs that some row calls positive, ascending."""
+        """The keys of the pairs that are positive in some row, ascending."""
         return np.unique(self.keys[self.positive])
 
     @cached_property
     def known_false(self) -> np.ndarray:
-        """(n,) bool: negatives that a row of the same question calls positive."""
+        """(n,) bool: True for a negative that is a positive in another row of the same question."""
         return ~self.positive & is_in(self.keys, self.positive_keys)
 
 
 @dataclass(frozen=True)
 class NegativePairs:
-    """The distinct negative pairs of a file: m questions with passages that no row of the question calls positive.
+    """The m distinct negative pairs of a file, without pairs that are positive in some row.
 
     Attributes:
         keys: (m,) int64, ascending. places: (m,) int64, the first place of each. question, passage: (m,) int32.
@@ -93,7 +94,7 @@ class NegativePairs:
 
 
 def is_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """Return for each key whether it is among ascending ones."""
+    """Return for each key whether the sorted array `ascending` contains it."""
     if not len(ascending):
         return np.zeros(len(keys), bool)
     found = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
@@ -102,7 +103,7 @@ def is_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
 
 
 def negative_pairs(places: Places) -> NegativePairs:
-    """Return the distinct negative pairs, without those that are known to be positive."""
+    """Return the distinct negative pairs, without those that some row has as a positive."""
     rows = np.flatnonzero(~places.positive & ~places.known_false)
     keys, first = np.unique(places.keys[rows], return_index=True)
     at = rows[first]
@@ -115,7 +116,7 @@ def negative_pairs(places: Places) -> NegativePairs:
 
 
 def _ranks(places: Places) -> np.ndarray:
-    """Return the number of each place among the negatives of its question, from 1, in the order of the file."""
+    """Return each negative's rank among the negatives of its question: 1 for the first one in the file."""
     order = np.argsort(places.question, kind="stable")
     negative = ~places.positive[order]
     running = np.cumsum(negative)
@@ -127,7 +128,9 @@ def _ranks(places: Places) -> np.ndarray:
 
 
 def _lowest_positive(places: Places) -> np.ndarray:
-    """Return for each place the lowest score of its question's positives, as `mine_hard_negatives` takes it."""
+    """Return for each passage in a row the lowest score among its question's positives, which `mine_hard_negatives`
+    compares with too.
+    """
     lowest = np.full(int(places.question.max(initial=-1)) + 1, np.inf, np.float32)
     scored = places.positive & np.isfinite(places.score)
     np.minimum.at(lowest, places.question[scored], places.score[scored])

@@ -1,4 +1,4 @@
-"""Open a trainer's file: the kind of file, the form of its rows, and the entries."""
+"""Open a training file: recognise the kind of file and the format of its rows, and read its entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {"collection": ("collection*.tsv", "corpus.jsonl", "psgs*.tsv"), "queri
 
 @dataclass
 class TrainingFile:
-    """A trainer's file: its rows, and how they read.
+    """An open training file: its rows, and the format that reads them.
 
     Attributes:
         beside: The files that ids were looked up in, by role.
@@ -34,11 +34,11 @@ class TrainingFile:
 
     @property
     def name(self) -> str:
-        """The form in words: "triplets, JSON lines"."""
+        """The format in words, such as "triplets, JSON lines"."""
         return f"{self.layout.name}, {self.file.kind}"
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        """Yield line and entry of each row. Raises BadInput for the first wrong row."""
+        """Yield the line number and the entry of each row. Raises BadInput at the first invalid row."""
         previous = None
         for line, values in self.file.rows():
             try:
@@ -48,7 +48,7 @@ class TrainingFile:
             previous = values
 
     def held_out_questions(self) -> Iterator[str]:
-        """Yield the questions of dev and test splits in the same file."""
+        """Yield the questions of the dev and test splits of the same file or folder."""
         for line, values in self.file.held_out():
             try:
                 yield self.layout.entry(values).question
@@ -57,7 +57,7 @@ class TrainingFile:
 
 
 def open_training_file(source: Any, collection: Path | None = None, queries: Path | None = None) -> TrainingFile:
-    """Open a trainer's file, or a Dataset or DataFrame in memory.
+    """Open a training file, or a Dataset or DataFrame in memory.
 
     Args:
         collection, queries: Where the texts of ids are; default files beside it.
@@ -83,7 +83,7 @@ def open_training_file(source: Any, collection: Path | None = None, queries: Pat
 
 
 def _look_up(file: RowFile, layout: Any, form: TrainingFormat, given: dict[str, Path | None]) -> dict[str, Path]:
-    """Read the texts of the ids that a file names, and return where they are."""
+    """Read the texts of the ids that a file contains, and return the files that hold these texts, by role."""
     if not form.needs:
         return {}
     places = {}

@@ -1,10 +1,12 @@
-"""Which rule drops the false negatives: the false ones among the negatives that each rule keeps, from the judged sample.
+"""Compare rules that drop false negatives: estimate from the judged sample how many of the negatives kept by each rule
+are false.
 
-The rules are those of `sentence_transformers.util.mine_hard_negatives` (absolute and relative margin, `max_score`, first
-rank) and a judge that learns from the labels. A drawn pair stands for the pairs of its cell. The interval of a row is
-the confidence sequence of `blindspot.analysis.rate_sequence` over the pairs that its rule keeps: within them, too, pairs
-were drawn in proportion to their weights. The promise of the chosen row holds for all rows together (Bonferroni), so the
-choice does not break it.
+The rules are those of `sentence_transformers.util.mine_hard_negatives` (absolute and relative margin, `max_score`,
+first rank) and a judge that learns from the labels. The negative pairs are sampled within strata ("cells") of similar
+suspicion, so each drawn pair represents the pairs of its cell. A row of the comparison is one rule with one value. Its
+interval is the confidence sequence of `blindspot.analysis.rate_sequence` over the drawn pairs that the rule keeps. The
+upper bound that is promised for the chosen row holds for all rows at once (Bonferroni), so it stays valid although the
+row was chosen with the same labels.
 """
 
 from __future__ import annotations
@@ -19,24 +21,26 @@ from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.building import CheckedStudy
 from blindspot.backend.checking.pairs import NegativePairs
-from blindspot.backend.checking.sample import JudgedDraws, interval
+from blindspot.backend.checking.sample import JudgedDraws, cell_of_each_pair, interval
 from blindspot.db.errors import BadInput
 
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
-"""Shares of the negatives that the rows of a rule keep, about: the values are rounded."""
+"""Approximate shares of the negatives that the rows of a rule keep; approximate because thresholds are rounded."""
 MARGINS = (0.0, 0.05, 0.1)
 RANKS = (1, 2, 3, 5, 10, 20)
 UPPER = ("max_score", "judge")
 """Rules with an upper limit; their statistics are negated."""
 FEWEST = 5
-"""False and true negatives among the labels without which nothing is compared."""
+"""Minimum numbers of false and of true negatives among the labels for a comparison of rules."""
 RESAMPLES = 400
 FOLDS = 5
 
 
 @dataclass(frozen=True)
 class MiningRule:
-    """A rule: it keeps the pairs whose `score` is at least `value`. argument: what to paste; None for the judge."""
+    """A rule that keeps the pairs whose statistic `score` is at least `value`. argument: the argument of
+    `mine_hard_negatives` that applies it; None for the judge.
+    """
 
     name: str
     value: float
@@ -44,16 +48,34 @@ class MiningRule:
 
     @property
     def shown(self) -> float:
-        """The value as people write it: a rule with an upper limit keeps what is at most this."""
+        """The value as people write it. A rule with an upper limit keeps the pairs whose statistic is at most this
+        value.
+        """
         return -self.value if self.name in UPPER else self.value
 
     def as_text(self) -> str:
+        """Return the rule as an argument: `--rule` takes it, and `parse_rule` reads it."""
         return f"{self.name}={self.shown:g}"
+
+    @property
+    def condition(self) -> str:
+        """What a negative must fulfil that the rule keeps, in words."""
+        distance, side = abs(self.shown), "below" if self.shown > 0 else "above"
+        if self.name == "judge":
+            return f"the judge gives it at most {self.shown:g}"
+        if self.name == "max_score":
+            return f"its score is at most {self.shown:g}"
+        if self.name == "range_min":
+            return "it is not the first" if self.shown == 1 else f"it comes after the first {self.shown:g}"
+        if not distance:
+            return "its score is not above the positive's"
+        amount = f"{distance:g}" if self.name == "absolute_margin" else f"{100 * distance:g}%"
+        return f"its score is at {'least' if side == 'below' else 'most'} {amount} {side} the positive's"
 
 
 @dataclass(frozen=True)
 class RuleRow:
-    """A rule with one value, and what it leaves.
+    """A rule with one value, and the negatives that it keeps and drops.
 
     Attributes:
         kept, dropped: Distinct negative pairs. questions, questions_emptied: Questions with a negative, and those of them
@@ -75,20 +97,23 @@ class RuleRow:
 
     @property
     def gain(self) -> float:
-        """Share of the false negatives dropped, plus that of the true ones kept, less that of the questions emptied.
+        """(share of false negatives dropped) + (share of true negatives kept) − (share of questions left without a
+        negative).
 
-        A question without a negative is lost to training, its positive too. Keeping everything has the gain 1.
+        A question without a negative cannot be trained on, so its positive is lost too. A rule that keeps everything
+        has a gain of 1.
         """
         return self.false_dropped + self.true_kept - self.questions_emptied / max(self.questions, 1)
 
     def as_json(self) -> dict[str, Any]:
         plain = {**asdict(self), "gain": self.gain, "rule": self.rule.name, "value": self.rule.shown}
-        return {**plain, "paste": self.rule.argument}
+        words = {"keeps_if": self.rule.condition, "argument": f"--rule {self.rule.as_text()}"}
+        return {**plain, **words, "paste": self.rule.argument}
 
 
 @dataclass(frozen=True)
 class RuleQuality:
-    """How well a rule's statistic tells false from true negatives. 0.5 is chance."""
+    """How well a rule's statistic separates true from false negatives, as an AUC: 0.5 is chance."""
 
     name: str
     auc: float
@@ -98,7 +123,7 @@ class RuleQuality:
 
 @dataclass(frozen=True)
 class RuleCurve:
-    """All rows, and the chosen one.
+    """The comparison of all rules, and the chosen row.
 
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
@@ -118,6 +143,7 @@ class RuleCurve:
             "rows": [row.as_json() for row in self.rows],
             "qualities": [asdict(each) for each in self.qualities],
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
+            "chosen_keeps_if": None if self.chosen is None else self.rows[self.chosen].rule.condition,
             "why": self.why,
             "promise": self.promise,
             "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
@@ -125,7 +151,9 @@ class RuleCurve:
 
 
 def statistics(pairs: NegativePairs) -> dict[str, np.ndarray]:
-    """Return for each rule its statistic, (m,) float64, higher for pairs that it rather keeps. Without the judge."""
+    """Return the statistic of each rule, (m,) float64, for all rules but the judge. A rule keeps pairs with high
+    values.
+    """
     found: dict[str, np.ndarray] = {}
     score, positive = pairs.score.astype(np.float64), pairs.positive_score.astype(np.float64)
     if np.isfinite(score).all():
@@ -139,8 +167,9 @@ def statistics(pairs: NegativePairs) -> dict[str, np.ndarray]:
 
 
 def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
-    """Learn from the labels which pairs are false. Returns (m,) probabilities of all pairs, and (n,) those of the judged
-    pairs by models that did not see the question's labels; None with too few labels.
+    """Train a model on the labels that predicts the probability that a pair is a false negative. Returns the
+    predictions for all m pairs, and cross-fitted predictions for the n judged pairs, by models that did not see the
+    labels of the same question. Returns None if there are too few labels.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -170,7 +199,7 @@ def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.
 
 
 def _table(pairs: NegativePairs) -> np.ndarray:
-    """Return the features of the judge, (m, features)."""
+    """Return the input features of the judge's model, (m, features)."""
     columns = [*pairs.features.T, np.log(pairs.rank)]
     score, positive = pairs.score.astype(np.float64), pairs.positive_score.astype(np.float64)
     if np.isfinite(score).any():
@@ -187,14 +216,14 @@ def _is_enough(judged: JudgedDraws) -> bool:
 
 
 def _weights(judged: JudgedDraws) -> np.ndarray:
-    """Return the weight of each judged pair: the number of pairs of its cell that it represents, (n,)."""
+    """Return the weight of each judged pair, (n,): the number of pairs of its cell that it represents."""
     drawn = np.bincount(judged.cells, minlength=len(judged.plan.cells.counts))
     result: np.ndarray = (judged.plan.cells.counts / np.maximum(drawn, 1))[judged.cells]
     return result
 
 
 def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level: float = LEVEL) -> RuleCurve:
-    """Compare the rules by the labels so far."""
+    """Compare the rules, using the labels so far."""
     if judged is None or not _is_enough(judged):
         why = f"judge until at least {FEWEST} false and {FEWEST} true negatives are found; then the rules are compared"
         return RuleCurve([], [], None, why, None)
@@ -203,7 +232,7 @@ def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level
     learned = judge_of_labels(judged)
     if learned is not None:
         scores["judge"], own["judge"] = -learned[0], -learned[1]
-    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
+    member = cell_of_each_pair(checked_study)
     rows = [
         _row(judged, rule, scores[rule.name], own[rule.name], member, level)
         for name in scores
@@ -214,7 +243,7 @@ def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level
 
 
 def _values(name: str, values: np.ndarray) -> list[MiningRule]:
-    """Return the values of a rule to compare: round ones that keep about the shares of `KEPT`."""
+    """Return the values of a rule to compare: rounded values that keep about the shares in `KEPT` of the pairs."""
     if name == "range_min":
         return [_rule(name, float(rank)) for rank in RANKS if rank < values.max() + 1]
     wanted = [float(np.quantile(values, 1 - share)) for share in KEPT]
@@ -233,7 +262,7 @@ def _rule(name: str, value: float) -> MiningRule:
 
 
 def parse_rule(text: str) -> MiningRule:
-    """Return the rule that "relative_margin=0.08" names. Raises BadInput."""
+    """Parse a rule such as "relative_margin=0.08". Raises BadInput for any other text."""
     name, sign, number = text.partition("=")
     try:
         value = float(number)
@@ -247,7 +276,9 @@ def parse_rule(text: str) -> MiningRule:
 
 
 def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
-    """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that the file or the labels do not allow."""
+    """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that needs scores or labels that are
+    missing.
+    """
     if rule.name == "judge":
         learned = None if judged is None else judge_of_labels(judged)
         if learned is None:
@@ -262,9 +293,8 @@ def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) 
 def _row(
     judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
 ) -> RuleRow:
+    # The judge keeps a judged pair by the model that did not see it (`own`), and the file's pairs by the whole model.
     keeps, kept = scores >= rule.value, own >= rule.value
-    # A judged pair stands for its cell, and is kept by the model that did not see it; the set by the whole model.
-    kept = kept if rule.name == "judge" else keeps[judged.places]
     middle, low, high = _interval(judged, kept, keeps, member, level)
     weights = _weights(judged)
     false, true = weights * judged.false, weights * ~judged.false
@@ -287,7 +317,7 @@ def _row(
 def _interval(
     judged: JudgedDraws, subset: np.ndarray, keeps: np.ndarray, member: np.ndarray, level: float
 ) -> tuple[float, float, float]:
-    """Return estimate and interval of the share of false negatives among the pairs that a rule keeps."""
+    """Return the share of false negatives among the pairs that a rule keeps: estimate, low, high."""
     all_cells = judged.plan.cells
     counts = np.bincount(member[keeps], minlength=len(all_cells.counts))
     # For the judge, kept draws may lie in cells that the whole model empties: such cells hold these draws.
@@ -301,7 +331,7 @@ def _interval(
 
 
 def _quality(name: str, own: np.ndarray, judged: JudgedDraws, seed: int = 0) -> RuleQuality:
-    """Return the weighted AUC with an interval by the bootstrap over questions."""
+    """Return the weighted AUC of a rule's statistic, with a bootstrap interval over questions."""
     weights, false = _weights(judged), judged.false
     questions = judged.pairs.question[judged.places]
     _, owner = np.unique(questions, return_inverse=True)
@@ -316,7 +346,9 @@ def _quality(name: str, own: np.ndarray, judged: JudgedDraws, seed: int = 0) -> 
 
 
 def _auc(values: np.ndarray, false: np.ndarray, weights: np.ndarray) -> float:
-    """Return how probably a true negative has a higher value than a false one; half for equal ones."""
+    """Return the weighted AUC: the probability that a true negative has a higher value than a false one, with ties
+    counted as a half.
+    """
     order = np.argsort(values, kind="stable")
     values, false, weights = values[order], false[order], weights[order]
     _, place = np.unique(values, return_inverse=True)
@@ -335,7 +367,7 @@ def _choose(
     member: np.ndarray,
     level: float,
 ) -> RuleCurve:
-    """Choose the row with the largest gain, of the rules that tell false from true negatives."""
+    """Choose the row with the largest gain among the rules whose AUC is above chance."""
     separating = {each.name for each in qualities if each.low > 0.5}
     places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
     others = [each for each in qualities if each.name not in separating]
@@ -356,9 +388,8 @@ def _choose(
         why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
         return RuleCurve(rows, qualities, None, why, None)
     to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
-    keeps = scores[row.rule.name] >= row.rule.value
-    kept = own[row.rule.name] >= row.rule.value if row.rule.name == "judge" else keeps[judged.places]
-    promise = _interval(judged, kept, keeps, member, 1 - (1 - level) / len(rows))[2]
+    name, value = row.rule.name, row.rule.value
+    promise = _interval(judged, own[name] >= value, scores[name] >= value, member, 1 - (1 - level) / len(rows))[2]
     why = (
         f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
         f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
@@ -369,7 +400,9 @@ def _choose(
 
 
 def _unfit(qualities: Sequence[RuleQuality]) -> str:
-    """Say which rules drop true negatives before false ones, and which cannot distinguish them."""
+    """Describe the rules that are not usable: those that drop true negatives first, and those that cannot separate true
+    from false ones.
+    """
     kinds = {
         "drops the true ones first": [each for each in qualities if each.high < 0.5],
         "no better than chance": [each for each in qualities if each.high >= 0.5],

@@ -1,7 +1,8 @@
-"""The pairs of a file that are judged: a probability sample of its negative pairs, and the rate that their labels prove.
+"""Draw a probability sample of a file's negative pairs, and estimate the share of false negatives from its labels.
 
-The set are the distinct negative pairs that no row of their question calls positive; those that one does are counted as
-false and not judged. `check/sample.json` holds the cells and the draws in their order. More draws continue the order.
+The sample is drawn from the distinct negative pairs that are positive in no row. Negatives that another row of the same
+question has as a positive count as false without being judged. `check/sample.json` holds the strata ("cells") and the
+sequence of draws. Later draws extend the sequence.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
-from blindspot.analysis.rate_sequence import rate_sequence
+from blindspot.analysis.rate_sequence import expected_half_widths, rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
@@ -28,16 +29,19 @@ from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
 PLAN = "sample.json"
+CELLS = "cells.npy"
 BATCH = "check"
 
 MOST_DRAWS = 5000
+FURTHER = (50, 100)  # further labels that a forecast speaks of
+FEWEST_JUDGED = 20  # labels before a forecast: fewer say little of the rate
 FALSE = "positive"
 PairId = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """What is drawn of a file.
+    """The sample of a file: its strata and the pairs drawn from them.
 
     Attributes:
         cells: Of the pairs that may be drawn. draws: (n,) int64 place of each draw among `negative_pairs`. member: (n,)
@@ -59,7 +63,7 @@ class SamplePlan:
 
 @dataclass(frozen=True)
 class RateEstimate:
-    """The share of false negatives among the distinct negative pairs of a file, as labels prove it so far.
+    """The share of false negatives among the distinct negative pairs of a file, estimated from the labels so far.
 
     Attributes:
         pairs: Distinct negative pairs. known_false: Of them, those that the file itself calls positive. judged: Drawn
@@ -89,9 +93,19 @@ class RateEstimate:
         return {**asdict(self), "half_width": self.half_width}
 
 
+@dataclass(frozen=True, slots=True)
+class WidthForecast:
+    """The half-width of the rate's interval that so many further labels are expected to leave, with a 90% interval."""
+
+    labels: int
+    half_width: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class JudgedDraws:
-    """The judged beginning of the draws.
+    """The judged draws: all draws before the first one without a label.
 
     Attributes:
         pairs: All negative pairs of the file. plan: The whole sample. false, unsettled: (n,) bool of the first n draws.
@@ -107,7 +121,7 @@ class JudgedDraws:
 
     @property
     def places(self) -> np.ndarray:
-        """(n,) place of each judged draw among the pairs."""
+        """(n,) index of each judged draw in the array of negative pairs."""
         return self.plan.draws[: len(self)]
 
     @property
@@ -136,10 +150,10 @@ def draw_sample(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SamplePlan:
-    """Draw pairs and queue them as a batch; or continue a sample that is too short.
+    """Draw `count` pairs and queue them as a batch, or extend an existing sample to `count` pairs.
 
     Args:
-        encoder: An encoder of the study whose vectors make pairs suspicious; of the first drawing alone.
+        encoder: An encoder of the study. Similar pairs are drawn more often. Only the first call uses it.
 
     Raises:
         Refused: the file has no negatives, or too many are asked for.
@@ -156,9 +170,9 @@ def draw_sample(
         similarity = None if encoder is None else pair_similarity(checked_study, encoder, progress)
         suspicions, used = suspicion(pairs, similarity)
         cells, member = cells_by_suspicion(suspicions)
-        np.save(checked_study.folder / "cells.npy", member.astype(np.int16))
+        np.save(checked_study.folder / CELLS, member.astype(np.int16))
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
-    member = np.load(checked_study.folder / "cells.npy").astype(np.int64)
+    member = cell_of_each_pair(checked_study)
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
     name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
     drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
@@ -172,6 +186,12 @@ def draw_sample(
     return drawn
 
 
+def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
+    """Return the cell of each negative pair, (m,) int64, as it was when the first pairs were drawn."""
+    result: np.ndarray = np.load(checked_study.folder / CELLS).astype(np.int64)
+    return result
+
+
 def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
     return [
         (question_id(question), passage_id(passage))
@@ -180,7 +200,7 @@ def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
 
 
 def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedDraws | None:
-    """Return the draws up to the first one without a label; None without a sample.
+    """Return the draws before the first one without a label; None if no sample is drawn.
 
     Args:
         labels: Label of each judged pair; "open" where people disagree or are unsure.
@@ -199,7 +219,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
 
 
 def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
-    """Return the labels that people gave: "open" if they disagree, are unsure or call the question bad."""
+    """Return people's labels. A pair is "open" if people disagree, are unsure or marked the question as bad."""
     store = Labels(checked_study.study.labels_path, read_only=True)
     bad = set(store.bad_questions())
     return {
@@ -211,7 +231,7 @@ def peoples_labels(checked_study: CheckedStudy) -> dict[PairId, str]:
 def estimate_rate(
     checked_study: CheckedStudy, labels: Mapping[PairId, str], by: str = "people", level: float = LEVEL
 ) -> RateEstimate | None:
-    """Return what labels prove of the share of false negatives; None without a sample."""
+    """Estimate the share of false negatives from labels; None if no sample is drawn."""
     judged = judged_draws(checked_study, labels)
     if judged is None:
         return None
@@ -219,19 +239,8 @@ def estimate_rate(
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
     unsettled = int(judged.unsettled.sum())
-    none = RateEstimate(
-        total,
-        known,
-        len(judged.plan.draws),
-        len(judged),
-        int(judged.false.sum()),
-        unsettled,
-        None,
-        None,
-        None,
-        level,
-        by,
-    )
+    counts = (total, known, len(judged.plan.draws), len(judged), int(judged.false.sum()), unsettled)
+    none = RateEstimate(*counts, None, None, None, level, by)
     if not len(judged):
         return none
     of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
@@ -239,12 +248,25 @@ def estimate_rate(
     return replace(none, estimate=middle, low=low, high=high)
 
 
+def forecast_widths(judged: JudgedDraws, rate: RateEstimate) -> list[WidthForecast]:
+    """Forecast the interval of the rate after the next labels of the drawn pairs; nothing before FEWEST_JUDGED labels."""
+    count, member = len(judged), judged.plan.member
+    further = [labels for labels in FURTHER if count + labels <= len(member)]
+    if count < FEWEST_JUDGED or not further:
+        return []
+    more = member[count : count + further[-1]]
+    widths = expected_half_widths(judged.false, judged.cells, more, judged.plan.cells, rate.level)
+    after = widths[:, np.array(further) - 1] * len(judged.pairs) / rate.pairs
+    low, high = np.quantile(after, (0.05, 0.95), axis=0).tolist()
+    return [WidthForecast(*each) for each in zip(further, after.mean(axis=0).tolist(), low, high, strict=True)]
+
+
 def interval(
     false: np.ndarray, unsettled: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Return the estimate and the ends of the interval after n draws.
+    """Return the estimate and the two ends of the interval after n draws.
 
-    Unsettled pairs count as not false at the lower end and as false at the upper end.
+    Pairs without a settled label count as true negatives for the lower end, and as false negatives for the upper end.
     """
     if not unsettled.any():
         found = rate_sequence(false[None], draws[None], cells, level)
@@ -256,9 +278,10 @@ def interval(
 
 
 def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return estimate, low and high after each label, (n,) each, of the pairs that were drawn from; for a chart.
+    """Return for a chart the estimate and the ends of the interval after each label, three arrays (n,). They refer to
+    the pairs that the sample is drawn from.
 
-    Unsettled pairs count as in `interval`.
+    Pairs without a settled label count as in `interval`.
     """
     both = np.stack([judged.false, judged.false | judged.unsettled])
     found = rate_sequence(both, np.stack([judged.cells, judged.cells]), judged.plan.cells, level)
@@ -266,5 +289,5 @@ def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.nda
 
 
 def unjudged(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
-    """Return the drawn pairs without a label, in their order."""
+    """Return the drawn pairs without a label, in the order of the draws."""
     return [pair for pair in _ids(pairs, plan.draws) if pair not in labels]

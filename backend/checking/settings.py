@@ -1,4 +1,4 @@
-"""What a check of a training file asks, declared once: for the command, and for what the app and Python draw."""
+"""The settings of a check of a training file, declared once for the command line, the app and Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DRAWS = 300
 
 @settings_class
 class CheckSettings:
-    """Where the texts and the held-out questions of a file are, and what is drawn from it and judged."""
+    """The files with texts and held-out questions, the size of the sample, and the judge."""
 
     pairs: int = Field(
         default=DRAWS, description="Number of pairs to draw for judging; more continue the sample", ge=1, le=5000

@@ -1,8 +1,8 @@
-"""How suspicious each negative pair is of being false, without a GPU and without labels.
+"""Score how likely each negative pair is to be a false negative ("suspicion"), without a GPU and without labels.
 
-The suspicion is the mean of what is there, each as a rank among all pairs: the share of the question's words in the
-passage, how much the passage has in common with the positive, the file's own score, and the similarity of their vectors. It
-decides how often pairs are drawn, and never what is counted.
+The suspicion is the mean rank of the pair over the available signals: the share of the question's words in the passage,
+the overlap of the passage with the positive, the file's own score, and the similarity of the vectors. The suspicion
+decides only how often pairs are drawn. The estimate corrects for it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.pairs import FEATURES, NegativePairs
 
 EDGES = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
-"""Quantiles of suspicion that separate the cells; the most suspicious 2% are one."""
+"""Quantiles of suspicion that separate the cells; the most suspicious 2% are one cell."""
 SEPARATION = 1.3
-"""How far apart the suspicions of false and of true negatives are taken to be, in standard deviations (AUC 0.82)."""
+"""The assumed distance between the suspicions of false and of true negatives, in standard deviations (an AUC of 0.82).
+"""
 EXPECTED = 0.08
 UNIFORM = 0.65
-"""Share of uniform drawing; the rest is in proportion to the standard deviation of a cell's pairs."""
+"""Share of each weight that is the same for all pairs; the rest is proportional to the standard deviation of a cell's
+pairs.
+"""
 WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "vectors": 2.0}
 
 
 def suspicion(pairs: NegativePairs, similarity: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
-    """Return (m,) float64, higher for more suspicious pairs, and the names of its signals.
+    """Return the suspicion of each pair, (m,) float64, and the names of the signals used.
 
     Args:
         similarity: (m,) of the vectors of question and passage (`blindspot.backend.checking.vectors`).
@@ -44,7 +47,9 @@ def suspicion(pairs: NegativePairs, similarity: np.ndarray | None = None) -> tup
 
 
 def cells_by_suspicion(suspicions: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of pairs that are drawn alike, and each pair's cell, (m,) int64."""
+    """Divide the pairs into strata ("cells") of equal draw probability. Returns the cells, and each pair's cell, (m,)
+    int64.
+    """
     from scipy.stats import norm
 
     size = len(suspicions)
@@ -62,7 +67,7 @@ def cells_by_suspicion(suspicions: np.ndarray) -> tuple[Cells, np.ndarray]:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank of each value from 0 to 1; equal values have the mean of their ranks."""
+    """Return the rank of each value, scaled to 0..1. Equal values get the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     result: np.ndarray = (ends - (counts - 1) / 2 - 0.5)[place] / len(values)

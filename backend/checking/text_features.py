@@ -1,6 +1,6 @@
-"""What the words of a question and its passages say, for thousands of rows at once.
+"""Compute word-overlap features of questions and passages for thousands of rows at once.
 
-A group is a question with the passages of consecutive rows. Each distinct passage of a group is read once.
+A group is a question with the passages of its consecutive rows. Each distinct passage of a group is tokenised once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class GroupedTexts:
-    """Texts of some groups.
+    """The questions and distinct passages of some groups.
 
     Attributes:
         questions: One text for each group. texts: Passages. No text contains NUL. group: (texts,) int64, ascending. positive: (texts,) bool.
@@ -35,7 +35,7 @@ class GroupedTexts:
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """As in `blindspot.backend.checking.pairs.Places`, for each passage of a block."""
+    """The features of each passage of a block. The fields are those of `blindspot.backend.checking.pairs.Places`."""
 
     overlap: np.ndarray
     shared: np.ndarray
@@ -45,7 +45,7 @@ class TextFeatures:
 
 @dataclass
 class WordCounts:
-    """How often each word occurs, by a hash of the word; learned from the blocks as they come."""
+    """Document frequencies of words, counted by a hash of the word over the blocks read so far."""
 
     counts: np.ndarray = field(default_factory=lambda: np.zeros(_TABLE, np.int64))
     passages: int = 0
@@ -55,7 +55,7 @@ class WordCounts:
         self.passages += passages
 
     def weights(self, words: np.ndarray) -> np.ndarray:
-        """Return about the inverse document frequency of each word."""
+        """Return the approximate inverse document frequency of each word."""
         result: np.ndarray = np.log1p(self.passages / (0.5 + self.counts[_cell(words, _TABLE)]))
         return result
 
@@ -63,8 +63,8 @@ class WordCounts:
 def text_features(block: GroupedTexts, counts: WordCounts) -> TextFeatures:
     """Compare the passages of each group with its question and its positives.
 
-    Words and sequences are looked up in a table of bits by their hashes: a few percent are taken for another one. Where
-    a share decides anything, as for near-identical texts, the texts themselves are compared.
+    Words and word sequences are looked up by hash in a table of bits, which mistakes a few percent of them for others.
+    Shares that decide anything, as for near-identical texts, are computed from the texts themselves.
     """
     number = len(block.texts)
     arrays = token_arrays(block.texts)
@@ -80,7 +80,9 @@ def text_features(block: GroupedTexts, counts: WordCounts) -> TextFeatures:
 
 
 def _overlap(block: GroupedTexts, arrays: TokenArrays, counts: WordCounts) -> np.ndarray:
-    """Return the share of each question's words that each negative has, in weights."""
+    """Return for each negative the share of its question's words that it contains, weighted by inverse document
+    frequency.
+    """
     asked = token_arrays(block.questions)
     _, first = np.unique(_mixed(asked.hashes, asked.numbers), return_index=True)
     first.sort()
@@ -103,7 +105,9 @@ def _overlap(block: GroupedTexts, arrays: TokenArrays, counts: WordCounts) -> np
 
 
 def _shared(block: GroupedTexts, keys: np.ndarray, texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the share of each negative's items that the positives of its group have. keys, texts: of each item."""
+    """Return for each negative the share of its items (words or sequences) that a positive of its group contains. keys,
+    texts: the hash and the text number of each item.
+    """
     common = _common(block, keys, texts)
     share = np.divide(common, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
     share[block.positive] = 0
@@ -118,9 +122,10 @@ def _common(block: GroupedTexts, keys: np.ndarray, texts: np.ndarray) -> np.ndar
 
 
 def _similar(block: GroupedTexts, arrays: TokenArrays, lengths: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the largest share of 5-word sequences of the shorter text that a negative has in common with a positive.
+    """Return for each negative its largest overlap with a positive: the share of the shorter text's 5-word sequences
+    that both contain.
 
-    Only shares from `NEAR` on are exact; the others are those of all positives of the group together.
+    Shares of at least `NEAR` are exact. Smaller values are the share found in all positives of the group together.
     """
     texts, sequences = sequences_of(arrays, lengths)
     sizes = np.bincount(texts, minlength=len(block.texts))
@@ -146,9 +151,9 @@ def _containment(a: Sequence[str], b: Sequence[str]) -> float:
 
 
 def sequences_of(arrays: TokenArrays, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sequences of `SHINGLE` words of each text as (number of the text, hash), both (n,).
+    """Return all sequences of `SHINGLE` words: the number of the text and the hash of each sequence, both (n,).
 
-    All words of a shorter text are one sequence.
+    A text with fewer words is one sequence.
     """
     numbers, hashes = arrays.numbers, arrays.hashes
     rolled = hashes.copy()
@@ -167,7 +172,7 @@ def sequences_of(arrays: TokenArrays, lengths: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _cell(keys: np.ndarray, size: int) -> np.ndarray:
-    """Return the place of each hash in a table; the high bits of a product are mixed best."""
+    """Return the index of each hash in a table, taken from the high bits of a product because they are mixed best."""
     shift = np.uint64(64 - size.bit_length() + 1)
     result: np.ndarray = ((keys * _ODD) >> shift).astype(np.int64)
     return result

@@ -1,4 +1,4 @@
-"""The similarity of each negative pair by an encoder of the study, as a part of the suspicion."""
+"""Compute the similarity of each negative pair with an encoder of the study, as one signal of the suspicion."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BLOCK = 512  # passages encoded at a time; questions are encoded once
 
 
 def pair_similarity(checked_study: CheckedStudy, name: str, progress: Progress | None = None) -> np.ndarray:
-    """Return the product of the unit vectors of question and passage, (m,) float64 in the order of `negative_pairs`.
+    """Return the cosine similarity of question and passage, (m,) float64, in the order of `negative_pairs`.
 
     Args:
         name: An encoder of the study, such as minilm.
 
-    Raises Missing: no such encoder.
+    Raises Missing if the study has no such encoder.
     """
     encoder = load_encoder(encoder_settings(checked_study.study, name))
     pairs = negative_pairs(checked_study.places)

@@ -1,8 +1,8 @@
-"""Write a training file back without its false negatives: same kind, columns and order.
+"""Write a training file without its false negatives, keeping the kind of file, the columns and the order.
 
-A false negative that somebody judged becomes a positive (or goes, if so asked). A negative that the file itself calls
-positive goes, and so does what a rule drops: nobody judged it. `FILE.changes.jsonl` lists every change with its reason,
-and `FILE.card.md` describes the file and its estimates.
+A judged false negative becomes a positive, or is removed with `relabel=False`. Two kinds of negatives are removed
+without a judgement: negatives that the file itself has as a positive, and negatives that the rule drops.
+`FILE.changes.jsonl` lists every change with its reason, and `FILE.card.md` describes the file and its estimates.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
+from blindspot.backend.checking.building import CheckedStudy, number_of, passage_id, question_id
 from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.rules import MiningRule, kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.db.errors import Refused
 
@@ -32,7 +32,7 @@ JUDGED, BY_THE_FILE, BY_RULE = 1, 2, 3
 
 @dataclass(frozen=True)
 class FileChange:
-    """What happens to a negative at a place in the file, and why."""
+    """The change to one negative of the file, and its reason."""
 
     line: int
     slot: int
@@ -45,7 +45,7 @@ class FileChange:
 
 @dataclass
 class Changes:
-    """What is changed of a file.
+    """The changes to a training file.
 
     Attributes:
         replacements: The rows that come in the place of a row, by its number. changes: One for each place.
@@ -68,13 +68,13 @@ def plan_changes(
     rule: MiningRule | None = None,
     by: str = "people",
 ) -> Changes:
-    """Return what changes. The file is read twice.
+    """Return the changes to a file, and read the file twice for it.
 
     Args:
         relabel: Turn judged false negatives into positives; else take them out.
         rule: Also drop the negatives that a rule drops.
 
-    Raises BadInput for a rule that the file does not allow.
+    Raises BadInput for a rule that needs scores that the file lacks.
     """
     why = _reasons(checked_study, labels, rule)
     found = Changes()
@@ -106,7 +106,7 @@ def plan_changes(
 
 
 def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
-    """Return for each place why it changes, (n,) int8; 0 for no change."""
+    """Return for each passage in a row a code for the reason of its change, (n,) int8; 0 means no change."""
     places = checked_study.places
     why = np.zeros(len(places), np.int8)
     if rule is not None:
@@ -115,7 +115,7 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
         why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
     why[places.known_false] = BY_THE_FILE
     false = [
-        (int(question[1:]) - 1) << 32 | (int(passage[1:]) - 1)
+        number_of(question) << 32 | number_of(passage)
         for (question, passage), label in labels.items()
         if label == FALSE
     ]
@@ -124,7 +124,7 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
 
 
 def _spares(file: TrainingFile, checked_study: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
-    """Return true negatives of each question that changes, as cells; none for forms that take none."""
+    """Return true negatives of each question that changes, as replacements; {} for formats without replacements."""
     if type(file.layout).cell is RowLayout.cell:
         return {}
     places = checked_study.places
@@ -154,7 +154,9 @@ def _change(
     reasons = {
         JUDGED: "judged as an answer to the question",
         BY_THE_FILE: "a row of the file calls it positive for the question",
-        BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
+        BY_RULE: ""
+        if rule is None
+        else f"{rule.as_text()} keeps a negative only if {rule.condition}; nobody judged it",
     }
     return FileChange(
         int(checked_study.lines[places.row[place]]),
@@ -170,30 +172,25 @@ def _change(
 def write_changed(
     file: TrainingFile, checked_study: CheckedStudy, found: Changes, out: Path, card: str
 ) -> tuple[int, list[Path]]:
-    """Write the changed file, the list of changes and the card. Returns the rows and the paths.
+    """Write the changed file, the list of changes and the card. Returns the number of rows and the paths.
 
-    Raises Refused if the file would be written over itself.
+    Raises Refused if `out` is the file itself.
     """
     if out.resolve() == file.path.resolve() or out.resolve() in file.path.resolve().parents:
         raise Refused(f"{out} is the file that was checked; choose another place")
     rows = file.file.write(out, found.replacements)
     changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
-    texts = _Texts(checked_study)
     with written_whole(changes) as lines:
         for change in found.changes:
-            lines.write(json.dumps({**change.__dict__, **texts.of(change)}, ensure_ascii=False) + "\n")
+            lines.write(
+                json.dumps({**change.__dict__, **_texts(checked_study.study, change)}, ensure_ascii=False) + "\n"
+            )
     with written_whole(about) as lines:
         lines.write(card)
     return rows, [out, changes, about]
 
 
-class _Texts:
-    """The texts of changes, from the study."""
-
-    def __init__(self, checked_study: CheckedStudy):
-        self.study = checked_study.study
-
-    def of(self, change: FileChange) -> dict[str, Any]:
-        passage = self.study.corpus.passage(int(change.passage[1:]) - 1)
-        question = self.study.questions.get(change.question)
-        return {"question_text": question.text, "passage_text": passage.text[:SHOWN]}
+def _texts(study: Study, change: FileChange) -> dict[str, str]:
+    """Return the texts of a change, for the list of changes."""
+    passage = study.corpus.passage(number_of(change.passage))
+    return {"question_text": study.questions.get(change.question).text, "passage_text": passage.text[:SHOWN]}

@@ -1,1 +1,1 @@
-"""The study and its parts: folder, settings, manifests, runs, jobs."""
+"""The study folder and what it contains: settings, manifests, runs and jobs."""

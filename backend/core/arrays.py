@@ -1,4 +1,6 @@
-"""Read arrays from .npy files: memory-mapped, never unpickled, with one clear line for a file without an array."""
+"""Read arrays from .npy files with memory mapping and without unpickling. A file without an array gives a one-line
+error.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,10 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
 
 
 def new_array(path: str | Path, dtype: np.typing.DTypeLike, array_shape: tuple[int, ...]) -> np.memmap:
-    """Create a .npy file and map it into memory for writing, with its place on the disk reserved.
+    """Create a .npy file, reserve its space on the disk, and map it into memory for writing.
 
-    A write to a mapped file that the disk has no room for ends the process (SIGBUS), without a message.
+    Without the reserved space, a write to the mapped file on a full disk would end the process (SIGBUS) without a
+    message.
 
     Raises:
         OSError: The disk is full. The file is deleted.

@@ -1,4 +1,4 @@
-"""Child processes that end when this process ends, however it ends: `kill -9` leaves none of them behind.
+"""Start child processes that end when this process ends, even if `kill -9` ends it.
 
 A supervisor process runs between this process and the command. The supervisor holds the read end of a pipe; only this
 process holds the write end. The system closes that pipe when this process ends, and the supervisor then ends the
@@ -33,8 +33,9 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]
 
 
 def end_child(process: subprocess.Popen[Any]) -> int:
-    """End a process of `start_child` (SIGTERM, then SIGKILL after 5 s) and return its exit code. Does nothing if it has
-    ended."""
+    """End a process of `start_child` (SIGTERM, then SIGKILL after 5 s) and return its exit code. Does nothing if the
+    process has already ended.
+    """
     if process.stdin is not None and not process.stdin.closed:
         process.stdin.close()
     try:
@@ -46,7 +47,7 @@ def end_child(process: subprocess.Popen[Any]) -> int:
 
 @contextmanager
 def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Run a command for the length of the block; see `start_child`."""
+    """Run a command as a context manager; it ends when the `with` block ends. See `start_child`."""
     process = start_child(command, **options)
     try:
         yield process
@@ -55,7 +56,9 @@ def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[A
 
 
 def _supervise(command: list[str]) -> int:
-    """Run the command until it ends or standard input closes. Return 0 if this process ended it, else its exit code."""
+    """Run the command until it ends or standard input closes. Return 0 if this supervisor ended the command, else the
+    command's exit code.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which closes the pipe
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False, preexec_fn=_prepare_command)
     ended_here = threading.Event()
@@ -77,7 +80,9 @@ def _supervise(command: list[str]) -> int:
 
 
 def _prepare_command() -> None:
-    """In the new process, before the command starts: take Ctrl-C again, and on Linux die with the supervisor."""
+    """Prepare the new process before the command starts: restore the handling of Ctrl-C and, on Linux, let the kernel
+    kill the process when the supervisor dies.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         import ctypes

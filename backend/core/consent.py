@@ -1,10 +1,11 @@
-"""What may leave this machine: texts of a study to a server, and the key for that server, by a person's consent.
+"""Store which servers a person allows the texts of a study to be sent to, and which environment variable holds each
+server's key.
 
-A consent belongs to the person and the machine. It is kept in the person's own folder (`consent.json`, readable by them
-alone), never in a study: a study may come from a stranger. It holds for one study folder and one server (scheme, host and
-port), and it alone says which environment variable holds the key for that server. A copy of the study, a pulled study and
-a study that takes the folder's place have no consent. This machine's own addresses need consent as well: other programs
-listen there.
+A consent belongs to the person and the machine. The person's own folder holds it (`consent.json`, readable by them
+alone). It is never read from a study, because a study may come from a stranger. It is valid for one study folder and
+one server (scheme, host and port). Only the consent names the environment variable with the server's key. A copied or
+downloaded study, or another study that replaces the folder, has no consent. Addresses of this machine need consent as
+well, because other programs listen there.
 
 `blindspot.backend.core.http_client` sends nothing without a `Consent`, and neither does the client of Milvus.
 """
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
 FILE = "consent.json"
 IDENTITY = ".identity"
-"""File of a study folder with a random word, made with the first consent. Copies and pushes leave it out."""
+"""File in a study folder that contains a random word, made with the first consent. Copies of the study and pushes to
+the Hub leave it out.
+"""
 OF_OLDER_VERSIONS = "sending.json"
-"""Consent as older versions kept it, inside the study. Nobody reads it, and no copy takes it along."""
+"""The file in which older versions stored consent, inside the study. It is no longer read, and copies leave it out."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _ODD = re.compile(r"[\s\\\x00-\x1f\x7f]")  # programs that read addresses do not agree on these
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
@@ -47,7 +50,7 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 class NeedsConsent(Refused):
-    """Something would leave this machine, and nobody allowed it. `server`: as in `server_of`."""
+    """Raised when texts would be sent to a server without a person's consent. `server`: as `server_of` returns it."""
 
     def __init__(self, server: str, message: str):
         self.server = server
@@ -56,14 +59,14 @@ class NeedsConsent(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """One server that texts of one study may go to.
+    """A person's consent to send the texts of one study to one server.
 
     Attributes:
         study: The study's folder.
-        identity: The word of the study's `.identity` when the consent was given.
+        identity: The content of the study's file `.identity` when the consent was given.
         server: As in `server_of`.
         key_variable: The environment variable with the server's key; "" for requests without a key.
-        given: When, UTC.
+        given: When the consent was given, in UTC.
     """
 
     study: str
@@ -74,12 +77,12 @@ class Consent:
 
     @property
     def key(self) -> str:
-        """The key, as the environment has it now; "" without one."""
+        """The server's key from the environment variable; "" if there is none."""
         return os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
 
     @property
     def key_in_words(self) -> str:
-        """What is wrong where the server refuses the key, and what to do."""
+        """The end of an error message for a refused key: what may be wrong with the key, and what to do."""
         if not self.key_variable:
             line = f"blindspot consent give {shlex.quote(self.server)} --study {shlex.quote(self.study)} --key-variable NAME"
             return f"a request without a key; name the environment variable that holds it: {line}"
@@ -89,7 +92,9 @@ class Consent:
 
 
 def server_of(url: str) -> str:
-    """Return scheme, host and port of an address, as in https://api.example.org:443. Raises Refused for no address."""
+    """Return scheme, host and port of a URL, as in https://api.example.org:443. Raises Refused if it is not a URL of a
+    server.
+    """
     try:
         parts = urlsplit("" if _ODD.search(url.strip()) else url.strip())
         host, port = (parts.hostname or "").lower(), parts.port or DEFAULT_PORTS.get(parts.scheme)
@@ -101,11 +106,13 @@ def server_of(url: str) -> str:
 
 
 def give_consent(study: Study, url: str, key_variable: str = "") -> Consent:
-    """Allow texts of a study to go to a server, with the key of an environment variable. A later consent replaces this one.
+    """Record a person's consent to send the texts of a study to a server, with the key in an environment variable.
+    Replaces an earlier consent for this server.
 
-    Call it where a person decides, at the command line or in the app, and never from a job: records of jobs are data.
+    Call this only where a person decides, at the command line or in the app. Never call it from a job: a job's record
+    may come from a stranger's study.
 
-    Raises Refused for no address, and where the study or the person's folder cannot be written.
+    Raises Refused if `url` is not a URL, and if the study or the person's folder cannot be written.
     """
     if key_variable and not _VARIABLE.fullmatch(key_variable):
         raise Refused(f"{key_variable[:80]!r} is no name of an environment variable; give the name, never the key")
@@ -119,7 +126,7 @@ def give_consent(study: Study, url: str, key_variable: str = "") -> Consent:
 
 
 def withdraw(study: Study, url: str) -> bool:
-    """Take a consent back. Return whether there was one."""
+    """Withdraw a consent. Returns whether there was one."""
     server, folder = server_of(url), str(study.folder)
     with _writing() as known:
         before = len(known)
@@ -128,24 +135,25 @@ def withdraw(study: Study, url: str) -> bool:
 
 
 def consents(study: Study) -> list[Consent]:
-    """Return the servers that texts of a study may go to, in the order in which they were allowed."""
+    """Return the consents for a study, in the order in which they were given."""
     identity, folder = _identity(study), str(study.folder)
     return [each for each in _read_consents() if identity and (each.study, each.identity) == (folder, identity)]
 
 
 def find_consent(study: Study, url: str) -> Consent | None:
-    """Return the consent for the server of an address; None without one."""
+    """Return the consent for the server of a URL, or None."""
     server = server_of(url)
     return next((each for each in consents(study) if each.server == server), None)
 
 
 def require_consent(study: Study, url: str, noun: str) -> Consent:
-    """Return the consent for the server of an address.
+    """Return the consent for the server of a URL.
 
     Args:
-        noun: What would go there, for the message, as in "judge 'llm' would send the texts of questions and passages".
+        noun: What would be sent, as the start of the message: "judge 'llm' would send the texts of questions and
+        passages".
 
-    Raises NeedsConsent without one.
+    Raises NeedsConsent if there is no consent.
     """
     found = find_consent(study, url)
     if found is not None:
@@ -156,7 +164,7 @@ def require_consent(study: Study, url: str, noun: str) -> Consent:
 
 
 def how_to_allow(study: Study, url: str) -> str:
-    """Return the sentence that says how a person allows it."""
+    """Return the sentence that tells a person how to give the consent."""
     command = f"blindspot consent give {shlex.quote(server_of(url))} --study {shlex.quote(str(study.folder))}"
     return f"If you trust this server with them, run: {command}"
 
@@ -166,7 +174,9 @@ def _is_same_consent(consent: Consent, other_consent: Consent) -> bool:
 
 
 def _identity(study: Study) -> str:
-    """Return the word that tells this study folder from another one at the same place; "" while it has none of ours."""
+    """Return the study's random identifier, which distinguishes it from another study later placed in the same folder;
+    "" if it has none that this person wrote.
+    """
     path = study.folder / IDENTITY
     try:
         word = path.read_bytes()[:100].decode("ascii", "replace").strip() if path.is_file() else ""
@@ -209,7 +219,7 @@ def _read_consents() -> list[Consent]:
 
 @contextmanager
 def _writing() -> Iterator[list[Consent]]:
-    """Lend the list of consents, and write it, whole or not at all, when the block ends."""
+    """Yield the list of consents for changes, and write it atomically when the `with` block ends."""
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

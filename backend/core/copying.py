@@ -1,4 +1,4 @@
-"""Copy a study that may be in use: whole parts only, and labels.db by SQLite's own backup."""
+"""Copy a study while it may be in use. Only finished parts are copied, and labels.db is copied with SQLite's backup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "learning
 
 @dataclass(frozen=True, slots=True)
 class CopiedStudy:
-    """The folder of a copy, its size, and the unfinished parts that it lacks."""
+    """The folder of a copy, its size, and the unfinished parts that were left out."""
 
     folder: Path
     files: int
@@ -37,8 +37,9 @@ class CopiedStudy:
 def copy_study(study: Study, target: str | Path) -> CopiedStudy:
     """Copy a study into a new folder, which appears only when it is complete.
 
-    Copying the files one by one while somebody writes can tear labels.db apart, and can mix an old and a new run. Here
-    labels.db comes from SQLite's backup, after all parts, so that it holds each question and passage that they name.
+    Copying files one by one during writes can produce an inconsistent labels.db or a mixture of two runs. Therefore
+    labels.db is copied with SQLite's backup. It is copied after all other parts, so that it holds every question and
+    passage that they refer to.
 
     Raises:
         Refused: The target exists or is inside the study.
@@ -82,8 +83,7 @@ def _point_to_copy(settings: Path, old_folder: Path, new_folder: Path) -> None:
 
 
 def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) -> None:
-    """Copy a file or a folder. Leave out parts without a manifest: they are unfinished and change while they are
-    made."""
+    """Copy a file or a folder. Parts without a manifest are left out, because a job is still writing them."""
     if not source.is_dir():
         _copy_file(source, target)
         return
@@ -119,10 +119,10 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def _part_names(folder: Path) -> list[str]:
-    """Return the names of the parts in a folder, those included that are being replaced.
+    """Return the names of the parts in a folder, including parts that are being replaced.
 
-    While `whole_folder` replaces a part, the part is there only as ".NAME.building" and ".NAME.old", and a listing that is
-    read meanwhile can miss it: folders are listed until nothing is added.
+    While `whole_folder` replaces a part, the part exists only as ".NAME.building" and ".NAME.old", and a listing at
+    that moment can miss it. The folder is therefore listed repeatedly until no new name appears.
     """
     names: set[str] = set()
     while added := {REPLACED.sub(r"\1", name) for name in os.listdir(folder)} - names:
@@ -131,7 +131,9 @@ def _part_names(folder: Path) -> list[str]:
 
 
 def _is_ready(part: Path) -> bool:
-    """Return whether a part can be copied: it is finished, or a file. A part that is being replaced gets a moment."""
+    """Return whether a part can be copied: it is finished, or a file. Waits a moment for a part that is
+    being replaced.
+    """
     for _ in range(ATTEMPTS):
         if part.is_file() or (part.is_dir() and _is_finished(part)):
             return True
@@ -140,8 +142,9 @@ def _is_ready(part: Path) -> bool:
 
 
 def _is_finished(part: Path) -> bool:
-    """Whether a part has a manifest; a model's is `training.json`, and a folder of a model by hand has
-    `config.json`."""
+    """Return whether a part has a manifest. For a trained model the manifest is `training.json`; for a model folder
+    that a person copied in, `config.json` suffices.
+    """
     return any(
         (part / name).is_file()
         for name in (MANIFEST, "training.json", "specialised.json", "modules.json", "config.json")
@@ -149,7 +152,7 @@ def _is_finished(part: Path) -> bool:
 
 
 def _state(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Return the names, inodes, sizes and times of a folder's files, which change if anything writes to the folder."""
+    """Return the names, inodes, sizes and modification times of a folder's files, to detect writes during the copy."""
     entries = []
     for path in sorted(folder.rglob("*")):
         if any(_is_temporary(part) for part in path.relative_to(folder).parts):
@@ -168,5 +171,7 @@ def _ignore_temporary(folder: str, names: list[str]) -> set[str]:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a file stays behind: unfinished or hidden ones, among them the folder's identity, and old consents."""
+    """Return whether a file is not copied: unfinished and hidden files (such as the folder's identity), and old
+    consents.
+    """
     return name.startswith(".") or name.endswith(".partial") or name == OF_OLDER_VERSIONS

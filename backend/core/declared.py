@@ -1,11 +1,12 @@
-"""Settings that are declared once: a class whose fields have a title, a help text, a default and bounds.
+"""Declare settings once, as a class whose fields have a title, a help text, a default and bounds.
 
     @settings_class
     class BM25Settings:
         k1: float = Field(default=0.9, title="k1", description="Saturation of a term's frequency", ge=0)
 
-From this declaration come the comments of study.toml, command-line options (app/commands/options.py), form fields
-(app/components/setting_fields.py), the lines about wrong values, and the tables in the docs (`markdown_table`).
+The comments of study.toml, the command-line options (app/commands/options.py), the form fields
+(app/components/setting_fields.py), the messages about invalid values and the tables in the docs (`markdown_table`) are
+generated from this declaration.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ LONGEST_VALUE = 40  # characters of a wrong value that an error line shows
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def settings_class(cls: type[C]) -> type[C]:
-    """Make a frozen dataclass whose values pydantic checks. A wrong one raises BadInput with one line."""
+    """Make a class a frozen dataclass whose values pydantic checks. An invalid value raises BadInput with a one-line
+    message.
+    """
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, validate_default=False)
     result = pydantic_dataclasses.dataclass(frozen=True, config=config)(cls)
     validated = result.__init__
@@ -64,7 +67,7 @@ def settings_class(cls: type[C]) -> type[C]:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One setting as it was declared.
+    """The declaration of one setting.
 
     kind: int, float, bool or str; tuple for several texts or numbers of the type `item`; any other type (a mapping,
         nested settings). choices: the allowed words, if only some are allowed. optional: it may be None, which its help
@@ -89,7 +92,7 @@ class Declared:
 
     @property
     def accepted(self) -> str:
-        """The values that it takes, as the end of "must be ..."."""
+        """The accepted values in words, to follow "must be"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.kind is bool:
@@ -118,14 +121,14 @@ class Declared:
 
 @cache
 def declared(cls: type) -> dict[str, Declared]:
-    """The settings of a settings class, by name, in the order of their declaration."""
+    """Return the settings of a settings class by name, in the order of their declaration."""
     return {name: _declared(name, field) for name, field in cls.__pydantic_fields__.items()}  # type: ignore[attr-defined]
 
 
 def one_of(names: Registry[Any]) -> AfterValidator:
-    """A check that a setting is the name of an entry of a registry: `Annotated[str, one_of(LOSSES)]`.
+    """Return a validator that accepts only names of a registry's entries. Usage: `Annotated[str, one_of(LOSSES)]`.
 
-    The field lists the names for forms and help: `json_schema_extra={"choices": LOSSES.names()}`.
+    The field itself must also list the names, for forms and help: `json_schema_extra={"choices": LOSSES.names()}`.
     """
 
     def check(name: str) -> str:
@@ -169,7 +172,7 @@ def _declared(name: str, field: Any) -> Declared:
 
 
 def build(cls: type[C], table: object, key: str = "", path: Path | None = None) -> C:
-    """A settings class from a table of a file or of a job.
+    """Make an instance of a settings class from a table, such as a table of study.toml or the arguments of a job.
 
     Args:
         key: the position of the table in the file, as in "encoders.dpr".
@@ -196,10 +199,11 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
 
 
 def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let callers of a function give the settings of a class one by one, by name.
+    """Decorate a function so that callers pass the settings of a class as separate keyword arguments.
 
-    The function itself receives them as one instance, its argument `parameter`. Its signature names each of them, so
-    records of jobs, HTTP routes and agents' tools know them. Raises BadInput for a wrong value.
+    The function itself receives one instance of the class, as its argument `parameter`. The decorated signature lists
+    every setting, so records of jobs, HTTP routes and agents' tools can use the names. Raises BadInput for an invalid
+    value.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
@@ -233,7 +237,7 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
 
 
 def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
-    """Return one line about the first wrong value: the key, the accepted values, the value."""
+    """Return one line about the first invalid value: its key, the accepted values, and the value."""
     first = error.errors(include_url=False, include_context=True)[0]
     known, place = declared(cls), [str(part) for part in first["loc"]]
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -246,7 +250,7 @@ def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
 
 
 def _short_value(value: object) -> str:
-    """A value as an error line shows it: short, and without an integer of thousands of digits."""
+    """Return a value as error messages show it: shortened, also for integers with thousands of digits."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_VALUE:
         return f"a number of more than {LONGEST_VALUE} digits"
     if isinstance(value, (Mapping, list, tuple)):
@@ -269,7 +273,7 @@ def value_text(value: object) -> str:
 
 
 def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
-    """The lines of a settings class for study.toml, each with its help as a comment.
+    """Return the lines of a settings class for study.toml, each with its help as a comment.
 
     Args:
         values: what differs from the defaults. A setting without a value and without a default gets no line.
@@ -293,19 +297,21 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
 
 
 def _commented(line: str, comment: str, width: int) -> str:
-    """A line of study.toml with its comment: behind it, or above it where the comment is long."""
+    """Return a line of study.toml with its comment: on the same line, or above it if the comment is long."""
     if len(comment) <= LONGEST_COMMENT:
         return f"{line:<{width}}  # {comment}\n"
     return "".join(f"# {part}\n" for part in textwrap.wrap(comment, 2 * LONGEST_COMMENT)) + f"{line}\n"
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string. Characters that it cannot hold become spaces."""
+    """Return a text as a TOML basic string. Characters that TOML does not allow become spaces."""
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in text) + '"'
 
 
 def markdown_table(cls: type) -> str:
-    """The settings of a class as a table for the docs; a test compares it with the page."""
+    """Return the settings of a class as a Markdown table for the docs. A test compares the docs page with
+    this table.
+    """
     rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
     for name, declaration in declared(cls).items():
         if declaration.kind not in (int, float, bool, str):

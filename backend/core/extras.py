@@ -1,8 +1,8 @@
-"""The extras of Blindspot's package, and the one line that names the extra to install.
+"""The optional dependencies ("extras") of Blindspot's package, and the error that names the extra to install.
 
-The core works without the packages of the extras. Modules import those packages inside functions, in the ordinary way. Where
-such an import in Blindspot's own code finds no package, `explain_missing_imports` makes the error a `MissingExtra`, which the
-command line, jobs, pages and the service show as any other error that a person can fix.
+Blindspot's core works without these packages. Modules import them inside functions, with ordinary import statements. If
+such an import fails in Blindspot's own code, `explain_missing_imports` turns the error into `MissingExtra`. The command
+line, jobs, pages and the service show this error like any other error that a person can fix.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from blindspot.db.errors import Missing
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra of pyproject.toml.
+    """One extra of pyproject.toml.
 
-    needed_by: what needs its packages, with the verb, as error lines begin.
-    modules: the modules of its packages that Blindspot imports.
-    includes: the extras that it brings along.
+    Attributes:
+        needed_by: what needs its packages, with the verb, as error lines begin.
+        modules: the modules of its packages that Blindspot imports.
+        includes: the extras that it brings along.
     """
 
     needed_by: str
@@ -57,14 +58,15 @@ EXTRAS = {
     "service": Extra("the service needs", ("fastapi", "prometheus_client")),
     "tracking": Extra("TensorBoard needs", ("tensorboard",)),
 }
-"""Every extra by name, but `all` and `gpu`, which brings the module of `cpu`. A module stands under the smallest extra that
-brings its package."""
+"""Every extra by name, except `all` and `gpu`, which has the same module as `cpu`. A module is listed under the
+smallest extra that installs its package.
+"""
 
 _EXTRA_OF = {module: name for name, extra in EXTRAS.items() for module in extra.modules}
 
 
 class MissingExtra(Missing, ModuleNotFoundError):
-    """A package of an extra that is not installed. `name` is the module's name, as for every failed import."""
+    """Raised if a package of an extra is not installed. `name` is the module's name, as in every ImportError."""
 
 
 def missing_extra(extra: str, module: str | None = None) -> MissingExtra:
@@ -93,7 +95,7 @@ def _is_installed(extra: Extra) -> bool:
 
 
 class _MissingImports:
-    """The last finder: Python asks it for modules that no other finder has."""
+    """An import finder at the end of `sys.meta_path`. Python asks it for modules that no other finder has found."""
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         extra = _EXTRA_OF.get(name)
@@ -103,8 +105,9 @@ class _MissingImports:
 
 
 def _importer() -> str:
-    """Return the name of the module with the import statement that runs now. Libraries that look for optional packages of
-    their own, and functions such as `importlib.util.find_spec`, get Python's usual answer.
+    """Return the name of the module whose import statement is running. Only imports by Blindspot's own modules raise
+    MissingExtra. Libraries that look for their own optional packages, and functions such as `importlib.util.find_spec`,
+    get Python's usual answer.
     """
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
@@ -113,6 +116,6 @@ def _importer() -> str:
 
 
 def explain_missing_imports() -> None:
-    """Make a failed import of an extra's package in Blindspot's own modules raise MissingExtra."""
+    """Make Blindspot's own modules raise MissingExtra when the import of an extra's package fails."""
     if not any(isinstance(finder, _MissingImports) for finder in sys.meta_path):
         sys.meta_path.append(_MissingImports())

@@ -1,4 +1,4 @@
-"""Hits against gold: which of a run's hits are gold passages of their questions."""
+"""Determine which of a run's hits are gold passages of their questions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from blindspot.db.records import Question
 
 
 class PassageRows(Protocol):
-    """Looks up passages by id; `blindspot.db.corpus.Corpus` is one."""
+    """Anything that looks up passages by id, such as `blindspot.db.corpus.Corpus`."""
 
     def ordinals(self, ids: Iterable[str], /) -> Mapping[str, int]:
-        """Return the row of each known id."""
+        """Return the row of each id in the collection; unknown ids are absent."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""HTTP to one server: a request is repeated while the server is busy or away, and goes to the named address only.
+"""Send HTTP requests to one server. Requests are repeated while the server is busy or unreachable, and redirects are
+not followed.
 
-Nothing is sent without a person's consent to that server (`blindspot.backend.core.consent`). A key goes into one header.
-It is in no file, log or message.
+Nothing is sent without a person's consent to that server (`blindspot.backend.core.consent`). The key is sent in one
+header and is never written to a file, log or message.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ SECONDS_TO_CONNECT = 10.0
 
 
 class ServerAway(BlindspotError):
-    """A server that did not answer one request, repetitions included. Another request may succeed."""
+    """Raised if the server did not answer one request after all repetitions. Another request may succeed."""
 
 
 class Stopped(BlindspotError):
-    """The work that wanted an answer has ended."""
+    """Raised in requests that are still waiting when the work that needs their answers has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of a server. content: at most one byte more than the limit; a longer answer is cut."""
+    """A server's response. content: the body, cut after one byte more than the limit, so that a longer body
+    is noticed.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -49,7 +52,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the texts of a study go.
+    """The server that receives texts of a study.
 
     Attributes:
         host: Host and port.
@@ -68,7 +71,7 @@ class Destination:
 
 
 def check_url(url: str, option: str, example: str) -> str:
-    """Return the address of a server without a slash at its end. Raises Refused for one that is none.
+    """Return a server's URL without a trailing slash. Raises Refused if it is not a URL.
 
     Args:
         option, example: what gave the address, and a right one, for the message.
@@ -89,7 +92,7 @@ def check_url(url: str, option: str, example: str) -> str:
 
 
 def destination(url: str) -> Destination:
-    """Return where requests to a server go."""
+    """Return the host of a URL, whether it is this machine, and whether the connection is encrypted."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -100,7 +103,7 @@ def destination(url: str) -> Destination:
 
 
 class HttpClient:
-    """Requests to one address. Threads may share it; an answer that asks to wait makes all of them wait.
+    """Sends requests to one URL. Threads may share a client; if the server asks one thread to wait, all threads wait.
 
     Args:
         url: The address to which `post` adds its path.
@@ -134,11 +137,11 @@ class HttpClient:
         self._stopped = threading.Event()
 
     def stop_waiting(self) -> None:
-        """End every pause; requests that wait raise Stopped."""
+        """End all waiting: requests that are waiting to be repeated raise Stopped."""
         self._stopped.set()
 
     def post(self, body: bytes, path: str = "", content_type: str = "application/json", method: str = "POST") -> Answer:
-        """Return the first answer that does not ask to try again.
+        """Send a request, repeat it while the server asks for that, and return the response.
 
         Raises:
             ServerAway: no such answer after all repetitions.
@@ -182,7 +185,7 @@ class HttpClient:
             raise OSError(plain_error(error)) from None
 
     def _read_content(self, answer: urllib3.BaseHTTPResponse) -> bytes:
-        """Read an answer, at most one byte over the maximum. Raises TimeoutError if it drips in for too long."""
+        """Read a response, at most one byte over the maximum. Raises TimeoutError if the body arrives too slowly."""
         deadline, blocks, size = time.monotonic() + self.timeout, [], 0
         while size <= self.maximum_reply and (block := answer.read1(65_536) or b""):
             blocks.append(block)
@@ -209,7 +212,7 @@ class HttpClient:
 
 
 def message_of(content: bytes, secret: str = "") -> str:
-    """Return what a server says about an error, as the end of a message; "" if it says nothing readable."""
+    """Return the server's own error text, to append to a message; "" if the body has no readable text."""
     try:
         found = json.loads(content[:10_000])
         error = found.get("error", found)
@@ -225,13 +228,13 @@ def message_of(content: bytes, secret: str = "") -> str:
 
 
 def plain_error(error: BaseException) -> str:
-    """Return one line about a failed connection, without objects and addresses in memory."""
+    """Return one line about a failed connection, without the memory addresses that urllib3's messages contain."""
     words = re.sub(r"<[^>]*>:?\s*|\w+\(.*?\):\s*", "", str(error)).strip()
     return words[:160] or type(error).__name__
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After, which may be a number or a date; None without it."""
+    """Return the seconds to wait by the header Retry-After (a number or a date); None if it is absent."""
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 

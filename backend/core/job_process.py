@@ -1,10 +1,10 @@
-"""The process that does a job, and whether it still lives.
+"""The process that runs a job, and checks whether this process is still alive.
 
 The process of a job holds an exclusive lock on the file `jobs/ID/lock` of the study. The system releases the lock when
 the process ends, however it ends. A submitted job inherits the lock from the process that submits it, so the lock is
 held from before the job is recorded until the job ends.
 
-Another machine cannot see the lock. There a job counts as dead when it has not reported for
+Another machine cannot see the lock. It counts a job as dead when the job has not reported for
 `SECONDS_WITHOUT_HEARTBEAT`.
 """
 
@@ -49,7 +49,9 @@ def host() -> str:
 
 @cache
 def boot() -> str | None:
-    """The id of this boot of this machine, the same in all its containers; None where the system has no such id."""
+    """Return the boot id of this machine, which is the same in all its containers; None if the system has
+    no such id.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -68,14 +70,16 @@ def process_of(pid: int) -> str | None:
 
 
 def is_here(job: Job) -> bool:
-    """Does this machine do the job? Machine names can change and repeat, so the boot id decides if it is known."""
+    """Return whether the job runs on this machine. Machine names can change and repeat, so the boot id decides if it is
+    known.
+    """
     if job.boot is None or boot() is None:
         return job.host in (None, host())
     return job.boot == boot()
 
 
 def is_alive(folder: Path, job: Job) -> bool:
-    """Does the process of an unfinished job still live?"""
+    """Return whether the process of an unfinished job is still alive."""
     if not is_here(job):
         return _seconds_since(job.heartbeat) < SECONDS_WITHOUT_HEARTBEAT
     if not is_locked(folder):
@@ -85,8 +89,7 @@ def is_alive(folder: Path, job: Job) -> bool:
 
 
 def kill(job: Job) -> bool:
-    """Kill the process of a job at once, if this machine does the job and the process is still the one that was
-    recorded."""
+    """Kill the process of a job at once, if it runs on this machine and is still the recorded process."""
     if job.pid is None or job.pid == os.getpid() or not is_here(job) or not _shares_our_pids(job):
         return False
     if process_of(job.pid) != job.process:
@@ -96,7 +99,7 @@ def kill(job: Job) -> bool:
 
 
 def _shares_our_pids(job: Job) -> bool:
-    """Do the pids of this process and of the job's mean the same? False if the job runs in another container."""
+    """Return whether this process and the job share a pid namespace. False if the job runs in another container."""
     ours = process_of(os.getpid())
     return job.process is not None and ours is not None and job.process.rsplit(" ", 1)[0] == ours.rsplit(" ", 1)[0]
 

@@ -1,4 +1,4 @@
-"""The progress of a job: cancelled by others, and written to labels.db so that they see it."""
+"""Write a job's progress to labels.db, where other processes read it, and stop the job when somebody cancels it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JobReporter:
             self._progress(completed, total, activity)
 
     def record_start(self) -> None:
-        """Record that the job runs now. What it waited for is past."""
+        """Record that the job has started to run and no longer waits for other jobs."""
         self._last = self._written = (0, None, "")
         self._jobs.start(self._id)
 

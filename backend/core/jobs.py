@@ -1,4 +1,4 @@
-"""Jobs: long work that a study records, with progress, a log, a queue and a way to cancel.
+"""Jobs: long-running work that a study records. A job has progress, a log and a place in a queue, and can be cancelled.
 
 A job is a function that is registered where it is defined:
 
@@ -53,7 +53,7 @@ SECONDS_BETWEEN_LOOKS = 0.3  # of a waiting job, at the jobs ahead of it
 
 
 class Named(Protocol):
-    """A part of a study: a run, a training set, a map."""
+    """A part of a study that has a name: a run, a training set, a map."""
 
     @property
     def name(self) -> str: ...
@@ -64,7 +64,7 @@ class DataclassInstance(Protocol):
 
 
 JobResult = str | int | float | Mapping[str, Any] | Sequence[Any] | DataclassInstance | Named | None
-"""What the function of a job may return. The record keeps a part by its name and everything else as JSON."""
+"""What the function of a job may return. The record stores a part by its name, and everything else as JSON."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ Function = TypeVar("Function", bound=Callable[..., JobResult])
 
 @dataclasses.dataclass(frozen=True)
 class JobKind:
-    """A registered function.
+    """A function that is registered as a job.
 
     kind: the name that records and pages show. Studies keep it: do not change the kind of a released job.
     light: the job does not wait for others, and others do not wait for it.
@@ -95,7 +95,7 @@ class JobKind:
 
 @dataclasses.dataclass(frozen=True)
 class JobRequest:
-    """A job that can be started later: a registered function and its arguments, as JSON values."""
+    """A job that can be started later: a registered function and its arguments as JSON values."""
 
     kind: JobKind
     arguments: dict[str, Any]
@@ -106,7 +106,7 @@ class JobRequest:
 
     @property
     def action(self) -> str:
-        """The action of `blindspot.db.rights.ACTIONS` that starting this job is."""
+        """The action of `blindspot.db.rights.ACTIONS` that a person needs the right for to start this job."""
         return action_of_job(self.kind.kind)
 
 
@@ -134,13 +134,12 @@ def job(
 
 
 def kinds() -> dict[str, JobKind]:
-    """The kinds of job that this process has loaded, by name."""
+    """Return the kinds of job that this process has loaded, by name."""
     return dict(_KINDS)
 
 
 def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **kwargs: P.kwargs) -> JobRequest:
-    """The function with its arguments, to be started by a button. Raises TypeError for arguments that cannot be written
-    as JSON."""
+    """Prepare a job that a button can start later. Raises TypeError for arguments that cannot be written as JSON."""
     kind = _kind_of(function)
     arguments = _by_name(function, args, kwargs)
     arguments.pop("progress", None)
@@ -148,8 +147,9 @@ def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **
 
 
 def request_again(record: Job) -> JobRequest | None:
-    """The same job once more. None if this process has not loaded a job of that kind: records are data, and load no
-    code."""
+    """Prepare the same job once more. Returns None if this process has not loaded the job's module: a record is data
+    and must not cause code to be loaded.
+    """
     kind = _KINDS.get(record.kind)
     return None if kind is None else JobRequest(kind, record.arguments)
 
@@ -158,7 +158,7 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
     """Do a job in this process and record it.
 
     Takes the arguments of the function, `progress` among them. Returns and raises what the function does. A heavy job
-    first waits for the heavy jobs ahead of it and reports for which, unless `without_waiting` is in force.
+    first waits for earlier heavy jobs and reports their titles, unless it is run inside `without_waiting`.
 
     Raises Refused, before anything is recorded, for a function that is not a job and for invalid arguments.
     """
@@ -172,7 +172,7 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
 
 
 def submit(function: Callable[Concatenate[Study, P], object], study: Study, *args: P.args, **kwargs: P.kwargs) -> str:
-    """Start a job in a separate process and return its id. Raises as `run` does before it records anything."""
+    """Start a job in a separate process and return its id. Raises Refused as `run` does."""
     return submit_request(study, request(function, *args, **kwargs))
 
 
@@ -230,7 +230,7 @@ def cancel(study: Study, id: str, actor: str | None = None, *, force: bool = Fal
 
 
 def seconds_since_cancelled(study: Study, id: str) -> float | None:
-    """How long ago somebody cancelled this job; None if nobody did."""
+    """Return how many seconds ago somebody cancelled this job; None if nobody did."""
     try:
         return max(0.0, time.time() - (study.path("jobs", id) / "cancel").stat().st_mtime)
     except FileNotFoundError:
@@ -238,8 +238,9 @@ def seconds_since_cancelled(study: Study, id: str) -> float | None:
 
 
 def status(study: Study, id: str) -> Job:
-    """The job as it is now. A job whose process is gone is recorded as failed, or as cancelled if somebody cancelled
-    it."""
+    """Return the current record of a job. If its process is gone, the job is first recorded as failed, or as cancelled
+    if somebody cancelled it.
+    """
     jobs = Jobs(study.labels_path)
     job = jobs.get(id)
     folder = study.path("jobs", id)
@@ -261,18 +262,18 @@ def status(study: Study, id: str) -> Job:
 
 
 def recent(study: Study, count: int = 20) -> list[Job]:
-    """The last jobs, newest first, each as it is now."""
+    """Return the current records of the last jobs, newest first."""
     return [status(study, job.id) if job.unfinished else job for job in Jobs(study.labels_path).recent(count)]
 
 
 def log(study: Study, id: str) -> str:
-    """What a job printed."""
+    """Return what a job printed."""
     path = study.path("jobs", id) / "log"
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def title(kind: str, arguments: Mapping[str, Any]) -> str:
-    """What a job does, for people: "retrieve dense over dev with minilm"."""
+    """Return a title for people, such as "retrieve dense over dev with minilm"."""
     if kind == "retrieve":
         over = f" over {arguments['split']}" if arguments.get("split") else ""
         encoder = f" with {arguments['encoder']}" if arguments.get("encoder") else ""
@@ -289,7 +290,7 @@ _inside_job: ContextVar[bool] = ContextVar("inside_job", default=False)
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Within the block, `run` starts heavy jobs while others are running."""
+    """Within this `with` block, `run` starts heavy jobs without waiting for other heavy jobs."""
     token = _without_waiting.set(True)
     try:
         yield
@@ -306,7 +307,7 @@ def _kind_of(function: Callable[..., object]) -> JobKind:
 
 
 def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
-    """The given arguments by name, without the study and without defaults."""
+    """Return the given arguments by name, without the study and without defaults."""
     signature = inspect.signature(function)
     bound = signature.bind(None, *args, **kwargs).arguments
     study, *_ = signature.parameters
@@ -326,7 +327,7 @@ def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
 
 
 def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None) -> tuple[str, IO[str]]:
-    """Record a job that waits. Returns its id and its lock, which is held from before the record exists."""
+    """Record a job as waiting. Returns the job's id and its lock, which is taken before the record is written."""
     id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
     try:
@@ -387,7 +388,7 @@ def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
 
 
 def _recorded(result: JobResult) -> Any:
-    """What the record of a job keeps of its result."""
+    """Return the JSON form of a job's result for the job's record."""
     name = getattr(result, "name", None)
     if isinstance(name, str) and not dataclasses.is_dataclass(result):
         return {"name": name}
@@ -395,7 +396,7 @@ def _recorded(result: JobResult) -> Any:
 
 
 def _json_value(value: Any) -> Any:
-    """The value as JSON can hold it. What has no such form becomes text: the record of a job must not make it fail."""
+    """Convert a value to JSON values. Other objects become text, so that recording a result never makes a job fail."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -412,7 +413,7 @@ def _json_value(value: Any) -> Any:
 
 
 def main(folder: str, id: str, lock: str) -> int:
-    """The process of a submitted job. It inherited the job's lock as an open file."""
+    """Run a submitted job in its own process, which inherited the job's lock as an open file."""
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # ends like Ctrl-C: recorded as cancelled, nothing half made
@@ -438,7 +439,7 @@ def main(folder: str, id: str, lock: str) -> int:
 
 
 def _registered(record: Job) -> JobKind:
-    """The function that a record names. Raises Refused unless it is registered as a job of that kind."""
+    """Return the function that a job's record names. Raises Refused if it is not registered as a job of that kind."""
     place = record.function or ""
     if place.startswith("backend."):  # a record of version 0.2 or older
         place = f"blindspot.{place}"

@@ -1,4 +1,6 @@
-"""What a study was made from, where that changes its path: a file of training data, or the log of a retriever."""
+"""Recognise studies that were made from a training file or from a retriever's log. The app guides people through them
+differently.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ LOGGED = "log"  # what the manifest of a log's run calls its retriever
 
 
 def is_check(study: Study) -> bool:
-    """Return whether a study was made of a training file."""
+    """Return whether a study was made from a training file."""
     return (study.folder / CHECK / "manifest.json").is_file()
 
 
 def log_run(study: Study, runs: Mapping[str, Mapping[str, Any]] | None = None) -> str | None:
-    """Return the run that a log was, or None. runs: the manifests of the study's runs, if the caller has them."""
+    """Return the name of the run that was imported from a retriever's log, or None. runs: the manifests of the study's
+    runs, if the caller has them.
+    """
     known = study.parts("runs") if runs is None else runs
     return next((name for name, about in known.items() if about.get("retriever") == LOGGED), None)

@@ -1,6 +1,6 @@
-"""Manifests: what each part of a study was made from.
+"""Manifests record what each part of a study was made from.
 
-A manifest is written last and by rename, so a part without one is unfinished and is never read.
+The manifest is written last, by renaming a temporary file. A part without a manifest is unfinished and is never read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES: dict[str, _Kind] = {
     "seconds": _NUMBER,
     "versions": dict,
 }
-"""Types of the entries that manifests of all kinds share. Whoever reads a part checks its other entries."""
+"""Types of the manifest entries that parts of all kinds share. The code that reads a part checks the other entries."""
 PACKAGES = (
     "numpy",
     "torch",
@@ -47,7 +47,7 @@ PACKAGES = (
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a file. A reader finds the whole old file or the whole new one."""
+    """Write a text file atomically: a reader finds either the whole old file or the whole new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(beside, "w", encoding="utf-8", newline="") as file:
@@ -83,8 +83,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the study that contains an object. Raises BadInput as `read_json` does, and for another
-    value.
+    """Read a JSON file of the study that contains an object. Raises BadInput as `read_json` does, and if the value is
+    not an object.
     """
     content = read_json(path)
     if not isinstance(content, dict):
@@ -93,14 +93,16 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Finish a part: write `manifest.json` with the time and the versions added. Return the manifest."""
+    """Finish a part by writing `manifest.json`, with the time and the package versions added. Return the manifest."""
     sealed = {**content, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()}
     write_json(folder / MANIFEST, sealed)
     return sealed
 
 
 class Manifest(dict[str, Any]):
-    """A manifest from a file. A missing key raises BadInput that names the file, not KeyError."""
+    """A manifest that was read from a file. A missing key raises BadInput, which names the file, instead of
+    KeyError.
+    """
 
     def __init__(self, content: Mapping[str, Any], path: Path):
         super().__init__(content)
@@ -134,7 +136,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder to build in. It replaces `target` at the end of the block; after an error it is deleted.
+    """Yield a temporary folder. At the end of the `with` block it replaces `target`; after an error it is deleted.
 
     Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is
     deleted first.
@@ -169,8 +171,9 @@ def text_sha256(*parts: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that influence results. Reads their metadata; imports none of
-    them."""
+    """Return the versions of Python and of the packages that influence results. Reads only the packages' metadata and
+    imports none of them.
+    """
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,10 +1,10 @@
-"""Model folders of other people: the location of a model, and the code that loading it would run.
+"""Find model folders and check them before loading: a folder from a stranger may run code when it is loaded.
 
 A model folder is data as long as its weights are safetensors and its configuration names only classes of transformers
-and sentence-transformers. Pickled weights and names of other classes are code that the folder's author chose.
-`open_model` refuses such a folder and lists what it would run. A person who trusts its maker says so with `--trust`;
-`trust` then records the folder's fingerprint in a file of that person (not of the study, which may come from the same
-stranger).
+and sentence-transformers. Pickled weights and names of other classes make the loader run code that the folder's author
+chose. `open_model` refuses such a folder and lists what would be run. A person who trusts the author passes `--trust`.
+Then `trust` records a hash of the folder in a file of that person. The study does not store it, because the study may
+come from the same stranger.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _loading = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model folder that may be loaded. `trusted`: a person trusts the model although loading it runs its own code."""
+    """A model folder that may be loaded. `trusted`: loading it runs code from the folder, and a person trusts it."""
 
     path: str
     trusted: bool = False
 
     @property
     def transformers(self) -> dict[str, Any]:
-        """Arguments of transformers' `from_pretrained`."""
+        """The keyword arguments for transformers' `from_pretrained`."""
         return {"use_safetensors": None if self.trusted else True, "trust_remote_code": self.trusted}
 
     @property
     def sentence_transformers(self) -> dict[str, Any]:
-        """Arguments of `SentenceTransformer` and `CrossEncoder`."""
+        """The keyword arguments for `SentenceTransformer` and `CrossEncoder`."""
         return {
             "trust_remote_code": self.trusted,
             "model_kwargs": {"use_safetensors": None if self.trusted else True},
@@ -60,7 +60,7 @@ class ModelFolder:
 
 
 def locate(model: str) -> str:
-    """Return the folder of a packaged model, and any other name as it is."""
+    """Return the folder of a model that is installed as a package; return any other name unchanged."""
     if model not in PACKAGED:
         return model
     package, folder = PACKAGED[model]
@@ -71,9 +71,9 @@ def locate(model: str) -> str:
 
 
 def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
-    """Find a model's folder and check it, before anything of it is loaded.
+    """Find a model's folder and check it before any file of it is loaded.
 
-    A Hugging Face name is fetched first, without the files that could run anything.
+    A model with a Hugging Face name is downloaded first, without the files that could run code.
 
     Args:
         model: a folder, a packaged model, or a Hugging Face name.
@@ -104,8 +104,9 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
 
 
 def trust(model: str | Path) -> list[str]:
-    """Record that a person trusts this model's files as they are now. Return what loading them would run; [] if
-    nothing."""
+    """Record that a person trusts this model's files as they are now. Return the code that loading the model would run,
+    one line each.
+    """
     folder = Path(locate(str(model)))
     if not folder.is_dir():
         folder = _fetched(str(model), (*SAFE_PATTERNS, "*.py", "*.bin"))
@@ -119,7 +120,8 @@ def trust(model: str | Path) -> list[str]:
 
 
 def code_in(folder: Path) -> list[str]:
-    """Return one line for each thing in a model folder that loading it would run. Reads no weights.
+    """Return one line for each file or class name in a model folder that would run code on loading. Does not read
+    weights.
 
     Raises:
         BadInput: an invalid file: a pipe or device, a configuration that is not a JSON object, truncated weights.
@@ -136,10 +138,11 @@ def code_in(folder: Path) -> list[str]:
 
 @contextmanager
 def readable_model(path: str | Path, noun: str = "the model") -> Iterator[None]:
-    """Let one thread at a time load a model, and turn the many ways in which that fails into one line (Missing).
+    """Let one thread at a time load a model, and turn any loading error into Missing with a one-line message.
 
-    While transformers loads a model, it replaces functions of its classes for the whole process (`no_init_weights`,
-    `no_tie_weights`). Two threads that load models would put back the wrong ones, and models would lose weights.
+    While transformers loads a model, it temporarily replaces functions of its classes for the whole process
+    (`no_init_weights`, `no_tie_weights`). Two threads that load models at once could restore the wrong functions, and
+    later models would be loaded without some weights.
     """
     with _loading, _one_line(path, noun):
         yield
@@ -160,7 +163,7 @@ def _one_line(path: str | Path, noun: str = "the model") -> Iterator[None]:
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """The files by their path inside the folder. Links of folders are not followed."""
+    """Return the files of a folder by their relative path. Symbolic links to folders are not followed."""
     files: dict[str, Path] = {}
     for place, _, names in os.walk(folder):
         for name in names:
@@ -222,7 +225,7 @@ def _code_in_config(path: Path, folder: Path) -> list[str]:
 
 
 def _base_model(base: str, folder: Path) -> list[str]:
-    """What the model that an adapter belongs to would run."""
+    """Return the code that loading an adapter's base model would run."""
     place = Path(base)
     if not place.is_dir():
         return [f"also loads the model {base[:100]!r}"]
@@ -230,7 +233,7 @@ def _base_model(base: str, folder: Path) -> list[str]:
 
 
 def _walk(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every key and value of an object and of the objects inside it."""
+    """Yield every key and value of a JSON object and of the objects nested in it."""
     for key, value in config.items():
         yield key, value
         if isinstance(value, dict) and depth < 20 and key not in ("auto_map", "auto_mapping"):
@@ -262,7 +265,7 @@ def _read_config(path: Path) -> Any:
 
 
 def _check_safetensors(path: Path) -> None:
-    """Raise BadInput where the file is shorter than its header says, or has no header."""
+    """Raise BadInput if a safetensors file has no header, or is shorter than its header states."""
     size = path.stat().st_size
     try:
         with open(path, "rb") as file:
@@ -278,7 +281,7 @@ def _check_safetensors(path: Path) -> None:
 
 
 def _fetched(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
-    """The local copy of a Hugging Face name."""
+    """Download a model by its Hugging Face name, and return its local folder."""
     from huggingface_hub import snapshot_download
 
     with _one_line(name):
@@ -286,7 +289,7 @@ def _fetched(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
 
 
 def _fingerprint(folder: Path) -> str:
-    """SHA-256 of everything in the folder that decides what loading it runs."""
+    """Return the SHA-256 of all files in the folder that influence what code runs on loading."""
     whole = hashlib.sha256()
     for name, path in model_files(folder).items():
         if path.suffix in (*CODE_SUFFIXES, ".json"):

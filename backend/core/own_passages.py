@@ -1,7 +1,8 @@
-"""Questions that are passages themselves: BEIR's ArguAna and Quora ask with documents, under the documents' ids.
+"""Handle questions that are themselves passages of the collection. In BEIR's ArguAna and Quora, the queries are
+documents and have the documents' ids.
 
-Their convention leaves the passage with the question's own id out of the question's list (`ignore_identical_ids` in BEIR
-and MTEB). A run that follows it says so in its manifest: `own_passage`.
+For them, BEIR and MTEB remove the passage with the question's own id from the ranking (`ignore_identical_ids`). The
+manifest of a run states whether this was done: `own_passage`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ LEFT_OUT = "left out"
 
 
 def own_rows(corpus: Corpus, question_ids: Sequence[str]) -> np.ndarray:
-    """Return the row of the passage that has each question's own id, (q,) int64; -2 where there is none."""
+    """Return for each question the row of the passage with the same id, (q,) int64; -2 if there is none."""
     rows = corpus.ordinals(question_ids)
     return np.array([rows.get(id, -2) for id in question_ids], dtype=np.int64)
 
 
 def without_own(ordinals: np.ndarray, own_rows: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
-    """Return the lists without own passages, cut to k, and other matrices of the same shape alike.
+    """Remove each question's own passage from its hits and cut the lists to k. Other matrices of the same shape, such
+    as scores, are cut in the same way.
 
     Args:
         ordinals: (q, k') passage rows, -1 where padded. own_rows: (q,) of `own_rows`.

@@ -1,4 +1,4 @@
-"""What the processor can do."""
+"""The capabilities of this machine's CPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 itself; False where the system does not say."""
+    """Return whether the CPU has instructions that multiply bfloat16; False if the system does not report it."""
     return CPU_INFO.is_file() and bool(BFLOAT16_FLAGS & set(CPU_INFO.read_text().split()))
 
 
 def processor() -> str:
-    """Return the processor's name and abilities, as the system states them."""
+    """Return the CPU's model name and feature flags, as /proc/cpuinfo reports them; elsewhere the platform's name."""
     stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(dict.fromkeys(line for line in stated if line.startswith(wanted))) or platform.platform()

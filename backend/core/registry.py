@@ -1,9 +1,9 @@
-"""The registry of one kind of thing: retrievers, formats, losses, and so on, each registered by name in the file that
-defines it.
+"""Registries of named entries, one for each kind: retrievers, formats, losses and so on. Each entry is registered in
+the file that defines it.
 
 A registry imports its own modules when somebody first asks for an entry. Installed packages add entries through an
-entry point group:
-an entry point names an entry, its class, or a module that registers its entries when it is imported.
+entry point group. Each entry point names an entry, its class, or a module that registers its entries when it is
+imported.
 """
 
 from __future__ import annotations
@@ -66,22 +66,24 @@ class Registry(Generic[T]):
         return entry
 
     def all(self) -> tuple[T, ...]:
-        """Every entry, built-in ones first unless the registry sorts them."""
+        """Return every entry, built-in ones first unless the registry sorts them."""
         self._load()
         entries = tuple(self._entries.values())
         return entries if self._order is None else tuple(sorted(entries, key=self._order))
 
     def names(self) -> list[str]:
-        """The name of every entry, in the order of `all`."""
+        """Return the name of every entry, in the order of `all`."""
         return [self._name(entry) for entry in self.all()]
 
     def find(self, name: str) -> T | None:
-        """The entry of that name, or None."""
+        """Return the entry of that name, or None."""
         self._load()
         return self._entries.get(name)
 
     def get(self, name: str) -> T:
-        """The entry of that name. Raises Refused with the names that are known, or with what to use in place of a removed one."""
+        """Return the entry of that name. For an unknown name, raises Refused and lists the known names, or names the
+        replacement of a removed entry.
+        """
         entry = self.find(name)
         if entry is None and name in self.removed:
             raise Refused(self.removed[name])
@@ -157,7 +159,9 @@ class Registry(Generic[T]):
 
 
 def _moved_import(error: Exception) -> str | None:
-    """What a package of version 0.2 or older must import now, if that is why it did not load."""
+    """Return what a plugin written for version 0.2 or older must import instead, if an old import made it fail; else
+    None.
+    """
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     if name.partition(".")[0] not in ("app", "backend", "analysis", "db"):
         return None
@@ -165,7 +169,7 @@ def _moved_import(error: Exception) -> str | None:
 
 
 def must_be(kind: type) -> Callable[[object], None]:
-    """A check that an entry is an instance of a class. Raises TypeError otherwise."""
+    """Return a check that raises TypeError unless an entry is an instance of a class."""
 
     def check(entry: object) -> None:
         if not isinstance(entry, kind):

@@ -1,8 +1,9 @@
-"""A table of results: declared once, and written as terminal text, LaTeX, HTML, Markdown, CSV or a DataFrame.
+"""Result tables that are declared once and can be written as terminal text, LaTeX, HTML, Markdown, CSV or a DataFrame.
 
-Cells are values: texts, counts, shares of 1, or estimates with an interval. The format of a column says how they are
-written. Terminal tables fit the width: an interval is on a line below its value, and columns that do not fit follow in a
-second part. Notes stand below a table, and above it in LaTeX, as comments.
+Cells hold values: texts, counts, shares between 0 and 1, or estimates with an interval. The format of a column
+determines how its values are written. Tables in a terminal are fitted to its width: an interval is printed on the line
+below its value, and columns that do not fit are printed as a second table. Notes are printed below a table; in LaTeX
+they are comments above it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 ABSENT = "\N{EN DASH}"
 """Shown in place of a missing value."""
 TOO_FEW = "too few to say"
-"""Stands in the place of an interval where none can be given."""
+"""Shown in place of an interval if there are too few observations for one."""
 NARROWEST = 9
 """Minimum width of the first column in characters; longer names continue on the next line."""
 LONG = 5
@@ -41,15 +42,15 @@ Format = Literal["plain", "percent", "interval", "range", "difference", "p"]
 
 
 def percent(estimate: Estimate | float | None) -> str:
-    """Return a share in percent: "61.2"; a dash if there is none."""
+    """Return a share in percent, such as "61.2"; a dash for None."""
     value = estimate.value if isinstance(estimate, Estimate) else estimate
     return ABSENT if value is None else f"{100 * value:.1f}"
 
 
 def percent_with_interval(estimate: Estimate | None, separator: str = "\N{EN DASH}") -> str:
-    """Return a share in percent with its interval: "61.2 [58.0–64.1]"; a dash if there is none.
+    """Return a share in percent with its interval, such as "61.2 [58.0–64.1]"; a dash for None.
 
-    A narrow terminal would break the line at a space inside the brackets.
+    There is no space inside the brackets, because a narrow terminal would break the line there.
     """
     if estimate is None or estimate.value is None:
         return ABSENT
@@ -60,15 +61,15 @@ def percent_with_interval(estimate: Estimate | None, separator: str = "\N{EN DAS
 
 
 def ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
-    """Return the ends of an interval in percent: "58.0–64.1". An interval is never shown as one point: ends that one
-    decimal place would make equal have more.
+    """Return the ends of an interval in percent, such as "58.0–64.1". If both ends are equal after rounding to one
+    decimal place, more decimals are shown.
     """
     places = _decimal_places(low, high)
     return f"{low:.{places}f}{separator}{high:.{places}f}"
 
 
 def signed_ends(low: float, high: float, separator: str = " to ") -> str:
-    """Return the ends of an interval of a difference in points: "+1.1 to +7.1"."""
+    """Return the ends of an interval of a difference in percentage points, such as "+1.1 to +7.1"."""
     places = _decimal_places(low, high)
     return f"{low:+z.{places}f}{separator}{high:+z.{places}f}"
 
@@ -79,7 +80,9 @@ def _decimal_places(low: float, high: float) -> int:
 
 
 def difference(estimate: Estimate | None) -> str:
-    """Return a difference of shares in points with its interval: "+1.2 [-0.3,+2.7]"; a dash if there is none."""
+    """Return a difference of shares in percentage points with its interval, such as "+1.2 [-0.3,+2.7]"; a dash for
+    None.
+    """
     if estimate is None or estimate.value is None:
         return ABSENT
     if estimate.low is None:
@@ -89,7 +92,7 @@ def difference(estimate: Estimate | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p value with three decimals; "<0.001" below that, a dash if there is none."""
+    """Return a p value with three decimals: "<0.001" for smaller values, a dash for None."""
     return ABSENT if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -114,7 +117,7 @@ FORMATS: Mapping[Format, Callable[[Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its heading, the unit that its figures share, and how a value is written."""
+    """A column: its heading, the unit of its figures, and the format of its values."""
 
     title: str
     unit: str = ""
@@ -125,12 +128,12 @@ class Column:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
     def text(self, value: object) -> str:
-        """Return a cell's text. A text stays as it is, whatever the format."""
+        """Return a cell's value as text in the column's format. Values that are texts stay unchanged."""
         return value if isinstance(value, str) else FORMATS[self.format](value)
 
 
 class ResultTable:
-    """A title, columns, rows of values, and notes. A column may be given by its heading alone."""
+    """A table with a title, columns, rows of values, and notes. A column may be given as just its heading."""
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class ResultTable:
         return [column.heading for column in self.columns]
 
     def texts(self) -> list[list[str]]:
-        """Return the rows as texts."""
+        """Return the rows with every cell as text."""
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def text_columns(self) -> list[bool]:
@@ -190,7 +193,9 @@ class ResultTable:
         )
 
     def as_csv(self) -> str:
-        """Return the values as CSV, shares as shares of 1. An estimate has three columns: its value, low and high."""
+        """Return the values as CSV, with shares between 0 and 1. An estimate takes three columns: its value, low and
+        high.
+        """
         text = io.StringIO()
         write_csv(text, *self._records())
         return text.getvalue()
@@ -223,7 +228,9 @@ class ResultTable:
 
 
 class Results(ABC):
-    """Tables with remarks, which print as text or LaTeX, and figures, which print as JSON or CSV."""
+    """The results of one analysis: tables with remarks, printed as text or LaTeX, and figures, written as
+    JSON or CSV.
+    """
 
     @abstractmethod
     def tables(self) -> list[ResultTable]:
@@ -235,7 +242,7 @@ class Results(ABC):
 
     @abstractmethod
     def figures_table(self) -> ResultTable:
-        """Return the table that scripts read: one figure or one group a row, shares of 1."""
+        """Return the table for scripts: one figure or one group per row, with shares between 0 and 1."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -258,7 +265,9 @@ class Results(ABC):
 
 
 def records_table(columns: Sequence[str], records: Sequence[Mapping[str, Any]]) -> ResultTable:
-    """Return records as a table of figures; absent fields are empty, other fields are left out."""
+    """Return records as a table with the given columns. Missing fields give empty cells, and further fields are left
+    out.
+    """
     return ResultTable("", columns, [[record.get(column) for column in columns] for record in records])
 
 
@@ -266,7 +275,7 @@ def records_table(columns: Sequence[str], records: Sequence[Mapping[str, Any]]) 
 
 
 def rich_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> RenderableType:
-    """Return the tables with the remarks below them."""
+    """Return the tables, with the remarks below them, for printing in a terminal with Rich."""
     from rich.console import Group
     from rich.text import Text
 
@@ -277,9 +286,9 @@ def rich_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> Render
 
 
 class FittingTable:
-    """A table that fits the terminal's width, without broken numbers and words.
+    """A table that fits the terminal's width without breaking numbers and words.
 
-    Columns that do not fit follow in a second part of the table, which repeats the first column.
+    Columns that do not fit are printed in further parts of the table, which repeat the first column.
     """
 
     def __init__(self, table: ResultTable) -> None:
@@ -300,7 +309,7 @@ class FittingTable:
             yield self._part_of_table(first, columns, number == 0)
 
     def parts(self, width: int) -> tuple[int, list[list[int]]]:
-        """Return the width of the first column, and the other columns of each part."""
+        """Return the width of the first column, and for each part of the table the indexes of its other columns."""
         beside = sum(width + BETWEEN for width in self.widths[1:])
         first = min(self.widths[0], max(NARROWEST, width - beside if beside <= width - NARROWEST else width // 3))
         parts: list[list[int]] = [[]]
@@ -351,11 +360,11 @@ _ESCAPED = str.maketrans({
     ABSENT: "--", "\N{MINUS SIGN}": "$-$", "\N{LESS-THAN OR EQUAL TO}": "$\\leq$", "\N{MIDDLE DOT}": "$\\cdot$",
 })  # fmt: skip
 _SIGN = re.compile(r"(?<![\w)\]])-(?=[\d.])")
-"""A hyphen that means a minus: before a digit, and not within a word or a range."""
+"""A hyphen that means minus: it stands before a digit, and not within a word or a range."""
 
 
 def latex_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> str:
-    """Return the tables as LaTeX, each with a caption and a label. The remarks are comments above them."""
+    """Return the tables as LaTeX, each with a caption and a label, and the remarks as comments above the tables."""
     lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
     labels: set[str] = set()
     for table in tables:
@@ -391,7 +400,7 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def _label(caption: str, taken_names: set[str]) -> str:
-    """Return a label from the caption's first words, distinct from those taken."""
+    """Return a LaTeX label made from the caption's first words and different from the labels already used."""
     words = re.findall(r"[a-z0-9]+", caption.lower())[:6]
     label = base = f"tab:{'-'.join(words) or 'table'}"
     number = 2

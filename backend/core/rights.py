@@ -1,4 +1,6 @@
-"""The rights of a person in a study, asked where the work is done. The table is in `blindspot.db.rights`."""
+"""Check a person's rights in a study. Functions that change a study call this check themselves, so that no page or
+route can forget it. The table of rights is in `blindspot.db.rights`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def require(study: Study, actor: str | None, action: str) -> None:
-    """Raise Refused where a person's role, as the store has it now, does not allow an action of `blindspot.db.rights.ACTIONS`.
+    """Raise Refused if a person's current role does not allow an action of `blindspot.db.rights.ACTIONS`.
 
-    `actor` is the person's name. None is whoever keeps the study's files: the command line, and the local app until a
-    person says who they are.
+    `actor` is the person's name. None means the owner of the study's files: the command line, or the local app before a
+    person has given their name.
     """
     if actor is not None:
         People(study.labels_path).require(actor, action)

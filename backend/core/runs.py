@@ -36,7 +36,7 @@ _AGAIN = "delete the run and retrieve again"
 
 
 class Run:
-    """A finished run. `hits` and `answers(rule)` are memory maps: opening one takes milliseconds at any size."""
+    """A finished run. `hits` and `answers(rule)` are memory-mapped, so opening a run takes milliseconds at any size."""
 
     def __init__(self, folder: Path, manifest: Manifest):
         self.folder, self.name, self.manifest = folder, folder.name, manifest
@@ -54,7 +54,7 @@ class Run:
 
     @cached_property
     def question_ids(self) -> list[str]:
-        """The question of each row of the arrays."""
+        """The question id of each row of the arrays."""
         path = self.folder / "questions.json"
         ids = read_json(path)
         if not isinstance(ids, list) or not {*map(type, ids)} <= {str}:
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def n_questions(self) -> int:
-        """The number of questions. Reads no ids: those of a million questions take 70 MB."""
+        """The number of questions, read without loading the ids (70 MB for a million questions)."""
         number = self.manifest.get("questions")
         return number if isinstance(number, int) else len(self.question_ids)
 
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def rules(self) -> list[str]:
-        """The answer rules for which this run has a matrix."""
+        """The answer-matching rules for which this run has an answer matrix."""
         return sorted(rule for rule in RULES if (self.folder / matrix_file(rule)).is_file())
 
     def _array(self, name: str) -> np.ndarray:
@@ -107,7 +107,7 @@ class Run:
 def answer_matrix(study: Study, run: Run) -> np.ndarray:
     """Return (q, k) bool: whether each hit contains an answer under the run's own rule.
 
-    Match the answers again if the run has no matrix of that rule.
+    The answers are matched again if the run has no matrix for that rule.
     """
     rule = run.manifest.get("rule", DEFAULT_RULE)
     try:
@@ -171,7 +171,7 @@ def write_run(
 
 
 def claim_run(study: Study, name: str, replace: bool) -> AbstractContextManager[None]:
-    """Claim the name of a run before the search for its hits.
+    """Reserve the name of a run before the search that produces its hits.
 
     Raises:
         Refused: The run exists and `replace` is false, or another process makes it.
@@ -190,8 +190,8 @@ _ENDINGS = re.compile(r"(\.(trec|run|res|txt|tsv|csv|jsonl?|gz|xz|bz2|zst))+$", 
 
 
 def run_name_of(path: Path, taken_names: Iterable[str] = ()) -> str:
-    """Return a run's name from the name of its file, without endings such as .trec or .json.gz; numbered if the name
-    is taken.
+    """Return a run's name derived from its file name, without endings such as .trec or .json.gz. A number is appended
+    if the name is taken.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", _ENDINGS.sub("", path.name)).strip("-._")[:56] or "run"
     used = set(taken_names)

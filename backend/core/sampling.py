@@ -1,6 +1,4 @@
-"""Samples that a seed decides and that grow without changing: a larger sample contains every smaller one of the same
-seed.
-"""
+"""Draw samples by a seed. For the same seed, a larger sample contains every smaller one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study's settings: `study.toml`, declared here once and checked when the file is read."""
+"""The settings in a study's `study.toml`: declared in this module, and checked when the file is read."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class HybridSettings:
 
 @settings_class
 class EncoderSettings:
-    """How questions and passages become vectors.
+    """The settings of an encoder, which turns questions and passages into vectors.
 
-    Either `model`, or both `question_model` and `passage_model`. A model is a folder or a Hugging Face name; "minilm"
-    is the packaged model. A sentence-transformers folder may hold two towers.
+    Set either `model`, or both `question_model` and `passage_model`. A model is a folder or a Hugging Face name;
+    "minilm" is the packaged model. A sentence-transformers folder may hold separate models for questions and passages.
     """
 
     model: str | None = Field(default=None, description="A sentence-transformers or Hugging Face folder or name")
@@ -135,11 +135,13 @@ class Settings:
 
 MODELS = ("model", "question_model", "passage_model")
 VECTOR_SETTINGS = ("question_prompt", "passage_prompt", "dimensions")
-"""Settings that change the vectors and that manifests record only if they are set: older manifests lack them."""
+"""Settings that change the vectors. A manifest records them only if they are set, because older manifests lack them."""
 
 
 def check_name(name: str, noun: str) -> str:
-    """Return the name of a run, an encoder and the like, which becomes a folder and part of a URL. Raises Refused."""
+    """Return the name unchanged if it can be used as a folder name and in a URL, as names of runs and encoders are.
+    Otherwise raises Refused.
+    """
     if not NAME.fullmatch(name):
         raise Refused(
             f"{noun} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit "
@@ -149,7 +151,7 @@ def check_name(name: str, noun: str) -> str:
 
 
 def default_toml(name: str) -> str:
-    """The study.toml of a new study: every setting with its default and its help as a comment."""
+    """Return the study.toml of a new study: every setting with its default, and its help as a comment."""
     return DEFAULT_TOML.format(
         study=toml_section(Settings, {"name": name}),
         bm25=toml_section(BM25Settings),
@@ -158,7 +160,7 @@ def default_toml(name: str) -> str:
 
 
 def read_settings(path: Path) -> Settings:
-    """Read `study.toml`. Raises BadInput that names the file and the key."""
+    """Read `study.toml`. For an invalid value, raises BadInput, which names the file and the key."""
     table = _read_table(path)
     encoders = table.pop("encoders", {})
     if not isinstance(encoders, dict):
@@ -199,14 +201,14 @@ def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
 
 
 def _in_study(model: str | None, folder: Path) -> str | None:
-    """A folder inside the study is named from there, so that a study can be moved."""
+    """Return a model folder inside the study as a path relative to the study, so that the study can be moved."""
     inside = folder / model if model and not Path(model).is_absolute() else None
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
 def change_settings(path: Path, values: dict[str, Any]) -> None:
-    """Change settings of the study itself in study.toml; everything else stays as it is. Raises BadInput for a value
-    that is out of bounds.
+    """Change top-level settings in study.toml and leave the rest of the file unchanged. Raises BadInput for a value out
+    of bounds.
     """
     import tomlkit
 
@@ -219,7 +221,7 @@ def change_settings(path: Path, values: dict[str, Any]) -> None:
 
 
 def remove_encoder(path: Path, name: str) -> None:
-    """Remove `[encoders.NAME]` from a study.toml, if it is there; everything else stays as it is."""
+    """Remove the section `[encoders.NAME]` from study.toml, if it exists, and leave the rest of the file unchanged."""
     import tomlkit
 
     from blindspot.backend.core.manifest import write_text
@@ -232,7 +234,7 @@ def remove_encoder(path: Path, name: str) -> None:
 
 
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
-    """Add `[encoders.NAME]` to a study.toml and change nothing else in the file."""
+    """Add the section `[encoders.NAME]` to study.toml and leave the rest of the file unchanged."""
     import tomlkit
 
     from blindspot.backend.core.manifest import write_text

@@ -1,4 +1,4 @@
-"""Questions by split: train, dev, test, unlabelled, a named set, or a split of a named set."""
+"""Select questions by split (train, dev, test, unlabelled), by named set, or by the split of a named set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def questions_in_split(study: Study, split: str | None) -> list[Question]:
-    """The questions of a split (train, dev, test, unlabelled), of a named set, of a set's split ("similar/dev"), or
-    all.
+    """Return the questions of a split (train, dev, test, unlabelled), of a named set, or of a set's split
+    ("similar/dev"). None returns all questions.
 
-    Raises Missing for none.
+    Raises Missing if there are no such questions.
     """
     if split is None:
         questions = study.questions.all()

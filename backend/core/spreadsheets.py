@@ -1,7 +1,7 @@
-"""CSV for people, who open it in a spreadsheet: a cell that begins with = + - @ would be run there as a formula.
+"""Write CSV that is safe to open in a spreadsheet, where a cell that begins with = + - @ would run as a formula.
 
-Such a text gets an apostrophe before it, which spreadsheets do not show. Files in the formats of other tools
-(`blindspot.backend.data.formats`) are not for spreadsheets: a changed text would be another text there.
+Such a text is written with an apostrophe in front, which spreadsheets do not show. Files for other tools
+(`blindspot.backend.data.formats`) do not get the apostrophe, because those tools would read it as part of the text.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a formula begins; the last four are full-width signs, which Excel takes too."""
+"""The characters with which a formula begins; the last four are full-width, which Excel accepts too."""
 
 
 def safe_cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return a text that spreadsheets do not interpret as a formula."""
     return "'" + text if text.startswith(FORMULA) else text
 
 
 def plain_cell(cell: str) -> str:
-    """Return the text that `safe_cell` was given."""
+    """Undo `safe_cell`: return the original text."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a header and rows. Absent columns are empty, others are left out; numbers stay numbers, also those given as
-    text.
+    """Write a header and rows. Missing values are empty cells, and keys that are not in `columns` are left out.
+    Numbers, even as text, are written without an apostrophe.
     """
     writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

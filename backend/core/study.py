@@ -1,5 +1,6 @@
-"""A study: one folder that holds a passage collection, questions, indexes, runs and labels. `docs/study-folder.md`
-shows it."""
+"""A study is one folder that holds a passage collection, questions, indexes, runs and labels. `docs/study-folder.md`
+describes the folder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ ENVIRONMENT_VARIABLE = "BLINDSPOT_STUDY"
 
 
 class Study:
-    """An open study. Cheap to create: stores and memory maps open at their first use."""
+    """An open study. Opening is cheap, because databases and memory maps are opened when they are first used."""
 
     def __init__(self, folder: Path):
         self.folder = folder.resolve()
@@ -82,7 +83,7 @@ class Study:
 
     @property
     def settings(self) -> Settings:
-        """The settings as the file has them now: a person may edit it while the app runs."""
+        """The settings, read again whenever study.toml has changed: a person may edit the file while the app runs."""
         return read_settings(self.settings_path)
 
     @property
@@ -91,7 +92,7 @@ class Study:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The passages. Raises Missing while none are imported."""
+        """The passage collection. Raises Missing if no passages are imported."""
         if not self.has_corpus:
             raise Missing(f"{self.folder} has no passages yet; run 'blindspot import passages FILE'")
         return Corpus(self.folder / "corpus.db")
@@ -105,13 +106,13 @@ class Study:
         return Labels(self.labels_path)
 
     def path(self, *parts: str) -> Path:
-        """A path inside the study. Raises Refused for parts that lead out of the study."""
+        """Return a path inside the study. Raises Refused if the path leads out of the study."""
         if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
             raise Refused(f"{'/'.join(parts)} is not a place inside the study")
         return self.folder.joinpath(*parts)
 
     def parts(self, kind: str) -> dict[str, Manifest]:
-        """The manifests of the finished parts of a kind ("indexes", "runs") by name, oldest first."""
+        """Return the manifests of the finished parts of a kind ("indexes", "runs") by name, oldest first."""
         folder = self.folder / kind
         if not folder.is_dir():
             return {}
@@ -146,16 +147,18 @@ class Study:
         return list(self.parts("runs"))
 
     def run(self, name: str) -> Run:
-        """Open a run. Raises Missing."""
+        """Open a run. Raises Missing if there is no such run."""
         from blindspot.backend.core.runs import Run
 
         return Run.open(self, name)
 
     @contextmanager
     def claim(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
-        """Claim `part` before the work that makes it; `building` the same part inside is then allowed to this thread.
+        """Reserve the name of a part before the work that makes it. Inside the `with` block, this thread may call
+        `building` for the same part.
 
-        Two processes that make a part of the same name thus do not both work, to find out at the end that one is lost.
+        Without the reservation, two processes could work on a part of the same name, and one would fail only at the
+        end.
 
         Args:
             refuse: See `building`.
@@ -173,7 +176,7 @@ class Study:
 
     @contextmanager
     def building(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
-        """Hold the exclusive right to make `part`.
+        """Hold an exclusive lock on a part while it is being made.
 
         Args:
             refuse: called once the right is confirmed; raises Refused if the part exists and must not be replaced.
@@ -213,8 +216,8 @@ class Study:
 
 
 def _is_full_disk(error: OSError) -> bool:
-    """Return whether an error says that the disk takes no more. NumPy reports this in words, without an error
-    number.
+    """Return whether an error means that the disk is full. NumPy reports this only as a text, without an
+    error number.
     """
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
     return error.errno in codes or (error.errno is None and "requested and" in str(error))
@@ -224,7 +227,7 @@ _threads = threading.local()
 
 
 def _claimed_parts() -> set[tuple[Path, str]]:
-    """The parts that this thread has claimed."""
+    """The parts that this thread has reserved with `claim`."""
     if not hasattr(_threads, "held"):
         _threads.held = set()
     claimed: set[tuple[Path, str]] = _threads.held

@@ -1,4 +1,4 @@
-"""The contents of a study, for `blindspot status` and the Home page."""
+"""Summarise the contents of a study for `blindspot status` and the Home page."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ JOBS_CONSIDERED, JOBS_SHOWN = 50, 5
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do next.
+    """A suggested next step for the user.
 
-    why: what is missing.
-    command: the command that does it.
-    job: the same for a button; None for what only the command line can do.
+    Attributes:
+        why: what is missing.
+        command: the command that does it.
+        job: the same for a button; None for what only the command line can do.
     """
 
     why: str
@@ -64,8 +65,10 @@ def summary(study: Study) -> dict[str, Any]:
 
 
 def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
-    """Return the latest jobs, newest first, without failures that a later job made good: one of the same kind that
-    does the same, or for an import any of the same kind, since the file that was mended may have another name."""
+    """Return the latest jobs, newest first. A failed job is left out if a later job of the same kind with the same
+    arguments succeeded. For imports any later import of the same kind suffices, because the corrected file may have
+    another name.
+    """
     latest: list[Job] = []
     job_kinds: set[str] = set()
     for job in jobs.recent(study, JOBS_CONSIDERED):
@@ -78,8 +81,9 @@ def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
 
 
 def _from_results(study: Study) -> dict[str, Any] | None:
-    """The files of a study that was made from retriever output, and what such a study cannot do. None for other
-    studies."""
+    """Describe a study that was made from retriever output: its files, and what such a study cannot do. None for other
+    studies.
+    """
     records = Imports(study.labels_path).all_records("results")
     if not records:
         return None
@@ -90,6 +94,6 @@ def _from_results(study: Study) -> dict[str, Any] | None:
             "The study has only the passages that these files name, so a search says nothing about the whole "
             "collection: ask no live questions and make no runs here.",
             f"Negatives can be mined no deeper than the files go ({deepest} hits).",
-            "Gold is unknown, unless qrels are imported: relevance is by answers.",
+            "Gold is unknown unless qrels are imported, so relevance is by answers.",
         ],
     }

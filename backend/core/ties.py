@@ -1,4 +1,4 @@
-"""The order of passages whose scores are equal. Tools differ in it, and measures with it."""
+"""The order of passages with equal scores. Evaluation tools break ties differently, so their measures can differ."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TIES = {
 
 
 def check_ties(ties: str) -> None:
-    """Raise Refused for an unknown order."""
+    """Raise Refused for an unknown tie-breaking order."""
     if ties not in TIES:
         raise Refused(f"--ties must be one of {', '.join(TIES)}, not {ties!r}")
 
 
 def tied_order(scores: np.ndarray, rows: np.ndarray, ids: Sequence[str], ties: str) -> np.ndarray:
-    """Return the positions of hits by falling score, equal ones ordered by `ties`.
+    """Return the positions of hits sorted by descending score, with ties broken as `ties` says.
 
     Args:
         scores, rows: (k,) of one question's hits: scores, and rows of the collection.

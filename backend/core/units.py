@@ -1,8 +1,9 @@
-"""The unit of observation: what counts as one observation in tests, intervals and every n.
+"""The unit of observation: which questions count together as one observation in significance tests, intervals and every
+n.
 
-Two wordings of a fact, the questions about a subject, the questions of a template succeed and fail together. Treated as
-independent, they make intervals too narrow and p values too small. A study's setting `unit` says which questions belong
-together, and everything that counts questions takes the units from here.
+Retrieval tends to succeed or fail together on two wordings of a fact, on the questions about one subject, or on those
+of one template. If such questions are treated as independent, intervals become too narrow and p values too small. A
+study's setting `unit` determines which questions form one unit. All statistics use the units from this module.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ GENERALISES: dict[Unit, str] = {
 
 @dataclass(frozen=True)
 class Units:
-    """The unit of each of q questions. codes: (q,) int64; equal codes are one observation."""
+    """The unit of each of q questions. codes: (q,) int64; questions with the same code are one observation."""
 
     name: Unit
     codes: np.ndarray
@@ -40,7 +41,7 @@ class Units:
         return len(self.codes)
 
     def units_of_rows(self, rows: np.ndarray | slice) -> Units:
-        """Return the units of some questions (indices or bool)."""
+        """Return the units of a subset of the questions, given by indices or a boolean mask."""
         return Units(self.name, self.codes[rows])
 
     @property
@@ -48,12 +49,12 @@ class Units:
         return len(np.unique(self.codes))
 
     def count_words(self) -> str:
-        """Return the number of questions and of units: "452 questions about 226 facts"."""
+        """Return the numbers of questions and units in words, such as "452 questions about 226 facts"."""
         return counted_by(len(self), self.count, self.name)
 
 
 def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> str:
-    """Return "452 questions about 226 facts", or "226 questions" where each is a unit of its own.
+    """Return "452 questions about 226 facts", or "226 questions" if every question is its own unit.
 
     Args:
         units: their number; None if each question is one, as in results of older versions. unit: None where a result does
@@ -66,19 +67,21 @@ def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> s
 
 
 def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
-    """Return the n of a table's line: "452 (226 facts)", or "226" where each question is a unit of its own."""
+    """Return the n of a table row: "452 (226 facts)", or "226" if every question is its own unit."""
     return (
         f"{questions:,}" if units is None or units == questions else f"{questions:,} ({counted(units, unit or 'unit')})"
     )
 
 
 def n_value(questions: int, units: int | None, unit: Unit | None = None) -> int | str:
-    """Return the n of a table of results: the number of questions, or `n_cell` where they are not the units."""
+    """Return the n of a result table: the number of questions, or the text of `n_cell` if a unit can hold several
+    questions.
+    """
     return questions if units is None or units == questions else n_cell(questions, units, unit)
 
 
 def generalisation(unit: Unit) -> str:
-    """Return one sentence that says to what p values and intervals generalise."""
+    """Return a sentence that states to which population the p values and intervals generalise."""
     offer = "" if unit in ("relation", "template") else "; with the unit 'relation' they are about relations like these"
     return f"P values and intervals generalise {GENERALISES[unit]}{offer}."
 
@@ -86,8 +89,8 @@ def generalisation(unit: Unit) -> str:
 def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     """Return the unit of each question.
 
-    A question without the relation, subject or template that the unit needs belongs together with those that have the
-    same text, case and spaces apart, else with those that have the same gold passages.
+    Some questions lack the relation, subject or template that defines the unit. They are grouped with questions that
+    have the same text (ignoring case and spaces), or else the same gold passages.
     """
     if unit == "question":
         return Units(unit, np.arange(len(questions)))
@@ -100,13 +103,15 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
 
 
 def set_unit(study: Study, unit: Unit, actor: str | None = None) -> None:
-    """Make this the study's unit of observation. Raises Refused for a person who may not, BadInput for another word."""
+    """Set the study's unit of observation. Raises Refused if the person lacks the right, and BadInput for an unknown
+    unit.
+    """
     require(study, actor, "set the unit")
     change_settings(study.settings_path, {"unit": unit})
 
 
 def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
-    """Return the unit of the question of each pair, (n,) int64. ids: of questions, which may occur several times."""
+    """Return the unit of each question id, (n,) int64. ids: question ids, which may repeat, as in a list of pairs."""
     distinct = list(dict.fromkeys(ids))
     if not distinct:
         return np.zeros(0, np.int64)
@@ -130,7 +135,7 @@ def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
 
 
 def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
-    """Return a code for each question: the same for the same text, and for texts with the same gold passages."""
+    """Return a code for each question. Questions with the same text or the same gold passages have the same code."""
     texts = _codes([_spaced(text) for text in folded_of(questions, "text")])
     group = dict[Hashable, int]()
     joined = list(range(int(texts.max()) + 1))

@@ -1,4 +1,4 @@
-"""The folder of this person's own settings on this machine, outside every study: what they trust and what they allow."""
+"""The folder with this person's own settings on this machine, outside every study: trusted models and consents."""
 
 from __future__ import annotations
 

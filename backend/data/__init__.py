@@ -1,1 +1,1 @@
-"""Data: file formats, import, export, downloads, and the generated encyclopedia."""
+"""File formats, imports, exports, downloads, and the generated encyclopedia."""

@@ -1,4 +1,4 @@
-"""Download public data sets and models. Downloads can be resumed, are checked, and archives are unpacked safely.
+"""Download public data sets and models. Downloads can be resumed and are verified, and archives are unpacked safely.
 
 The sources publish no checksums. Therefore the size that the server announces is checked, and the SHA-256 is recorded
 in `downloads.json`; a later download with another hash is reported. DPR's models are fetched with huggingface_hub,
@@ -50,7 +50,7 @@ MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A complete file. `again`: whether an earlier download of the file was there."""
+    """A completely downloaded file. `again`: whether the file had been downloaded before."""
 
     path: Path
     size: int
@@ -80,7 +80,7 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> list[
 
 
 def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
-    """Download one file into `folder`. A broken download stays as `NAME.partial`, which a later call resumes.
+    """Download one file into `folder`. An interrupted download is kept as `NAME.partial`, and a later call resumes it.
 
     Args:
         wait: Seconds before the first retry after a broken connection; doubled for each further retry.

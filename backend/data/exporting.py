@@ -1,4 +1,6 @@
-"""Export parts of a study in the formats of other tools. Files are streamed, and written completely or not at all."""
+"""Export parts of a study in the formats of other tools. Files are streamed. If the export fails, no partial file is
+left.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class ExportResult:
 
 
 def export_run(study: Study, name: str, format: str, path: Path | None = None, ties: str = "file") -> ExportResult:
-    """Export a run. If the format has answer flags, they follow the run's own matching rule.
+    """Export a run. If the format has answer flags, they are those of the run's own answer-matching rule.
 
     Args:
         format: "trec", "dpr", "pyserini" or "msmarco".
@@ -73,15 +75,16 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     recorded = ((id, passage, grade) for id, of_question in grades.items() for passage, grade in of_question.items())
     if all(grade == 1 or passage in rejected.get(id, ()) for id, passage, grade in recorded):
         return made
-    note = "The format has no place for grades; 'blindspot export qrels' writes them."
+    note = "The format cannot store grades; 'blindspot export qrels' writes them."
     return replace(made, notes=(*made.notes, note))
 
 
 def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Question], tuple[str, ...]]:
-    """Return questions with their gold as people mended it, and one line about what changed, if anything did.
+    """Return questions with their gold passages corrected by people's labels, and one line about the changes, if there
+    are any.
 
-    Gold that people call related or negative, and gold in dispute, is left out; passages that they call positive are
-    added (`blindspot.db.labels.Labels.corrected`).
+    Gold passages that people labelled related or negative, or on which they disagree, are removed. Passages that people
+    labelled positive are added (`blindspot.db.labels.Labels.corrected`).
     """
     mended, rejected, disputed, added = [], 0, 0, 0
     judged: dict[str, dict[str, str]] = defaultdict(dict)
@@ -106,10 +109,10 @@ def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Qu
 
 
 def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict[str, int]]:
-    """Return the grade of each judged passage of these questions, by question; questions without any are left out.
+    """Return the grade of each judged passage, by question. Questions without judged passages are left out.
 
-    Gold counts 1 where no qrels gave a grade above 0. Grades of 0 and less are those that qrels gave, and 0 of gold that
-    people reject.
+    A gold passage gets grade 1 if the imported qrels have no positive grade for it. Grades of 0 or less come from the
+    qrels; gold passages that people rejected get 0.
     """
     rejected = Labels(study.labels_path).rejected_gold()
     recorded: dict[str, dict[str, int]] = defaultdict(dict)
@@ -127,7 +130,7 @@ def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict
 
 
 def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
-    """Export the judgements of the questions of a split, or of all, as qrels (see `judgements_of`).
+    """Export the judgements of the questions of a split, or of all questions, as qrels (see `judgements_of`).
 
     Raises:
         Missing: no question has gold or judgements.

@@ -1,7 +1,8 @@
-"""Select the questions that may train: none whose text, or whose (subject, relation), is in a dev or test split.
+"""Select the questions that may be used for training. Questions whose text or (subject, relation) occurs in a dev or
+test split are left out.
 
-Bucket and one-off sets count as test. The one-off sets (EntityQuestions' `no-overlap` and `similar`) may train only
-with their own train split.
+Bucket sets and one-off sets count as test. Of a one-off set (EntityQuestions' `no-overlap` and `similar`), only its own
+train split may be used for training.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BAD = "people call the question bad"
 
 @dataclass(slots=True)
 class EligibleQuestions:
-    """The questions that may train, by ascending id, and the questions left out, each with its reason.
+    """The questions that may be used for training, by ascending id, and the questions left out, each with its reason.
 
     digest: hash of everything about the eligible questions that a training set depends on.
     """
@@ -48,7 +49,7 @@ def eligible_questions(
     limit: int | None = None,
     seed: int = 0,
 ) -> EligibleQuestions:
-    """Select the questions of some splits that leak nothing.
+    """Select the questions of some splits that do not occur in a dev or test split.
 
     Args:
         splits: train, unlabelled, or SET/SPLIT of these splits.
@@ -95,7 +96,7 @@ def _condition(name: str) -> tuple[str, list[str]]:
 
 
 def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
-    """Return keys of the texts and of the facts of all dev, test and bucket questions."""
+    """Return the keys of the texts, and the keys of the facts, of all dev, test and bucket questions."""
     texts: set[bytes] = set()
     facts: set[bytes] = set()
     for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
@@ -113,7 +114,7 @@ def _rows(study: Study, condition: str, values: Sequence[str] = ()) -> Iterator[
 
 
 def words_key(text: str) -> bytes:
-    """Return a key of the words alone, so case, punctuation and spaces make no difference."""
+    """Return a key of a text that ignores case, punctuation and spaces."""
     words = [token for token in lower_tokens(text) if token[0].isalnum()]
     return text_key(" ".join(words) if words else text)
 

@@ -1,4 +1,4 @@
-"""Logs of retrievers: each question as it was asked, with the chunks that came back.
+"""Read logs of retrievers: each question as a user asked it, with the retrieved chunks.
 
 Read from JSON lines, JSON arrays, CSV, Parquet and Arrow (`blindspot.backend.data.table_files`), in these shapes:
 
@@ -10,7 +10,7 @@ Read from JSON lines, JSON arrays, CSV, Parquet and Arrow (`blindspot.backend.da
 - a table with a question and its list of chunks on each row, or a question and one chunk; columns by their usual names, or
   chosen.
 
-Rows of other kinds, such as calls of a language model, are passed over.
+Rows of other kinds, such as calls of a language model, are skipped.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ TABLE: Mapping[str, tuple[str, ...]] = {
     "chunk_id": ("chunk_id", "doc_id", "document_id", "passage_id", "docid", "ids", "chunk_ids", "doc_ids"),
     "score": ("score", "scores", "similarity"),
 }
-"""The columns of a table, by their usual names; each can be chosen."""
+"""The columns of a table, each with its usual names; the user can choose another column for each."""
 
 
 @dataclass(frozen=True)
 class LogShape:
-    """Where one tool's rows hold what. All but `marks` are paths: names of nested fields, with dots between.
+    """The layout of one tool's log rows. All attributes except `marks` are paths: names of nested fields joined by
+    dots.
 
     Attributes:
         marks: Columns by which the shape is recognised. kind: Where the kind of a row is, and that of a retriever.
@@ -122,7 +123,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class OpenedLog:
-    """A log whose shape is known. columns: Of a table, the chosen column of each name of `TABLE`; else empty."""
+    """A log whose layout has been recognised. columns: for a table, the column for each name of `TABLE`; else {}."""
 
     path: Path
     name: str
@@ -130,7 +131,7 @@ class OpenedLog:
     columns: Mapping[str, str]
 
     def entries(self) -> Iterator[RunEntry | BadInput]:
-        """Yield each question as it was asked, with its chunks; BadInput in place of a wrong row."""
+        """Yield each question as it was asked, with its chunks, and BadInput for an invalid row."""
         rows = _rows(self.path)
         made = _table_entries(rows, self.columns) if self.shape is None else _span_entries(rows, self.shape)
         chunks = _Chunks(self.path)
@@ -140,7 +141,7 @@ class OpenedLog:
 
 @dataclass
 class _Event:
-    """A question as it was asked once. chunks: Objects or texts, in the retriever's order."""
+    """One occurrence of a question. chunks: objects or texts in the retriever's order."""
 
     question: str
     chunks: list[Any]
@@ -150,12 +151,12 @@ class _Event:
 
 
 def open_log(path: str | Path, chosen: Mapping[str, str] | None = None) -> OpenedLog:
-    """Recognise the shape of a log.
+    """Recognise the layout of a log.
 
     Args:
         chosen: Columns of a table by the names of `TABLE`, where they have other names than the usual ones.
 
-    Raises BadInput for a file of no known shape; it names the columns.
+    Raises BadInput for a file of unknown layout; the message names its columns.
     """
     path = Path(path)
     columns = columns_of(path)
@@ -181,13 +182,15 @@ def open_log(path: str | Path, chosen: Mapping[str, str] | None = None) -> Opene
 
 
 def usual_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Return the column of each part of a log that has a usual name."""
+    """Return the column for each part of a log (question, chunk, ...) that has a usual name."""
     found = {name: next((each for each in usual if each in columns), None) for name, usual in TABLE.items()}
     return {name: column for name, column in found.items() if column is not None}
 
 
 def preview(path: str | Path, rows: int = 3) -> dict[str, list[str]]:
-    """Return the first values of each column of a table, shortened, to choose columns from. Raises BadInput."""
+    """Return the first values of each column of a table, shortened, so that a person can choose columns. Raises
+    BadInput for an unreadable file.
+    """
     columns = columns_of(path)
     first = [row.values for row in islice(rows_of(path), rows) if not isinstance(row, BadInput)]
     return {name: [" ".join(str(values.get(name, "")).split())[:80] for values in first] for name in columns}
@@ -204,7 +207,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | BadInput]:
 
 
 def _otlp_spans(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the spans of a line of OTLP/JSON, their attributes as an object (opentelemetry-proto, trace.proto)."""
+    """Yield the spans of a line of OTLP/JSON, with their attributes as an object (opentelemetry-proto, trace.proto)."""
     for resource in values["resourceSpans"] or ():
         for scope in resource.get("scopeSpans") or ():
             for span in scope.get("spans") or ():
@@ -243,7 +246,7 @@ def _span_entries(
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Return what is at a path of nested objects, which may be JSON texts; a name may itself contain dots. None: nothing."""
+    """Return the value at a path of nested objects, or None. Objects may be JSON texts, and names may contain dots."""
     value = parse_log(value)
     if not isinstance(value, dict):
         return None
@@ -258,7 +261,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def parse_log(value: Any) -> Any:
-    """Parse a text that is JSON, or a list or object as Python prints it; return anything else unchanged."""
+    """Parse a text that is JSON or a printed Python list or dict. Other values are returned unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         for parse in (json.loads, ast.literal_eval):
             try:
@@ -269,7 +272,9 @@ def parse_log(value: Any) -> Any:
 
 
 def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
-    """Return the list at a path, also one that is flattened into numbered names: `documents.0.document.content`."""
+    """Return the list at a path. The list may be flattened into numbered names such as
+    `documents.0.document.content`.
+    """
     found = parse_log(value_at(values, path))
     if isinstance(found, list):
         return found
@@ -283,7 +288,7 @@ def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
 
 
 def _question_in(value: Any) -> str | None:
-    """Return the question of an input: the text itself, or that of the usual fields of an object."""
+    """Return the question in an input value: the text itself, or a usual field of an object."""
     value = parse_log(value)
     if isinstance(value, list) and len(value) == 1:
         value = parse_log(value[0])
@@ -297,7 +302,9 @@ def _first_value(values: Any, paths: Sequence[str]) -> Any:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return own facts of a question as short texts; the date as a day. Lists and long texts are left out."""
+    """Return further fields of a question as short texts, with dates shortened to the day. Lists and long texts are
+    left out.
+    """
     column_of_field: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict):  # LangSmith's feedback_stats: {"user_score": {"n": 1, "avg": 1.0}}
@@ -310,7 +317,7 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _day(value: Any) -> str:
-    """Return the day of a time: a date, an ISO text, or seconds, milliseconds or nanoseconds since 1970."""
+    """Return the day of a date, an ISO text, or a number of seconds, milliseconds or nanoseconds since 1970."""
     if isinstance(value, date):
         return value.isoformat()[:10]
     text = str(value or "")
@@ -325,7 +332,7 @@ def _day(value: Any) -> str:
 def _table_entries(
     rows: Iterable[tuple[int, dict[str, Any]] | BadInput], columns: Mapping[str, str]
 ) -> Iterator[_Event | BadInput]:
-    """Yield the rows of a table; consecutive rows with one chunk each that ask the same question are one event."""
+    """Yield the events of a table. If each row has one chunk, consecutive rows with the same question are one event."""
     waiting: _Event | None = None
     for row in rows:
         if isinstance(row, BadInput):
@@ -359,7 +366,9 @@ _OURS = {"chunk_id": "id", "score": "score"}
 
 
 def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any]) -> Any:
-    """Return a chunk with its id and score out of lists beside the chunks."""
+    """Return a chunk with its id and score, taken from the lists of ids and scores that are parallel to the list of
+    chunks.
+    """
     own = {
         _OURS[name]: values[place]
         for name, values in parallel_lists.items()
@@ -372,7 +381,9 @@ def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any])
 
 
 class _Chunks:
-    """Makes entries of events. A chunk is known by its id, else by its text; another text under a known id is a version."""
+    """Converts events to run entries. A chunk is identified by its id, or else by its text. If an id occurs again with
+    a different text, the chunk is stored as another version.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -397,7 +408,7 @@ class _Chunks:
         return RunEntry(id, event.question, (), found, str(self.path), event.line, (), event.fields)
 
     def _read_chunk(self, chunk: Any, line: int) -> Context | BadInput | None:
-        """Read a chunk; None for one without text."""
+        """Read a chunk; None if it has no text."""
         chunk = parse_log(chunk)
         text = chunk if isinstance(chunk, str) else _first_value(chunk, TEXT)
         if text is not None and not isinstance(text, str):
@@ -419,7 +430,7 @@ class _Chunks:
 
 
 def _plain_id(id: str) -> str:
-    """Return an id that fits into addresses and TREC files."""
+    """Return an id without characters that URLs or TREC files do not allow."""
     plain = re.sub(r"[\s\x00-\x1f\x7f]+", "_", id.strip()) or "_"
     return plain if len(plain) <= MAX_ID - 8 else f"{plain[:200]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
 

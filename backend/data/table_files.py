@@ -1,6 +1,8 @@
-"""Rows of tabular files: CSV, TSV, JSON lines, arrays of JSON objects, Parquet, Arrow, and folders of them as the package `datasets` saves them.
+"""Read the rows of tables: CSV, TSV, JSON lines, JSON arrays of objects, Parquet, Arrow, and folders that the package
+`datasets` saved.
 
-`rows_of` streams a file of any size; the package `datasets` is not needed. Formats and checks that read tables use it.
+`rows_of` streams a file of any size and does not need the package `datasets`. All formats and checks that read tables
+use it.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a table and the split that its place names."""
+    """A file of a table, and the split that its path names."""
 
     path: Path
     split: str | None = None
@@ -59,7 +61,7 @@ class TableFile:
 def rows_of(
     path: str | Path, columns: Sequence[str] | None = None, text: str | None = None
 ) -> Iterator[TableRow | BadInput]:
-    """Yield the rows of a file or folder, in order; BadInput in place of a wrong row.
+    """Yield the rows of a file or folder in order, and BadInput for an invalid row.
 
     Args:
         columns: The columns to read; None for all. In JSON lines, a row that lacks a column has None there.
@@ -81,7 +83,9 @@ def rows_of(
 
 
 def columns_of(path: str | Path) -> list[str]:
-    """Return the names of a table's columns; for JSON, the fields of the first object. Raises BadInput."""
+    """Return the names of a table's columns; for JSON, the fields of the first object. Raises BadInput if the file is
+    no table.
+    """
     file = table_files(path)[0]
     kind = table_kind(file.path)
     if kind in ("parquet", "arrow"):
@@ -99,8 +103,8 @@ def columns_of(path: str | Path) -> list[str]:
 
 
 def table_kind(path: Path) -> str:
-    """Return "parquet", "arrow", "jsonl", "json" (an array) or "csv" by the contents of a file; CSV includes TSV. Raises
-    BadInput.
+    """Return "parquet", "arrow", "jsonl", "json" (an array) or "csv" (also for TSV), judged by the contents of a file.
+    Raises BadInput if it cannot be read.
     """
     if kind := binary_kind(path):
         return kind
@@ -108,7 +112,9 @@ def table_kind(path: Path) -> str:
 
 
 def binary_kind(path: Path) -> str | None:
-    """Return "parquet" or "arrow" if a file begins like one, else None. Raises BadInput for what is not a file."""
+    """Return "parquet" or "arrow" if a file begins with that format's magic bytes, else None. Raises BadInput if the
+    path is not a file.
+    """
     check_plain_file(path)
     try:
         with open(path, "rb") as file:
@@ -119,7 +125,9 @@ def binary_kind(path: Path) -> str | None:
 
 
 def table_files(path: str | Path) -> list[TableFile]:
-    """Return the files of a table in order: the file itself, or those of a folder. Raises BadInput for other folders."""
+    """Return the files of a table in order: the file itself, or the files of a folder. Raises BadInput for a folder
+    without tables.
+    """
     path = Path(path)
     if not path.is_dir():
         return [TableFile(path)]
@@ -130,7 +138,9 @@ def table_files(path: str | Path) -> list[TableFile]:
 
 
 def is_table_folder(path: Path) -> bool:
-    """Return whether a folder is a saved Dataset or DatasetDict, or holds tables and no texts, as on the Hub."""
+    """Return whether a folder is a saved Dataset or DatasetDict, or holds tables and no text files, as dataset
+    repositories on the Hub do.
+    """
     try:
         return path.is_dir() and bool(_folder_files(path))
     except (BadInput, OSError):
@@ -156,7 +166,7 @@ def _folder_files(folder: Path) -> list[TableFile]:
 
 
 def _saved(folder: Path) -> list[Path]:
-    """Return the files that state.json of a saved Dataset names."""
+    """Return the data files that are listed in state.json of a saved Dataset."""
     named = _json_file(folder / _SAVED).get("_data_files")
     names = [each.get("filename") for each in named if isinstance(each, dict)] if isinstance(named, list) else []
     if not names:
@@ -186,7 +196,7 @@ def _split_of(file: Path) -> str | None:
 
 
 def column_names(names: Sequence[str]) -> str:
-    """Return names of columns for a message of one line."""
+    """Return column names as text for a one-line message."""
     return ", ".join(" ".join(name.split())[:40] for name in names[:20])
 
 
@@ -204,7 +214,9 @@ def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Pa
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | BadInput]]:
-    """Yield the first line and the fields of each record; in place of a record with wrong quotes, what is wrong."""
+    """Yield the number of the first line and the fields of each record; for a record with wrong quotes, BadInput
+    instead of the fields.
+    """
     csv.field_size_limit(MAX_FIELD)
     lines = (
         (line, text) for block in text_blocks(ByteSource(path)) for line, text in enumerate(block.lines, block.line)
@@ -311,7 +323,9 @@ def _binary_rows(file: TableFile, columns: Sequence[str] | None, kind: str) -> I
 def _open_batches(
     path: Path, kind: str, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Open a Parquet or Arrow file: its schema, and the batches of the columns. Errors of pyarrow become BadInput."""
+    """Open a Parquet or Arrow file. Yields its schema and the record batches of the chosen columns. Errors of pyarrow
+    become BadInput.
+    """
     import pyarrow as pa
 
     check_plain_file(path)
@@ -337,7 +351,9 @@ def _open_batches(
 
 
 def _valid_batches(batches: Iterator[pa.RecordBatch], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of batches whose offsets lie inside their memory: a broken file could otherwise end the process."""
+    """Yield the chosen columns of each batch after checking that all offsets are inside the buffers. With invalid
+    offsets, a broken file could crash the process.
+    """
     for batch in batches:
         batch = batch if columns is None else batch.select(list(columns))
         batch.validate(full=True)

@@ -1,7 +1,8 @@
-"""A study as a retrieval task for others: BEIR's folder, which `datasets` and MTEB load as well.
+"""Export a study as a retrieval task: a BEIR folder that `datasets` and MTEB can load as well.
 
-corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv are BEIR's. README.md names them as configurations for `datasets`, with
-qrels/SPLIT.jsonl because all configurations of a folder must have one form. task.py declares an MTEB task over them.
+corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv are in BEIR's format. README.md declares configurations for `datasets`.
+They use qrels/SPLIT.jsonl, because all configurations of a folder must have the same file format. task.py declares an
+MTEB task with these files.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ configs:
 # {name}
 
 A retrieval task in BEIR's form: {passages}, {questions} with {judgements}. Made with Blindspot from a study whose
-passages have the digest `{digest}`. The texts keep the licences of their makers.
+passages have the digest `{digest}`. The texts keep the licences of their authors.
 """
 TASK = '''"""The MTEB task of this folder: `mteb.evaluate(model, {name}())`."""
 
@@ -70,7 +71,7 @@ class {name}(AbsTaskRetrieval):
 
 @dataclass(frozen=True, slots=True)
 class ExportedTask:
-    """A task folder and what it holds."""
+    """An exported task folder and the numbers of its contents."""
 
     folder: Path
     passages: int
@@ -79,7 +80,7 @@ class ExportedTask:
 
 
 def export_task(study: Study, folder: Path, split: str = "test", own_passages_left_out: bool = False) -> ExportedTask:
-    """Write a task folder with the judged questions of a split, those without a relevant passage included.
+    """Write a task folder with the judged questions of a split, including questions without a relevant passage.
 
     Args:
         folder: a new folder; the task's name in task.py follows from its name.
@@ -116,7 +117,7 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
 
 
 def _write_json_qrels(path: Path) -> None:
-    """Write the qrels of a TSV file as JSON lines beside it."""
+    """Write the qrels of a TSV file as JSON lines into the same folder."""
     with written_whole(path.with_suffix(".jsonl")) as file:
         for row in read_qrels(path):
             if isinstance(row, Qrel):

@@ -1,4 +1,6 @@
-"""The demo study: a generated encyclopedia, and everything that the app shows of a study, computed there."""
+"""The demo study: a generated encyclopedia with everything that the app can show, such as runs, labels, training sets
+and trained models.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 SOURCE = "encyclopedia"
-"""The folder of the study that holds the generated files."""
+"""The folder in the study that holds the generated files."""
 ABOUT = "about.json"
 ANNOTATORS = {f"Ada{SIMULATED}": 0.96, f"Ben{SIMULATED}": 0.90}
-"""The simulated annotators: name to the share of labels that are right."""
+"""The simulated annotators: each name with the share of its labels that are right."""
 
 
 def is_demo(study: Study) -> bool:
-    """Whether `blindspot demo` made this study."""
+    """Return whether `blindspot demo` made this study."""
     return (study.path(SOURCE) / ABOUT).is_file()

@@ -1,4 +1,6 @@
-"""Simulated annotators of the demo: they judge from the generator's truth, and each makes mistakes of their own."""
+"""Simulated annotators for the demo. Their labels come from the generator's ground truth, and each annotator makes
+different random mistakes.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ SEED = 0
 
 
 def truth_of(study: Study) -> dict[str, set[str]]:
-    """The ids of all passages that answer each question, by question id."""
+    """Return the ids of all passages that answer each question, by question id."""
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
         return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
 
 
 @job("simulate annotators")
 def simulate_annotators(study: Study, name: str, progress: Progress | None = None) -> dict[str, int]:
-    """Let the simulated annotators judge a batch. Returns {questions, labels}.
+    """Let the simulated annotators judge a batch. Returns the numbers of questions and labels: {questions, labels}.
 
     Args:
         name: Name of the batch. Its labels count like those of people, under names that say "simulated".

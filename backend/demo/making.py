@@ -1,8 +1,9 @@
 """Make the demo study.
 
-`make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
-that makes the rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index
-and its runs, a model trained on each set, a map, and an experiment. Both skip what exists, so they can be called again.
+`make_first_parts` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run.
+`finish` is a job that makes the rest, with a separate job for each part: labels by simulated annotators, two training
+sets, the dense index and its runs, a model trained on each set, a map, and an experiment. Both skip parts that exist,
+so they can be called again.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ TRAINING: dict[str, Any] = {
     "pool": 100,
     "evaluate_every": 5,
 }
-"""Fields of `DualEncoderSettings`: small enough for a CPU, some 20 seconds a model. One evaluation after each of three passes
-over the questions."""
+"""Fields of `DualEncoderSettings`, small enough that a CPU trains a model in about half a minute: three passes over the
+questions, and one evaluation after each.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,12 @@ class DemoPart:
 
 @dataclass(frozen=True)
 class DemoSize:
-    """The size of a demo. Tests make a smaller one with an encoder of their own.
+    """The size of a demo. Tests make a smaller demo with a test encoder.
 
-    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start
-    of training.
-    training: fields of `DualEncoderSettings` that differ from TRAINING.
+    Attributes:
+        labelled: questions that the simulated annotators judge.
+        encoder: of study.toml; the dense retriever, and the start of training.
+        training: fields of `DualEncoderSettings` that differ from TRAINING.
     """
 
     labelled: int = LABELLED
@@ -96,12 +99,12 @@ class DemoSize:
 def make_first_parts(
     folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
 ) -> Study:
-    """Make the parts of the demo study up to its BM25 run that are missing.
+    """Make the missing parts of the demo study, up to and including its BM25 run.
 
     Args:
         passages, seed: None takes those of the demo in the folder; for a new demo PASSAGES and SEED.
 
-    Raises Refused if `folder` holds something else, or a demo of another size or seed.
+    Raises Refused if `folder` holds anything but a demo, or a demo of another size or seed.
     """
     if (folder / SETTINGS_FILE).is_file():
         study = Study.open(folder)
@@ -123,7 +126,7 @@ def make_first_parts(
 
 @job("demo", extras=("demo",))
 def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress | None = None) -> dict[str, int]:
-    """Make the parts of the demo that are missing, each as a job of its own. Returns {made}: their number.
+    """Make the missing parts of the demo, each as a separate job. Returns the number of parts made: {made}.
 
     Args:
         size: fields of `DemoSize` that differ from its defaults.
@@ -137,24 +140,28 @@ def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress 
 
 
 def finish_in_background(study: Study) -> str | None:
-    """Start `finish` in a process of its own, unless it runs or nothing is missing. Returns the id of its job."""
+    """Start `finish` in a separate process, unless it is running or nothing is missing. Returns the id of its job, or
+    None.
+    """
     if is_running(study) is not None or not missing_parts(study):
         return None
     return jobs.submit(finish, study)
 
 
 def is_running(study: Study) -> Job | None:
-    """The unfinished job that makes the rest of the demo."""
+    """Return the running job that makes the rest of the demo, or None."""
     return next((job for job in jobs.recent(study, 50) if job.kind == "demo" and job.unfinished), None)
 
 
 def missing_parts(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
-    """The parts of the demo that do not exist, in the order in which `finish` makes them."""
+    """Return the missing parts of the demo, in the order in which `finish` makes them."""
     return [part for part in parts(size or DemoSize()) if not part.exists(study)]
 
 
 def parts(size: DemoSize) -> list[DemoPart]:
-    """All parts that `finish` makes: first the quick ones, then the dense retriever, then the trained models."""
+    """Return all parts that `finish` makes: first the quick parts, then the dense retriever, then the
+    trained models.
+    """
     settings = TRAINING | size.training
     return [
         _run("bm25", "train", TRAIN_RUN),
@@ -204,7 +211,7 @@ def _training_set_part(name: str, policy: str) -> DemoPart:
 
 
 def trained_parts(name: str, model: str, start: str, settings: dict[str, Any]) -> Iterator[DemoPart]:
-    """The training of one model, and its run over dev."""
+    """Yield the parts for one trained model: the training, and the model's run over the dev questions."""
     yield DemoPart(
         f"train on the {name} set",
         lambda study: model in models_of(study),
@@ -243,8 +250,8 @@ def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
 
 
 def _five_questions(study: Study, report: Progress | None) -> object:
-    """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not
-    judge.
+    """Queue a batch of five questions with one passage each, chosen by the priority sampling. The simulated annotators
+    do not judge it, so it is left for the user.
     """
     theirs = {item.question for item in Queue(study.labels_path).items(JUDGED)}
     others = [question.id for question in study.questions.all(split="train") if question.id not in theirs]
@@ -284,7 +291,7 @@ def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
 
 
 def _part_progress(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
-    """Report a part's own progress in the words of the whole demo."""
+    """Return a progress callback for one part that reports the progress of the whole demo."""
     if progress is None:
         return None
 
@@ -312,8 +319,8 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
 
 
 def shows(study: Study) -> list[str]:
-    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run,
-    its size only.
+    """Return one line for each figure of the study's BM25 and dense runs, with n and a 95% interval. Before the dense
+    run exists, return only the size of the study.
     """
     about_files = json.loads((study.path(SOURCE) / ABOUT).read_text())
     lines = [
@@ -343,4 +350,4 @@ def shows(study: Study) -> list[str]:
 
 def _summary_line(figure: dict, text: str) -> str:
     share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
-    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"
+    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n = {figure['n']:,} questions)"

@@ -1,5 +1,5 @@
-"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened
-yet.
+"""The five steps of the guided tour through the demo. Each step has a sentence computed from the study, and states
+whether its page can be opened yet.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ Compare = Callable[[str, str], Comparison]
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """A step through the demo.
+    """One step of the guided tour through the demo.
 
-    state: waiting until its parts exist; done, for judging, when all passages are judged.
-    question: the id of the question that the step opens, if it opens one.
+    Attributes:
+        state: waiting until its parts exist; done, for judging, when all passages are judged.
+        question: the id of the question that the step opens, if it opens one.
     """
 
     key: StepKey
@@ -73,7 +74,7 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See the blind spot"
     if BEFORE not in runs:
         return DemoStep(
-            "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
+            "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval starts when its index is built."
         )
     all_findings = findings(comparison(RUNS["bm25"], BEFORE), HEADLINE_K, NAMES)
     falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
@@ -84,7 +85,7 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
 def _question(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "Open one question where dense retrieval fails"
     if BEFORE not in runs:
-        return DemoStep("question", title, "waiting", "The question is chosen when both retrievers have searched.")
+        return DemoStep("question", title, "waiting", "The question is chosen after both retrievers have searched.")
     question = telling_question(comparison(RUNS["bm25"], BEFORE))
     if question is None:
         return DemoStep(
@@ -104,7 +105,7 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
 
 
 def _reason_step(comparison: Comparison, question: Question) -> str:
-    """Say that the gold passage is about several subjects, if its title is not this subject."""
+    """Return a sentence that the gold passage is about several subjects, if its title is not the question's subject."""
     first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
     (passage,) = comparison.run_a.study.corpus.passages([first])
     if passage.id not in question.gold or passage.title == question.subject:
@@ -113,8 +114,8 @@ def _reason_step(comparison: Comparison, question: Question) -> str:
 
 
 def telling_question(comparison: Comparison) -> Question | None:
-    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
-    only A finds.
+    """Return an example question on which A succeeds and B fails. Among the questions about the rarest subjects that
+    only A finds, it is the one whose gold passage A ranks first and B ranks lowest.
     """
     only_a = found_by(comparison.first_ranks_a, 1) & ~found_by(comparison.first_ranks_b, HEADLINE_K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
@@ -131,7 +132,9 @@ def telling_question(comparison: Comparison) -> Question | None:
 
 
 def _first_is_gold(comparison: Comparison, row: int) -> bool:
-    """Whether A's first passage is gold: then no chance match of the answer's words has the first rank."""
+    """Return whether A's first passage is gold. This rules out a passage at rank 1 that contains the answer only by
+    chance.
+    """
     first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[row]])[0])
     (passage,) = comparison.run_a.study.corpus.passages([first])
     return passage.id in comparison.questions[row].gold
@@ -143,7 +146,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
     batch = next((batch for batch in queue.batches() if batch.name == YOURS), None)
     if batch is None:
         return DemoStep(
-            "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
+            "judge", title, "waiting", "The passages are chosen after BM25 has searched the training questions."
         )
     own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
     return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
@@ -151,7 +154,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
 
 def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
-        return "The training data calls these passages negatives. Do they answer their question?"
+        return "The training data uses these passages as negatives. Do they answer their question?"
     if batch.done < batch.questions:
         return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
     who = "You judged all five" if own_labels == batch.questions else "All five are judged"
@@ -198,10 +201,11 @@ def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
 
 
 def cleaning_verdict(pair: Comparison) -> str:
-    """Return what training on the clean set changes against the noisy set, at each of KS. A is noisy, B is clean.
+    """Return a sentence on how training on the cleaned set changes success at each of KS, compared with the noisy set.
+    A is the model trained on the noisy set, B on the cleaned set.
 
-    The demo trains each model once. What another seed of the training would give is not in the intervals, and the sentence
-    says so; `python -m benchmarks.blind_spot --trained` takes several seeds.
+    The demo trains each model once, so the intervals do not include the variation between training seeds. The sentence
+    states this. `python -m benchmarks.blind_spot --trained` uses several seeds.
     """
     established, open_at = [], []
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
@@ -217,11 +221,13 @@ def cleaning_verdict(pair: Comparison) -> str:
     )
     if open_at:
         sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
-    measured = f"Measured over {pair.units.count_words()}. Another seed of the training may give another result."
+    measured = f"Measured over {pair.units.count_words()}. Training with another seed may give another result."
     return " ".join([*sentences, measured])
 
 
 @lru_cache(maxsize=4)
 def _changes(study: Study, older_set: str, newer_set: str) -> ChangeSummary:
-    """Sets do not change: their fingerprints make the key."""
+    """Return the changes between two training sets. Sets never change after they are built, so the result is cached by
+    their fingerprints.
+    """
     return change_summary(TrainingSet.open(study, NOISY), TrainingSet.open(study, CLEAN))

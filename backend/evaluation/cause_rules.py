@@ -1,7 +1,7 @@
-"""The causes of a run's misses, measured by the rules of `blindspot.backend.evaluation.causes`.
+"""Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses.
 
-Every rule reads its facts for all misses together: titles and gold passages once a passage, labels, scores and training
-questions once.
+Each rule reads its data for all misses together. Each passage is read once, and so are labels, scores and training
+questions.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ if TYPE_CHECKING:
 
 Side = Literal["a", "b"]
 Answer = bool | None
-"""What a rule says of one question; None if a fact that it needs is unknown."""
+"""The result of a rule for one question; None if a fact that the rule needs is unknown."""
 ORDER = tuple(Cause)
 """The column of each cause."""
 
 
 @dataclass(frozen=True)
 class RunCauses:
-    """What the rules say of the questions of a run at k.
+    """Which causes apply to the questions of a run at cut-off k.
 
-    rows: (n,) int64 rows of the comparison. missed: (n,) bool, whether the run misses the question. present: (n, 10)
-    bool, whether the rule of a cause applies, in the order of `ORDER`. measured: (n, 10) bool, whether the facts that
-    the rule needs are known.
+    Attributes:
+        rows: (n,) int64 rows of the comparison.
+        missed: (n,) bool, whether the run misses the question.
+        present: (n, 10) bool, whether the rule of a cause applies, in the order of `ORDER`.
+        measured: (n, 10) bool, whether the facts that the rule needs are known.
     """
 
     run: str
@@ -67,32 +69,32 @@ class RunCauses:
         return len(self.rows)
 
     def has_cause(self, cause: Cause) -> np.ndarray:
-        """Return for which questions the rule of a cause applies, (n,) bool."""
+        """Return the questions to which the rule of a cause applies, (n,) bool."""
         present: np.ndarray = self.present[:, ORDER.index(cause)]
         return present
 
     def is_measured(self, cause: Cause) -> np.ndarray:
-        """Return for which questions a cause could be measured, (n,) bool."""
+        """Return the questions for which a cause could be measured, (n,) bool."""
         known: np.ndarray = self.measured[:, ORDER.index(cause)]
         return known
 
     @property
     def without_cause(self) -> np.ndarray:
-        """The questions to which no rule applies, (n,) bool."""
+        """Return the questions to which no rule applies, (n,) bool."""
         return np.asarray(~self.present.any(axis=1))
 
     @property
     def misses(self) -> RunCauses:
-        """The same of the missed questions alone."""
+        """Return the causes of only the missed questions."""
         return self._subset(self.missed)
 
     @property
     def among_found(self) -> RunCauses:
-        """The same of the questions that the run finds."""
+        """Return the causes of only the questions that the run finds."""
         return self._subset(~self.missed)
 
     def of_rows(self, rows: np.ndarray) -> RunCauses:
-        """Return the same of some rows of the comparison, (m,) int64."""
+        """Return the causes of some rows of the comparison, (m,) int64."""
         return self._subset(np.isin(self.rows, rows))
 
     def _subset(self, subset: np.ndarray) -> RunCauses:
@@ -101,7 +103,7 @@ class RunCauses:
 
 
 def run_causes(comparison: Comparison, side: Side, k: int, rows: np.ndarray | None = None) -> RunCauses:
-    """Return what the rules say of the questions of one run of a comparison.
+    """Apply the rules to the questions of one run of a comparison.
 
     Args:
         rows: (n,) int64, only these rows; default all, and then the comparison keeps the result until a label, a score
@@ -119,7 +121,7 @@ def run_causes(comparison: Comparison, side: Side, k: int, rows: np.ndarray | No
 
 
 def evidence_state(comparison: Comparison) -> tuple[object, ...]:
-    """Return a key that changes with the labels, the scores and the questions that the rules read."""
+    """Return a cache key that changes when the labels, scores or questions that the rules read change."""
     study = comparison.run_a.study
     scores = tuple(
         (name, path.stat().st_mtime_ns)
@@ -130,7 +132,7 @@ def evidence_state(comparison: Comparison) -> tuple[object, ...]:
 
 
 class _Questions:
-    """Questions of one run, and the facts that several rules need. Row i is the same question in every list."""
+    """Questions of one run, and the data that several rules need. Row i is the same question in every list."""
 
     def __init__(self, comparison: Comparison, side: Side, k: int, rows: np.ndarray):
         self.compared, self.side, self.k, self.study = comparison, side, k, comparison.run_a.study
@@ -154,7 +156,7 @@ class _Questions:
 
     @cached_property
     def gold(self) -> list[list[int]]:
-        """The rows of each question's gold passages in the collection."""
+        """The collection rows of each question's gold passages."""
         known = find_ordinals(self.study.corpus, {id for question in self.questions for id in question.gold})
         return [sorted({known[id] for id in question.gold if id in known}) for question in self.questions]
 
@@ -166,12 +168,12 @@ class _Questions:
 
     @cached_property
     def hits(self) -> np.ndarray:
-        """The rows of the run's hits, (m, at most k) int32; -1 pads."""
+        """The collection rows of the run's hits, (m, at most k) int32, padded with -1."""
         return np.asarray(self.run.hits.ordinals[self.run_rows[self.rows]])[:, : self.k]
 
     @cached_property
     def labels(self) -> dict[str, dict[str, str]]:
-        """The settled labels of people: question to passage to label; empty where the reader may not see them."""
+        """People's settled labels: question id to passage id to label; {} if the reader may not see labels."""
         settled: dict[str, dict[str, str]] = defaultdict(dict)
         if self.compared.with_evidence:
             for each in self.study.labels.consensus([question.id for question in self.questions]):
@@ -242,7 +244,9 @@ class _Questions:
                 yield True in found if found else None
 
     def _wordings(self) -> dict[tuple[str, str] | None, list[tuple[str, bool]]]:
-        """The wordings of each (subject, relation) in the comparison, and whether the run finds the question so worded."""
+        """The wordings of each (subject, relation) in the comparison, and whether the run finds the question with that
+        wording.
+        """
         asked = {_fact(question) for question in self.questions} - {None}
         found = found_by(self.first, self.k).tolist()
         wordings: dict[tuple[str, str] | None, list[tuple[str, bool]]] = defaultdict(list)
@@ -318,7 +322,7 @@ RULES: dict[Cause, Callable[[_Questions], Iterable[Answer]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingCounts:
-    """The training questions of a study: how many there are, and how many have each relation and each pattern."""
+    """The number of training questions of a study: in total, for each relation, and for each question pattern."""
 
     total: int
     relations: Counter[str]
@@ -335,11 +339,11 @@ class TrainingCounts:
 
 
 def _fact(question: Question) -> tuple[str, str] | None:
-    """The fact that a question asks for: its subject and relation; None if one is unknown."""
+    """Return the fact that a question asks for as (subject, relation); None if one of them is unknown."""
     return (subject_key(question.subject), question.relation) if question.subject and question.relation else None
 
 
 def _passages(study: Study, rows: Iterable[int]) -> dict[int, Passage]:
-    """Read passages by row, each once."""
+    """Return passages by row, reading each passage once."""
     wanted = sorted(set(rows))
     return dict(zip(wanted, study.corpus.passages(wanted), strict=True))

@@ -1,7 +1,7 @@
-"""Causes of misses: for each, a rule that can be measured, with its thresholds.
+"""The causes of misses. Each cause has a measurable rule with thresholds.
 
-A cause is a circumstance that a rule found at a miss. It does not prove why the encoder missed. A miss may have several
-causes, or none.
+A cause is a property of a missed question that its rule detected. It does not prove why the encoder missed the
+question. A miss may have several causes, or none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JUDGED_POSITIVE = 0.9
 
 
 class Cause(StrEnum):
-    """The name of a cause, as slices, files and commands write it."""
+    """The name of a cause in slices, files and commands."""
 
     NEAR_NAMESAKE = "near_namesake"
     OTHER_WORDS = "other_words"
@@ -42,7 +42,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CauseRule:
-    """A cause as readers see it: its title, and the rule in one sentence."""
+    """A cause as it is shown to people: its title, and its rule in one sentence."""
 
     title: str
     rule: str
@@ -82,7 +82,7 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.CHANCE_MATCH: CauseRule(
         "Chance match of the other run",
-        "The other run finds the question, but its first relevant passage is not gold and does not mention the subject.",
+        "The other run finds a relevant passage, but this passage is not gold and does not mention the subject.",
     ),
     Cause.DOUBTFUL_GOLD: CauseRule(
         "Doubtful gold",

@@ -1,7 +1,6 @@
-"""The comparison of two runs over the questions that are measured in both, for the Compare page and `blindspot
-compare`.
+"""Compare two runs over the questions that are measured in both, for the Compare page and `blindspot compare`.
 
-Every figure of a comparison is computed here, so that the page, the command and the HTML report agree.
+Every figure of a comparison is computed in this module, so that the page, the command and the HTML report agree.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 KS = (1, 5, 20, 100)
 SEED = 0
 STILL_TO_JUDGE = "the reader has still to judge them"
-"""Why a question that is hidden from the reader is left out."""
+"""The reason that is given for leaving out questions hidden from the reader."""
 SURE = 0.05
 FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question
@@ -50,9 +49,12 @@ VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a quest
 class Measured:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
-    questions: q questions, in the run's order, as a list or a table; rows: (q,) their rows of the run. first_ranks: (q,)
-    int32 rank from 1, 0 for none within the run's k. kind: the relevance in use; gold instead of answers if no question
-    has answers. left_out: the number of questions that are not measured, by reason.
+    Attributes:
+        questions: q questions, in the run's order, as a list or a table
+        rows: (q,) their rows of the run.
+        first_ranks: (q,) int32 rank from 1, 0 for none within the run's k.
+        kind: the relevance in use; gold instead of answers if no question has answers.
+        left_out: the number of questions that are not measured, by reason.
     """
 
     study: Study
@@ -83,16 +85,18 @@ class Measured:
 
     @cached_property
     def units(self) -> Units:
-        """The unit of observation of each question, as the study's settings say."""
+        """The unit of observation of each question, according to the study's settings."""
         return units_of(self.questions, self.study.settings.unit)
 
     @cached_property
     def _relevance(self) -> Relevance:
-        """Every hit's relevance, which measures other than Success@k need."""
+        """The relevance of every hit, which measures other than Success@k need."""
         return relevant(self.study, self.run, self.kind, self.rule, self._questions_of(self.run))
 
     def _questions_of(self, run: Run) -> QuestionTable | None:
-        """Return the question table of a run; None if the caller must read the questions as records."""
+        """Return the question table of a run, or None if it is not available and the questions must be read
+        as records.
+        """
         return self.study.questions.table(run.question_ids) if isinstance(self.questions, QuestionTable) else None
 
     @cached_property
@@ -100,8 +104,8 @@ class Measured:
         return ResultCache(VALUES_HELD)
 
     def values(self, measure: RankingMeasure, k: int) -> np.ndarray:
-        """Return the value of each question at k, (q,) bool or float64. Raises BadInput for a measure that needs all
-        relevant passages if relevance is by answers.
+        """Return the measure's value for each question at k, (q,) bool or float64. Raises BadInput if the measure needs
+        all relevant passages and relevance is by answers.
         """
         if measure is SUCCESS:
             return found_by(self.first_ranks, k)
@@ -113,11 +117,11 @@ class Measured:
         return self._values.get_or_make((measure.name, k), compute_values)
 
     def measured_alike(self, name: str) -> Measured:
-        """Measure another run of the study by the same relevance. Raises Missing."""
+        """Measure another run of the study with the same kind of relevance. Raises Missing for an unknown run."""
         return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
 
     def without_questions(self, ids: Set[str], reason: str) -> Measured:
-        """Return the same run without some questions, which count as left out for this reason."""
+        """Return the same run without some questions, which are counted as left out with this reason."""
         visible = np.ones(len(self.questions), dtype=bool)
         hidden = rows_of(self.questions, sorted(ids))
         visible[hidden[hidden >= 0]] = False
@@ -138,7 +142,7 @@ def measure(
     questions: Sequence[Question] | None = None,
 ) -> Measured:
     """Measure a run. `questions` are the run's questions in its order, if the caller has them. Raises Missing for an
-    unknown run or rule, BadInput.
+    unknown run or rule, and BadInput for an unknown kind of relevance.
     """
     run = study.run(name)
     judged = relevant(study, run, relevance, rule, questions)
@@ -150,7 +154,7 @@ def measure(
 def measure_all(
     study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> dict[str, Measured]:
-    """Measure several runs. Questions that the runs share are read once."""
+    """Measure several runs. Questions that occur in several runs are read once."""
     question_by_id: dict[str, Question] = {}
     result = {}
     for name in dict.fromkeys(names):
@@ -163,7 +167,7 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the questions measured in both. Row i is the same question in every array.
+    """Two runs, A and B, over the questions that are measured in both. Row i is the same question in every array.
 
     with_evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
     annotator who still has to judge.
@@ -180,7 +184,9 @@ class Comparison:
 
     @classmethod
     def of_runs(cls, measured_a: Measured, measured_b: Measured) -> Comparison:
-        """Compare two measured runs. The comparison is empty if they are measured by different relevance."""
+        """Compare two measured runs. The comparison is empty if the runs were measured with different kinds of
+        relevance.
+        """
         if measured_a.kind != measured_b.kind:
             none = np.zeros(0, dtype=np.int64)
             return cls(
@@ -215,19 +221,21 @@ class Comparison:
 
     @property
     def depth(self) -> int:
-        """The deepest k at which both runs can be measured."""
+        """The largest k at which both runs can be measured."""
         return min(self.run_a.k, self.run_b.k)
 
     def values(self, measure: RankingMeasure, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the value of each question in A and in B, two (q,) bool or float64. Raises as `Measured.values`."""
+        """Return the measure's value for each question in A and in B, two arrays (q,) of bool or float64. Raises
+        BadInput as `Measured.values` does.
+        """
         if measure is SUCCESS:
             return found_by(self.first_ranks_a, k), found_by(self.first_ranks_b, k)
         in_a, in_b = np.searchsorted(self.run_a.rows, self.rows_a), np.searchsorted(self.run_b.rows, self.rows_b)
         return self.run_a.values(measure, k)[in_a], self.run_b.values(measure, k)[in_b]
 
     def measured_run(self, name: str) -> Measured:
-        """Return another run of the study, measured in the same way. A run is measured only once until it is replaced.
-        Raises Missing.
+        """Return another run of the study, measured in the same way. The result is cached until the run is replaced.
+        Raises Missing for an unknown run.
         """
         known = {side.name: side for side in (self.run_a, self.run_b)}
         if name in known:
@@ -243,8 +251,8 @@ class Comparison:
 
     @cached_property
     def facts(self) -> QuestionFacts:
-        """The question facts. If B covers all questions of A, these are A's facts, so that another comparison with A
-        can reuse them.
+        """The facts about the questions. If B contains all questions of A, these are A's facts, which other comparisons
+        with A can reuse.
         """
         return (
             self.run_a.facts
@@ -264,12 +272,12 @@ class Comparison:
 
     @cached_property
     def columns(self) -> QuestionColumns:
-        """The facts about the questions that tables are grouped and filtered by."""
+        """The facts about the questions by which tables are grouped and filtered."""
         return columns_of(self.questions)
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """The relation of each question, (q,) str; "" without a relation."""
+        """The relation of each question, (q,) str; "" if it has none."""
         return self.columns.relation.labels(str)
 
     @cached_property
@@ -288,7 +296,7 @@ class Comparison:
 
     @property
     def frequency(self) -> np.ndarray:
-        """The mentions of each subject, (q,) int64; -1 if unknown."""
+        """The number of passages that mention each question's subject, (q,) int64; -1 if unknown."""
         return self.columns.frequency
 
     @cached_property
@@ -313,7 +321,7 @@ class Comparison:
         return rank_biased_overlap(list_a, list_b)
 
     def overlap_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the `overlap` of some rows, (m,) float64, without reading the lists of the others."""
+        """Return the `overlap` of some questions, (m,) float64, without reading the lists of the other questions."""
         if "overlap" in self.__dict__:
             return self.overlap[rows]
         list_a = np.asarray(self.run_a.run.hits.ordinals[self.rows_a[rows]])
@@ -322,12 +330,12 @@ class Comparison:
 
     @cached_property
     def figures_cache(self) -> ResultCache:
-        """The cache of recent figures. All viewers share one comparison."""
+        """The cache of recently computed figures, which all viewers of this comparison share."""
         return ResultCache(FIGURES_CACHED)
 
     def groups(self, grouping: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
-        """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left
-        out.
+        """Return the rows of each relation or bucket, in the order in which tables list them. Questions without a
+        relation are left out.
         """
         relation = grouping == "relation"
         rows = (self.columns.relation if relation else self._bucket_groups).rows()
@@ -336,7 +344,7 @@ class Comparison:
 
 
 def set_label(dataset: str, split: str) -> str:
-    """Return the label of a question set: "dev", or "test · common-random-buckets" for a named set."""
+    """Return the label of a question set, such as "dev", or "test · common-random-buckets" for a named set."""
     return split if dataset in ("", split) else f"{split} · {dataset}"
 
 
@@ -346,11 +354,12 @@ def _reciprocal(first_ranks: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class PairedFigures:
-    """A measure of the two runs at one k, their difference, and the questions that only one of them answers.
+    """A measure of the two runs at one k, their difference, and the number of questions that only one of them finds.
 
-    oracle: the measure of a run that takes, for each question, the better of the two lists.
-    unit: what `units` counts, as in `blindspot.backend.core.units`.
-    flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
+    Attributes:
+        oracle: the measure of a run that takes, for each question, the better of the two lists.
+        unit: what `units` counts, as in `blindspot.backend.core.units`.
+        flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
     """
 
     n: int
@@ -369,19 +378,19 @@ class PairedFigures:
 
     @property
     def questions(self) -> str:
-        """The n in words: "452 questions about 226 facts"."""
+        """The n in words, such as "452 questions about 226 facts"."""
         return counted_by(self.n, self.units, self.unit)
 
     @property
     def title(self) -> str:
-        """The measure with its cut-off: "Success@5"."""
+        """The measure with its cut-off, such as "Success@5"."""
         return self.measure.title_at(self.k)
 
 
 def figures_at(
     comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures:
-    """Return the figures at k over all questions, or over some rows (indices or bool)."""
+    """Return the figures at k over all questions, or over the questions in `rows` (indices or bool)."""
 
     def compute_figures() -> PairedFigures:
         chosen = slice(None) if rows is None else rows
@@ -395,7 +404,7 @@ def figures_at(
 def macro_at(
     comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures | None:
-    """Return the figures at k averaged over relations; None if no question has a relation."""
+    """Return the figures at k, macro-averaged over relations; None if no question has a relation."""
     key = "macro", measure.name, k, _rows_digest(rows), seed
     return comparison.figures_cache.get_or_make(key, lambda: _macro_figures(comparison, k, rows, seed, measure))
 
@@ -424,10 +433,12 @@ def _macro_figures(
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them
-    together.
+    """The figures over all questions (or one slice) at several cut-offs. The p values are Holm-adjusted for all these
+    tests together.
 
-    figures_at: by k. macro: by k, averaged over relations; empty if no question has a relation.
+    Attributes:
+        figures_at: by k.
+        macro: by k, averaged over relations; empty if no question has a relation.
     """
 
     figures_at: dict[int, PairedFigures]
@@ -435,7 +446,7 @@ class Overall:
 
     @property
     def tests(self) -> int:
-        """The number of tests that p is adjusted for."""
+        """The number of tests for which the p values are adjusted."""
         return len(self.figures_at) + len(self.macro)
 
 
@@ -446,7 +457,9 @@ def overall(
     seed: int = SEED,
     measure: RankingMeasure = SUCCESS,
 ) -> Overall:
-    """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
+    """Return the figures at each k, over all questions and macro-averaged over relations. One table shows them, so
+    their p values are adjusted together.
+    """
     cells = {("at", k): figures_at(comparison, k, rows, seed, measure) for k in ks}
     cells |= {
         ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
@@ -463,7 +476,7 @@ def by_group(
     seed: int = SEED,
     measure: RankingMeasure = SUCCESS,
 ) -> dict[str, PairedFigures]:
-    """Return the figures at k of each group with questions. Holm's method adjusts p for the number of groups.
+    """Return the figures at k of each non-empty group. The p values are Holm-adjusted for the number of groups.
 
     Args:
         members: rows of each group (indices or bool).
@@ -501,14 +514,14 @@ def _paired_figures(
 
 
 def _rows_digest(rows: np.ndarray | None) -> bytes:
-    """Return a digest that identifies a choice of rows."""
+    """Return a hash of a set of rows, for use as a cache key."""
     if rows is None:
         return b""
     return blake2b(np.ascontiguousarray(rows).data, key=rows.dtype.str.encode(), digest_size=16).digest()
 
 
 def check_k(k: int, comparison: Comparison) -> int:
-    """Check k and return it. Raises BadInput if a run has fewer than k hits per question."""
+    """Return k if it is valid. Raises BadInput if a run has fewer than k hits per question."""
     if not 1 <= k <= comparison.depth:
         a, b = comparison.run_a, comparison.run_b
         raise BadInput(

@@ -40,15 +40,18 @@ COLUMNS = (
 )  # fmt: skip
 FLIP_KEYS = ("both", "only_a", "only_b", "neither")
 BETTER_KEYS = ("a_better", "b_better", "equal")
-"""These replace FLIP_KEYS for measures other than Success@k."""
+"""The keys of the tables for measures other than Success@k, in place of FLIP_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport(Results):
-    """Two runs compared.
+    """The comparison of two runs as a report.
 
-    figures_at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
-    groups and the sentences. groups: by relation, bucket or slice; `names` are their display names.
+    Attributes:
+        figures_at: by k, over all questions.
+        macro: by k, averaged over relations; empty without relations.
+        k: the cut-off of the groups and the sentences.
+        groups: by relation, bucket or slice; `names` are their display names.
     """
 
     run_a: str
@@ -89,8 +92,8 @@ class ComparisonReport(Results):
         }
 
     def figures_table(self) -> ResultTable:
-        """Return a row for all questions at each k, for the macro averages, and for each group; the columns are
-        COLUMNS, for measures other than Success@k with BETTER_KEYS in the place of FLIP_KEYS.
+        """Return one row for all questions at each k, one for each macro average, and one for each group. The columns
+        are COLUMNS; for measures other than Success@k, BETTER_KEYS replace FLIP_KEYS.
         """
         rows = []
         for name, both in self._lines():
@@ -199,7 +202,9 @@ def compare_runs(
     rule: str = DEFAULT_RULE,
     slice: str = "",
 ) -> ComparisonReport:
-    """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
+    """Compare two runs of a study by Success@k. For the arguments see `ComparisonOptions`, for the errors
+    `compare_with`.
+    """
     return compare_with(
         study, run_a, run_b, ComparisonOptions(k=k, by=grouping, relevance=relevance, rule=rule, slice=slice)
     )
@@ -257,7 +262,9 @@ def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
         return []
     said = [f"{measure.title_at('k')}: {measure.help}."]
     if needs_gold:
-        said.append("It needs all relevant passages of a question, so relevance is gold.")
+        said.append(
+            "This measure needs to know all relevant passages of a question, so gold passages count as relevant."
+        )
     return said
 
 

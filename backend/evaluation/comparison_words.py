@@ -1,4 +1,4 @@
-"""What a comparison of two runs says in words: p values, the conclusion, its reservation and the method."""
+"""Describe a comparison of two runs in words: p values, the conclusion, its limits and the method."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from blindspot.backend.text.answers import SEARCHES_TITLE
 
 
 def p_words(p: float) -> str:
-    """Format a p value: "p = 0.031", "p < 0.001"."""
+    """Format a p value, as in "p = 0.031" or "p < 0.001"."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) -> str:
-    """Return one sentence that concludes what the figures show about these two runs on this collection.
+    """Return one sentence with the conclusion about these two runs on this collection.
 
     Args:
         tests: the number of tests that the p value of `paired` is adjusted for.
     """
     estimate, k, p = paired.difference.estimate, paired.k, paired.difference.p_shown
     if estimate.value is None:
-        return "No questions, so no conclusion."
+        return "There are no questions, so there is no conclusion."
     questions = paired.questions
     words = (
         p_words(p) if paired.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
@@ -50,6 +50,21 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     )
 
 
+def significance(paired: PairedFigures, tests: int) -> str:
+    """Return one sentence for below a headline that has the difference and its interval: over what, and how sure."""
+    p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
+    after = f"{p_words(p)} after Holm's method for {tests} tests"
+    if p <= SURE:
+        better = f"finds a relevant passage in the top {paired.k} more often"
+        if paired.measure is not SUCCESS:
+            better = f"has a higher {paired.title}"
+        return f"It {better} over these {paired.questions}; on this collection the difference is significant ({after})."
+    adjusted = (
+        "" if low <= 0 <= high else f", though this interval, which is not adjusted for the {tests} tests, excludes 0"
+    )
+    return f"Inconclusive over these {paired.questions}: the difference is not significant ({after}){adjusted}."
+
+
 def reservation(kind: str, rule: str) -> str:
     """Return one sentence on the limits of a comparison's conclusion."""
     if kind in ("gold", "labels"):
@@ -65,11 +80,11 @@ def reservation(kind: str, rule: str) -> str:
 
 
 def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
-    """Return the note on tests and intervals that is shown with the figures, and on what they generalise to."""
+    """Return the note on the tests, the intervals and what they generalise to, which is shown with the figures."""
     return (
         f"Difference: {measure.title_at('k')} of A - B over the same questions, with Tango's paired interval (95%, with the effective n of "
         f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
         f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: success if either of the two lists has a relevant passage."
     )

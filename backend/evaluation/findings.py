@@ -1,5 +1,5 @@
-"""The findings of two runs in sentences, for Home: who finds more, how accuracy depends on frequency, and what only one
-run answers.
+"""Summarise two runs in sentences for the Home page: which run finds more, how accuracy depends on the subject's
+frequency, and how many questions only one run finds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or mor
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """A sentence, and what it is about, so that a page can link it."""
+    """A sentence about two runs, and its topic, so that a page can link to the details."""
 
     topic: Topic
     sentence: str
@@ -30,7 +30,9 @@ class RunFinding:
 
 @dataclass(frozen=True, slots=True)
 class FrequencyPoint:
-    """Success of both runs on the questions of one bucket or group. label: of `blindspot.analysis.buckets.bucket_group`."""
+    """Success of both runs on the questions of one bucket or group of frequencies. label: as
+    `blindspot.analysis.buckets.bucket_group` returns it.
+    """
 
     label: str
     estimate_a: Estimate
@@ -46,7 +48,9 @@ class FrequencyPoint:
 
 
 def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
-    """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
+    """Return the names of the two runs for sentences: their retrievers, or the runs' own names if the retrievers are
+    the same.
+    """
     names = [_retriever(name, runs[name]) for name in (run_a, run_b)]
     return (names[0], names[1]) if names[0] != names[1] else (run_a, run_b)
 
@@ -63,7 +67,7 @@ def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:
-    """Return the findings at k, the most general first; none if the runs share no question.
+    """Return the findings at k, the most general first; [] if the runs share no question.
 
     Args:
         names: of A and B, as the sentences call them.
@@ -88,8 +92,8 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
 
 
 def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
-    """Return the success of both runs by bucket or group of mentions, from frequent to rare; unknown frequencies are
-    left out.
+    """Return the success of both runs by bucket or group of subject frequencies, from frequent to rare. Questions with
+    unknown frequency are left out.
     """
     found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
     units = comparison.units.codes
@@ -118,8 +122,8 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
 
 
 def _falls_with_frequency(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
-    """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's
-    does.
+    """Return a sentence for each run whose accuracy differs between frequent and rare subjects, or one sentence if
+    neither run's accuracy differs.
     """
     enough = [point for point in points if not point.has_few_questions]
     if len(enough) < 2:
@@ -147,7 +151,7 @@ def _falls_with_frequency(points: list[FrequencyPoint], names: tuple[str, str]) 
 
 
 def bucket_words(label: str) -> str:
-    """Return the words for a bucket or a group of mentions: "where the subject is mentioned 30 to 99 times"."""
+    """Describe a bucket or group of frequencies in words, such as "where the subject is mentioned 30 to 99 times"."""
     if label.startswith("bucket "):
         return f"in {label}"
     group = label.removesuffix(" mentions")

@@ -1,4 +1,6 @@
-"""Facts about the gold passages of one question: the words they share with it, their titles, and where the answer is."""
+"""Facts about the gold passages of one question: the words they share with the question, their titles, and the position
+of the answer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class GoldPassage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlace:
-    """Where a passage holds the first answer: the words before it, and all its words. in_title: the title holds one."""
+    """The position of the first answer in a passage: the number of words before it, and of all words. in_title: whether
+    the title contains an answer.
+    """
 
     words_before: int
     words: int
@@ -34,9 +38,10 @@ class AnswerPlace:
 
 
 def largest_overlap(question: Question, gold: Sequence[GoldPassage]) -> float | None:
-    """Return the largest share of the question's content words in one passage (title or text); None if it has none.
+    """Return the largest share of the question's content words that one passage (title or text) contains; None if the
+    question has no content words.
 
-    The words of the subject's name do not count: they are in nearly every gold passage, whatever it says of the subject.
+    Words of the subject's name are not counted, because nearly every gold passage contains them.
     """
     words = [f" {word} " for word in content_words(question.text) - content_words(question.subject or "")]
     if not words or not gold:
@@ -46,14 +51,18 @@ def largest_overlap(question: Question, gold: Sequence[GoldPassage]) -> float | 
 
 
 def largest_name_share(question: Question, gold: Sequence[GoldPassage]) -> float | None:
-    """Return the largest share of the words of the subject's name in one title; None without a subject or passages."""
+    """Return the largest share of the words of the subject's name that one title contains; None if there is no subject
+    or no passage.
+    """
     if not question.subject or not gold:
         return None
     return max(name_share(question.subject, each.passage.title) for each in gold)
 
 
 def answer_place(question: Question, gold: GoldPassage) -> AnswerPlace | None:
-    """Return where a passage holds an answer, token by token or by pattern; None if it holds none."""
+    """Return the position of an answer in a passage, matched token by token or by regular expression; None if it
+    contains no answer.
+    """
     if question.answer_rule == "regex":
         spans = answer_spans(gold.passage.text, question.answers, "regex")
         in_title = bool(answer_spans(gold.passage.title, question.answers, "regex"))

@@ -1,5 +1,5 @@
-"""A cache of results that several threads may ask for at once. The first thread computes a result; the others wait for
-it.
+"""A cache for results that several threads may request at the same time. The first thread computes a result, and the
+other threads wait for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ResultCache:
         self._results: OrderedDict[Hashable, Future[Any]] = OrderedDict()
 
     def get_or_make(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the result for `key`; compute it with `make` if it is not cached. An error of `make` is raised and not
-        cached.
+        """Return the result for `key`, computing it with `make` if it is not cached. Errors of `make` are raised and
+        not cached.
         """
         with self._lock:
             cached = self._results.get(key)

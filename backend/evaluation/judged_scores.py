@@ -1,4 +1,4 @@
-"""What calibrated judges say of the hits of questions, read from the scores that the study stores by judge."""
+"""Read the probabilities that calibrated judges gave to the hits of questions, from the scores stored in the study."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> dict[str, set[str]]:
-    """Return the passages to which a calibrated judge gives a probability of at least `at_least`, by question.
+    """Return the passages to which a calibrated judge gives a probability of at least `at_least` of being relevant, by
+    question.
 
-    A question that a calibrated judge scored has an entry, an empty one if no passage is that likely. Scores of other
-    passages than the study holds count for nothing.
+    Every question that a calibrated judge scored has an entry, which is empty if no passage is that probable. Scores of
+    passages that are not in the study are ignored.
     """
     asked = json.dumps(list(questions))
     likely: dict[str, set[str]] = {}
@@ -31,7 +32,9 @@ def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> 
 
 
 def highest_probabilities(study: Study, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """Return the highest probability that a calibrated judge gives each (question, passage); unscored pairs are left out."""
+    """Return for each (question, passage) the highest probability that a calibrated judge gives. Unscored pairs are
+    left out.
+    """
     asked = json.dumps([list(pair) for pair in pairs])
     highest: dict[tuple[str, str], float] = {}
     sql = (
@@ -46,7 +49,7 @@ def highest_probabilities(study: Study, pairs: Sequence[tuple[str, str]]) -> dic
 
 
 def _calibrated(study: Study) -> Iterator[PerThread]:
-    """Yield the open scores of each calibrated judge of the study's passages, and close them."""
+    """Yield the opened scores of each calibrated judge, and close them afterwards."""
     for name, manifest in study.parts("scores").items():
         if manifest.get("calibrated") and manifest.get("corpus") == study.corpus.digest:
             store = PerThread(study.path("scores", name) / "scores.db")

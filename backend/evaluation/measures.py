@@ -1,8 +1,9 @@
-"""The registry of measures: figures of one question's list, whose mean over questions is a figure of a run.
+"""The registry of ranking measures. A measure gives each question's ranked list a value; the mean over questions is the
+measure of a run.
 
 Success@k is the default everywhere. The definitions are those of ir-measures (trec_eval), and the tests compare every
 measure with it. To add a measure, register a `RankingMeasure` in `MEASURES`, here or in an installed package (entry
-point group `blindspot.measures`). `report`, `compare` and the Compare page take it from there.
+point group `blindspot.measures`). `report`, `compare` and the Compare page then offer it.
 """
 
 from __future__ import annotations
@@ -44,15 +45,17 @@ class RankingMeasure:
 
     @property
     def default_k(self) -> int:
-        """The cut-off that people expect: 5 for Success@k, 10 for the measures of ranked retrieval."""
+        """The default cut-off: 5 for Success@k, and 10 for the other measures."""
         return HEADLINE_K if self.name == "success" else 10
 
     def title_at(self, k: int | str) -> str:
-        """Return the title at a cut-off: "nDCG@10"."""
+        """Return the title with a cut-off, such as "nDCG@10"."""
         return self.title.format(k=k)
 
     def values_of(self, relevance: Relevance, k: int) -> np.ndarray:
-        """Return `values`. Raises BadInput if the measure needs all relevant passages and relevance is by answers."""
+        """Return the value of each question at k. Raises BadInput if the measure needs all relevant passages and
+        relevance is by answers.
+        """
         if self.needs_all and relevance.n_relevant is None:
             raise BadInput(
                 f"{self.title_at(k)} needs all relevant passages of a question, which are unknown by answers; choose "
@@ -65,7 +68,7 @@ MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measur
 
 
 def measure_named(name: str) -> RankingMeasure:
-    """Return the measure of that name, however its letters are written: "nDCG" is "ndcg". Raises Refused."""
+    """Return the measure of that name, ignoring case ("nDCG" is "ndcg"). Raises Refused for an unknown name."""
     spelled = next((each for each in MEASURES.names() if each.casefold() == name.casefold()), name)
     return MEASURES.get(spelled)
 

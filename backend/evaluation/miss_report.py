@@ -79,7 +79,7 @@ class MissReport(Results):
         }
 
     def figures_table(self) -> ResultTable:
-        """Return a row for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
+        """Return a row for each cause of each run, with the columns COLUMNS. Ids of examples are joined by spaces."""
         rows: list[dict[str, Any]] = [
             {"run": run.run, "k": run.k, "questions": run.questions, "misses": run.misses}
             | _line_figures(line)
@@ -97,7 +97,9 @@ class MissReport(Results):
 
 
 def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
-    """Return a table for each run that misses a question, and the paired table of two runs, in percent."""
+    """Return one table for each run that misses a question, and for two runs the table that compares them. Values are
+    in percent.
+    """
     of_slice = f", slice {slice}" if slice else ""
     tables = []
     for run in table.runs:
@@ -115,7 +117,7 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
 
 
 def nothing_missed(table: MissTable) -> list[str]:
-    """Return a sentence for each run without a miss to explain."""
+    """Return a sentence for each run that misses no question."""
     return [
         f"{run.run} finds every one of the {counted_by(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
         for run in table.runs

@@ -1,4 +1,4 @@
-"""The table of causes: how many misses of one run, or of two, have each cause, and how many found questions do."""
+"""Count how many misses of one or two runs have each cause, and how many found questions have it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from blindspot.backend.evaluation.comparison import Comparison
 
 EXAMPLES = 3
 NONE = "none"
-"""The name of the line of misses without a measured cause, also in slices."""
+"""The name of the line that counts misses without a known cause; slices use it too."""
 NONE_TITLE = "None measured"
 METHOD = (
-    "A cause is a circumstance that a rule measured at a miss. It does not prove why the run missed. A miss may have "
-    "several causes. Shares are of the misses for which the cause could be measured, with Wilson's 95% interval by unit of observation. "
-    "'Found' is the share of the questions that the run finds. Difference: misses - found, with Newcombe's 95% "
-    "interval. If it includes 0, the circumstance is as common where the run succeeds, and explains nothing."
+    "A cause is a circumstance that a rule detected for a miss. It does not prove why the run missed. A miss may have "
+    "several causes. Each share is of the misses for which the cause could be determined, with Wilson's 95% interval by unit of observation. 'Found' is the same share among the questions for which the run finds a relevant passage. Difference: misses - found, with Newcombe's 95% "
+    "interval. If the interval includes 0, the circumstance may be equally common where the run succeeds, so it explains nothing."
 )
-PAIRED_METHOD = (
-    "Paired: questions that a run misses with the cause, in % of all questions that count, and A - B over the same "
-    "questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the causes."
-)
+PAIRED_METHOD = "Paired: questions that a run misses and that have the cause, in % of all questions with a known cause, and A - B over the same questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the number of causes."
 
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
     """One cause among the misses of a run.
 
-    name: a `Cause`, or `NONE`. count: misses with the cause. share: of the misses for which it could be measured.
-    found: the same share of the questions that the run finds. difference: share - found. examples: ids of misses that
-    have the cause and few others.
+    Attributes:
+        name: a `Cause`, or `NONE`.
+        count: misses with the cause.
+        share: of the misses for which it could be measured.
+        found: the same share of the questions that the run finds.
+        difference: share - found.
+        examples: ids of misses that have the cause and few others.
     """
 
     name: str
@@ -55,7 +55,9 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True)
 class RunMisses:
-    """The causes of one run's misses. questions: the questions that count; units: their units of observation; misses: those that the run misses at k."""
+    """The causes of one run's misses. questions: the number of questions considered; units: the number of their units
+    of observation; misses: the number of questions that the run misses at k.
+    """
 
     run: str
     side: Side
@@ -71,7 +73,7 @@ class RunMisses:
 
 @dataclass(frozen=True, slots=True)
 class PairedMisses:
-    """Questions missed with a cause by either run, in shares of all n questions, and the paired difference A - B."""
+    """The share of all n questions that each run misses with a given cause, and the paired difference A - B."""
 
     estimate_a: Estimate
     estimate_b: Estimate
@@ -94,12 +96,12 @@ class MissTable:
 
     @property
     def order(self) -> list[str]:
-        """The names of the lines, the most frequent cause of any run first, `NONE` last."""
+        """Return the names of the causes, sorted by their largest count in any run, with `NONE` last."""
         counts = {name: max(run.cause_line(name).count for run in self.runs) for name in map(str, ORDER)}
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
 
     def without_examples(self, hidden: Set[str]) -> MissTable:
-        """Return the table with the same figures, and without examples that are among these question ids."""
+        """Return the table without the examples in `hidden`; the figures stay the same."""
 
         def line_without_examples(line: CauseLine) -> CauseLine:
             return replace(line, examples=tuple(example for example in line.examples if example not in hidden))
@@ -173,7 +175,7 @@ def _cause_line(
 
 
 def _paired(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
-    """Return the paired difference of each cause that was measured at a miss of either run."""
+    """Return the paired difference for each cause that could be measured for a miss of at least one run."""
     measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
         str(cause): (causes_a.missed & causes_a.has_cause(cause), causes_b.missed & causes_b.has_cause(cause))
         for cause in ORDER

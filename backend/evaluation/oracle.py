@@ -1,4 +1,6 @@
-"""What an oracle would choose: for each question, the best of any number of runs. It bounds what choosing can gain."""
+"""Evaluate an oracle that chooses, for each question, the best of several runs. Its measure is an upper bound for any
+method that chooses between the runs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OracleChoice:
-    """One run among several.
+    """One of the runs from which the oracle chooses.
 
     Attributes:
         estimate: its measure over the questions that all runs measure.
@@ -38,7 +40,7 @@ class OracleChoice:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """What the best run of each question would reach.
+    """The measure that would be reached with the best run for each question.
 
     Attributes:
         measure: with its cut-off, as in "Success@5". relevance: answers or gold.

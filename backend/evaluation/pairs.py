@@ -1,4 +1,4 @@
-"""The two runs that a page and a command compare when nobody has chosen."""
+"""Choose the two runs that pages and commands compare by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Any number of runs over the questions measured in all of them: tables by relation and curves by frequency."""
+"""Compare any number of runs over the questions that are measured in all of them: tables by relation and curves by
+frequency.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in 
 
 @dataclass(frozen=True)
 class Panel:
-    """Several runs over the same questions. Row i is the same question in every array; first_ranks[run] is (q,) int32, 0 for
-    none.
+    """Several runs over the same questions. Row i is the same question in every array. first_ranks[run]: (q,) int32,
+    the rank of the first relevant passage, 0 for none.
     """
 
     runs: dict[str, Measured]
@@ -58,8 +60,8 @@ class Panel:
 
     @classmethod
     def of_runs(cls, runs: dict[str, Measured]) -> Panel:
-        """Combine measured runs. Raises BadInput for runs that are
-        measured by different relevance, or share no question.
+        """Combine measured runs. Raises BadInput if the runs were measured with different kinds of relevance, or share
+        no question.
         """
         measured = list(runs.values())
         if len({each.kind for each in measured}) > 1:
@@ -91,12 +93,12 @@ class Panel:
         return next(iter(self.runs.values())).study
 
     def ks(self, k: int | None = None) -> list[int]:
-        """The usual cut-offs that every run is deep enough for, and k."""
+        """Return the usual cut-offs that do not exceed the depth of any run, and k."""
         return sorted({each for each in KS if each <= self.depth} | ({k} if k else set()))
 
     def values(self, measure: RankingMeasure, k: int) -> dict[str, np.ndarray]:
-        """Return the measure of each question at k by run, (q,) bool or float64. Raises BadInput for a measure that
-        needs all relevant passages if relevance is by answers.
+        """Return by run the measure's value for each question at k, (q,) bool or float64. Raises BadInput if the
+        measure needs all relevant passages and relevance is by answers.
         """
         return {
             name: run.values(measure, k)[rows_among(self.questions, run.questions)] for name, run in self.runs.items()
@@ -104,12 +106,12 @@ class Panel:
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """The relation of each question, (q,) str; "" without a relation."""
+        """The relation of each question, (q,) str; "" if it has none."""
         return columns_of(self.questions).relation.labels(str)
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """The mentions of each subject, (q,) int64; -1 if unknown."""
+        """The number of passages that mention each question's subject, (q,) int64; -1 if unknown."""
         return columns_of(self.questions).frequency
 
     @cached_property
@@ -120,7 +122,7 @@ class Panel:
 
     @cached_property
     def training(self) -> tuple[set[str], str | None]:
-        """The `training_subjects`, read once."""
+        """The result of `training_subjects`, read once."""
         return training_subjects(self.study)
 
     @cached_property
@@ -134,10 +136,12 @@ class Panel:
 class RelationTable:
     """Success@k, or another measure, by relation for several runs (EntityQuestions, Tables 1 and 5).
 
-    rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
-    differences: by relation, the first run minus the second at k; empty for one run. whole, averaged: the same
-    difference over all questions, and of the macro averages. Differences cover the questions that the first two runs
-    share.
+    Attributes:
+        rows: by relation.
+        micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
+        differences: by relation, the first run minus the second at k; empty for one run.
+        whole, averaged: the same difference over all questions, and of the macro averages. Differences cover the
+            questions that the first two runs share.
     """
 
     ks: list[int]
@@ -153,12 +157,14 @@ class RelationTable:
 
     @property
     def title(self) -> str:
-        """The measure with its cut-off: "nDCG@20"."""
+        """The measure with its cut-off, such as "nDCG@20"."""
         return self.measure.title_at(self.k)
 
 
 def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> RelationTable:
-    """Return a measure by relation. Raises BadInput for one that needs all relevant passages by answers."""
+    """Return the table of a measure by relation. Raises BadInput if the measure needs all relevant passages and
+    relevance is by answers.
+    """
     ks = panel.ks(k) if measure.has_cut_off else [k]
     labels = [relation or None for relation in panel.relations.tolist()]
     by_k = {k: panel.values(measure, k) for k in ks}
@@ -189,8 +195,8 @@ def _shared_rows(panel: Panel, comparison: Comparison) -> np.ndarray:
 
 
 Cut = Literal["official", "mentions", "mass"]
-"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets
-of equal mass.
+"""How questions are grouped by frequency: by the buckets of the question sets; by mentions, as in Compare's table; or
+in 8 buckets with equal sums of frequencies.
 """
 
 
@@ -198,8 +204,11 @@ of equal mass.
 class Curves:
     """Accuracy by frequency (EntityQuestions, Figure 1).
 
-    series: by name (a bucket set, or a group of subjects) and run: the points. cut: the kind of buckets. source: of the
-    frequencies. training: the source of the training subjects.
+    Attributes:
+        series: by name (a bucket set, or a group of subjects) and run: the points.
+        cut: the kind of buckets.
+        source: of the frequencies.
+        training: the source of the training subjects.
     """
 
     series: dict[str, dict[str, list[Point]]]
@@ -213,11 +222,28 @@ class Curves:
 
     @property
     def title(self) -> str:
-        """The measure with its cut-off: "Success@20"."""
+        """The measure with its cut-off, such as "Success@20"."""
         return self.measure.title_at(self.k)
 
+    @property
+    def known_columns(self) -> list[str]:
+        """The columns of a table of the points that say which questions a point covers. A column that would repeat
+        another is left out: the subjects of a single series, and a group that is named by its mentions."""
+        points = [point for by_run in self.series.values() for each in by_run.values() for point in each]
+        names = {"subjects": len(self.series) > 1, "bucket": self.cut == "official", "group": self.cut == "mass"}
+        names["mentions"] = self.cut == "mentions" or any(point.min_frequency is not None for point in points)
+        return [name for name, is_shown in names.items() if is_shown]
+
+    def known(self, series: str, point: Point) -> list[str]:
+        """Return a point's cells of `known_columns`."""
+        low, high = point.min_frequency, point.max_frequency
+        span = "" if low is None else f"{low:,}" if low == high else f"{low:,}\N{EN DASH}{high:,}"
+        cells = {"subjects": series, "group": self.label(point.bucket), "bucket": self.label(point.bucket)}
+        cells["mentions"] = self.label(point.bucket) if self.cut == "mentions" else span
+        return [cells[column] for column in self.known_columns]
+
     def label(self, bucket: int) -> str:
-        """Return the name of a point's bucket or group."""
+        """Return the display name of a bucket or group."""
         if self.cut == "mentions":
             return GROUPS[bucket].replace("<=", "≤").replace("-", "–")
         return "never" if bucket == NEVER else str(bucket)
@@ -229,8 +255,9 @@ def frequency_curves(
     """Return the curves of every run by frequency, for one relation or for all.
 
     If the questions have official bucket sets, each set is a series: EntityQuestions' common-random-buckets (`rand
-    ent`) and nq-seen-buckets (`train ent`). Otherwise `mention_groups` or `cumulative_buckets` splits the questions,
-    over all relations together if none is named, and the subjects of the training questions are a separate series.
+    ent`) and nq-seen-buckets (`train ent`). Otherwise `mention_groups` or `cumulative_buckets` splits the questions of
+    the named relation, or of all relations together. Questions about subjects of training questions are then a separate
+    series.
 
     Args:
         frequency_cut: None means the official buckets if there are any, else groups by mentions.
@@ -272,8 +299,8 @@ def frequency_curves(
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:
-    """Return the subjects of the training questions, as `subject_key` writes them, and their source: a file of the
-    study, else its training questions.
+    """Return the keys (`subject_key`) of the subjects of the training questions, and their source: a file of the study
+    if there is one, else the study's training questions.
     """
     path = study.folder / TRAINING_FILE
     if path.is_file():
@@ -284,5 +311,5 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
 
 
 def runs_named(text: str, known_runs: Sequence[str], default: Sequence[str]) -> list[str]:
-    """Return run names from a comma-separated list without unknown names; the default if no name remains."""
+    """Return the known run names in a comma-separated list, or the default if there are none."""
     return [name for name in dict.fromkeys(text.split(",")) if name in known_runs] or list(default)

@@ -1,4 +1,4 @@
-"""The panel's tables: for the HTML report and LaTeX, and the figures for scripts."""
+"""Format the results of several runs as tables for the HTML report and LaTeX, and as figures for scripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent
+from blindspot.backend.core.result_table import Column, ResultTable, percent
 from blindspot.backend.core.units import n_value
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
 
 
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> ResultTable:
-    """Return our Success@20 beside the figures of EntityQuestions, Table 5."""
+    """Return the runs' Success@20 next to the published figures of EntityQuestions, Table 5."""
     rows = {row.group: row for row in table.rows}
     result = []
     for name in order:
@@ -56,20 +56,17 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
     rows = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[members[0]]):
-            span = (
-                ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
-            )
             shares = [by_run[run][number].success for run in members]
-            rows.append([series, curves.label(point.bucket), span, n_value(point.n, point.units, curves.unit), *shares])
+            rows.append([*curves.known(series, point), n_value(point.n, point.units, curves.unit), *shares])
     return ResultTable(
         f"{curves.title}, %, with 95% interval; frequency by {curves.source}",
-        ["subjects", "group", "mentions", "n", *members],
+        [*curves.known_columns, "n", *members],
         rows,
     )
 
 
 def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTable:
-    """Return one row for each relation, run and k. Values are shares of 1. The averages come first."""
+    """Return one row for each relation, run and k, averages first. Values are shares between 0 and 1."""
     groups = [("all questions", table.micro), ("mean of relations", table.macro)]
     groups += [(row.group, row.success) for row in table.rows]
     rows = [
@@ -83,7 +80,7 @@ def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTabl
 
 
 def frequency_figures(curves: Curves, members: Sequence[str]) -> ResultTable:
-    """Return one row for each series, group and run. Values are shares of 1."""
+    """Return one row for each series, group and run. Values are shares between 0 and 1."""
     rows = []
     for series, by_run in curves.series.items():
         for run in members:

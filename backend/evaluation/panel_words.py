@@ -1,19 +1,24 @@
-"""The relations of two runs in one sentence."""
+"""Summarise a comparison by relation, or by frequency, in one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
 from blindspot.backend.evaluation.comparison import SURE
-from blindspot.backend.evaluation.panel import RelationTable
+from blindspot.backend.evaluation.findings import findings
+from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
 from blindspot.backend.text.counting import counted
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
-    """Return which run gains in how many relations, and where most; for one run, in how many relations it is measured.
+    """Return a sentence that states in how many relations each run is ahead, and in which relation the most. For a
+    single run, it states the number of relations.
 
-    A relation counts as a gain if its Holm-adjusted p value is at most 0.05.
+    A run is ahead in a relation if the Holm-adjusted p value is at most 0.05. The relation that is named is the one with
+    the largest difference among those with enough questions, if there are any.
     """
     total = counted(len(table.differences or table.rows), "relation")
     if not table.differences:
@@ -23,7 +28,8 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     if not gains:
         return f"No relation of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}."
     ahead = [sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())]
-    best = max(gains, key=lambda name: abs(gains[name]))
+    enough = [row.group for row in table.rows if row.units >= FEW and row.group in gains] or list(gains)
+    best = max(enough, key=lambda name: abs(gains[name]))
     label = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
@@ -31,3 +37,20 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
         f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {label}: "
         f"{gains[best]:+.1f} points."
     )
+
+
+def frequency_sentence(panel: Panel, curves: Curves) -> str:
+    """Return how the first two runs depend on the frequency of the subject; what the curves show where no sentence can say it."""
+    compared = panel.comparison
+    if (
+        compared is not None
+        and len(compared) == len(panel)
+        and curves.measure is SUCCESS
+        and not curves.relation
+        and curves.cut != "mass"
+    ):
+        names = (compared.run_a.name, compared.run_b.name)
+        said = [each.sentence for each in findings(compared, curves.k, names) if each.topic == "frequency"]
+        if said:
+            return said[0] if len(curves.series) == 1 else f"Over all subjects {said[0]}"
+    return f"{curves.title} by the frequency of the subject"

@@ -1,5 +1,5 @@
-"""The app's plots for a paper: drawn by matplotlib in one column's width, black on white, with embedded fonts, as PDF,
-SVG or PNG.
+"""Redraw the app's plots with matplotlib for use in a paper: one column wide, black on white, with embedded fonts, as
+PDF, SVG or PNG.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PlotForm = Literal["pdf", "svg", "png"]
 FORMS: tuple[PlotForm, ...] = ("svg", "pdf", "png")
 MIME = {"svg": "image/svg+xml", "pdf": "application/pdf", "png": "image/png"}
 COLUMN = 3.35
-"""Inches: one column of the ACL style (7.7 cm) with its margins."""
+"""Width in inches of one column of the ACL style (7.7 cm) with its margins."""
 DPI = 300
 LONGEST = 34
-"""Characters of a category beside the y axis; longer ones are shortened before their n."""
+"""Maximum number of characters of a category beside the y axis; a longer name is shortened before its n."""
 STYLE: dict[str, Any] = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
          "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "axes.linewidth": 0.6, "lines.linewidth": 1.0,
          "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "blindspot"}  # fmt: skip
@@ -36,12 +36,12 @@ LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
 def paper_plot(plot: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
-    """Return a plotly figure of points, lines, bars or a density as a file for a paper.
+    """Redraw a Plotly figure of points, lines, bars or a density, and return the bytes of the file.
 
     Args:
         width: in inches for each plot side by side. The height follows the shape of the figure on the page.
 
-    Raises BadInput for a kind of trace that this module does not draw.
+    Raises BadInput for a kind of trace that this module cannot draw.
     """
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -84,13 +84,13 @@ def _axis_number(trace: Mapping[str, Any]) -> int:
 
 
 def _categories(traces: Sequence[Mapping[str, Any]], axis: str) -> list[str]:
-    """Return the distinct texts along an axis in their order; none for numbers."""
+    """Return the distinct texts along an axis in their order; [] for a numeric axis."""
     names = (value for trace in traces for value in _values(trace.get(axis)) if isinstance(value, str))
     return list(dict.fromkeys(names))
 
 
 def _values(values: Any) -> list[Any]:
-    """Return the values of a trace; plotly may hold them as an array or in base64."""
+    """Return the values of a trace as a list. Plotly may store them as an array or in base64."""
     if values is None:
         return []
     if isinstance(values, Mapping):
@@ -125,7 +125,9 @@ def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, 
 
 
 def _category_positions(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], axis: str) -> dict[str, int]:
-    """Return the position of each category: in the order of the layout if it has one, else in that of the traces."""
+    """Return the position of each category on the axis, in the order given by the layout, or else in the order of the
+    traces.
+    """
     occurring = _categories(traces, axis)
     declared = [name for name in _values(layout.get(f"{axis}axis", {}).get("categoryarray")) if name in occurring]
     return {name: place for place, name in enumerate(dict.fromkeys([*declared, *occurring]))}
@@ -173,7 +175,7 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
 
 
 def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:
-    """(2, n): the lengths below and above."""
+    """Return the lengths of the error bars below and above each point, (2, n)."""
     if not error or error.get("array") is None:
         return None
     above = _values(error["array"])
@@ -184,7 +186,7 @@ def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:
 def _draw_bars(
     axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list], heights: dict[Any, float], number: int
 ) -> None:
-    """Stacked bars."""
+    """Draw a trace of stacked bars."""
     base = [heights.get(x, 0.0) for x in values["x"]]
     colour = _colour(trace, number)
     label = _plain_text(str(trace["name"])) if trace.get("name") else None
@@ -214,5 +216,7 @@ def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
 
 
 def _plain_text(text: str) -> str:
-    """Return plotly's little HTML as plain text. A dollar sign would start a formula in matplotlib."""
+    """Return a Plotly label as plain text without HTML tags. Dollar signs are escaped, because they start a formula in
+    matplotlib.
+    """
     return unescape(re.sub(r"<[^>]*>", "", re.sub(r"<br\s*/?>", "\n", text))).replace("$", r"\$")

@@ -1,4 +1,6 @@
-"""Facts about questions for slices: their words, their answers, and the overlap with their gold passages."""
+"""Facts about questions by which slices are defined: their words, their answers, and the overlap with their gold
+passages.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ OTHER = "other"
 
 
 def question_word(text: str) -> str:
-    """Return the first question word of a question in lower case; "other" without a question word."""
+    """Return the first question word of a question in lower case; "other" if it has none."""
     return next((word for word in map(str.lower, tokens(text)) if word in QUESTION_WORDS), OTHER)
 
 
@@ -33,7 +35,7 @@ def content_words(text: str) -> set[str]:
 
 
 def count_words(text: str) -> int:
-    """Count the words and numbers of a text, without punctuation."""
+    """Count the words and numbers in a text, ignoring punctuation."""
     return sum([token[0].isalnum() for token in tokens(text)])
 
 
@@ -44,7 +46,7 @@ def _shortest(question: Question) -> float:
 
 
 class QuestionFacts:
-    """Arrays over questions, each computed at its first use. Row i is question i."""
+    """Arrays with one value for each question. Each array is computed when it is first used. Row i is question i."""
 
     def __init__(self, study: Study, questions: Sequence[Question]):
         self.study, self.questions = study, questions
@@ -61,31 +63,33 @@ class QuestionFacts:
 
     @cached_property
     def answer_length(self) -> np.ndarray:
-        """The number of words of the shortest answer, (q,) float64; NaN without answers, or if answers are patterns."""
+        """The number of words of the shortest answer, (q,) float64; NaN if there are no answers or if they are regular
+        expressions.
+        """
         return np.array([_shortest(question) for question in self.questions], dtype=np.float64)
 
     @cached_property
     def bucket(self) -> np.ndarray:
-        """The official bucket of each question, (q,) float64; NaN without one."""
+        """The official frequency bucket of each question, (q,) float64; NaN if it has none."""
         bucket = columns_of(self.questions).bucket
         return np.where(bucket == NO_BUCKET, np.nan, bucket.astype(np.float64))
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """The mentions of each subject, (q,) float64; NaN if unknown."""
+        """The number of passages that mention each question's subject, (q,) float64; NaN if unknown."""
         frequency = columns_of(self.questions).frequency
         return np.where(frequency == UNKNOWN_FREQUENCY, np.nan, frequency.astype(np.float64))
 
     @cached_property
     def overlap(self) -> np.ndarray:
-        """The largest share of the question's content words in one gold passage (title or text), (q,) float64; NaN
-        without gold.
+        """The largest share of the question's content words that one gold passage (title or text) contains, (q,)
+        float64; NaN if there is no gold passage.
         """
         return self._gold_fact[0]
 
     @cached_property
     def answer_in_title(self) -> np.ndarray:
-        """Whether a gold passage's title contains an answer, token by token, (q,) bool."""
+        """Whether the title of a gold passage contains an answer, matched token by token, (q,) bool."""
         return self._gold_fact[1]
 
     @cached_property

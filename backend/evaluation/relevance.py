@@ -1,11 +1,13 @@
-"""Which hits of a run are relevant. The report and every page share this definition.
+"""Determine which hits of a run are relevant. The report and every page use this definition.
 
-By "answers", a hit is relevant if the passage contains an answer according to a named matching rule; by "gold", if the
-passage is gold for the question and people do not reject it; by "labels", if the passage is gold or labelled positive,
-and no settled label says otherwise. If no question of a run has answers, relevance by answers becomes gold, and `Relevance.kind` says so.
+There are three kinds of relevance. By "answers", a hit is relevant if the passage contains an answer according to a
+named matching rule. By "gold", it is relevant if the passage is gold for the question and people have not rejected it.
+By "labels", it is relevant if the passage is gold or labelled positive, and no settled label contradicts this. If no
+question of a run has answers, "gold" is used instead of "answers", and `Relevance.kind` states this.
 
-Gold and labels are graded: a pair has the grade of imported qrels, else 1. A question whose imported qrels hold no
-relevant passage is measured and counts 0, as in trec_eval; a question that was not judged is left out.
+Relevance by gold and by labels is graded: a pair has the grade of the imported qrels, or else 1. A question whose
+imported qrels contain no relevant passage is measured and gets 0, as in trec_eval. A question without judgements is
+left out.
 """
 
 from __future__ import annotations
@@ -36,13 +38,19 @@ KINDS: tuple[str, ...] = ("answers", "gold", "labels")
 class Relevance:
     """The relevant hits of a run, for its measured questions.
 
-    rows: (q',) int64, the measured rows of the run, ascending. relevant: (q', k) bool. n_relevant: (q',) int64, the
-    number of relevant passages in the whole collection; None by answers, where it is unknown. questions: the
-    q' questions. kind: the relevance used: "gold" even if "answers" was requested, if no question has answers. asked:
-    the requested relevance. left_out: the number of questions that are not measured, by reason. grades: (q', k) int16,
-    the grade of each hit, 0 if it is not relevant; ideal: (q', m) int16, the grades of all relevant passages of each
-    question, falling, padded with 0. Both are None by answers. judged: (q', k) bool, whether the hit is gold or has a
-    settled label; None unless kind is "labels".
+    Attributes:
+        rows: (q',) int64, the measured rows of the run, ascending.
+        relevant: (q', k) bool.
+        n_relevant: (q',) int64, the number of relevant passages in the whole collection; None by answers, where it is
+            unknown.
+        questions: the q' questions.
+        kind: the relevance used: "gold" even if "answers" was requested, if no question has answers.
+        asked: the requested relevance.
+        left_out: the number of questions that are not measured, by reason.
+        grades: (q', k) int16, the grade of each hit, 0 if it is not relevant
+        ideal: (q', m) int16, the grades of all relevant passages of each question, falling, padded with 0. Both are
+            None by answers.
+        judged: (q', k) bool, whether the hit is gold or has a settled label; None unless kind is "labels".
     """
 
     rows: np.ndarray
@@ -135,7 +143,9 @@ def _take_out(
     matrix: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Take the gold that people reject out of the (q, k) matrix of gold hits and out of the (q,) counts, in place."""
+    """Remove gold passages that people rejected from the (q, k) matrix of gold hits and from the (q,)
+    counts, in place.
+    """
     held = study.corpus.ordinals({passage for passages in rejected.values() for passage in passages})
     place = {id: row for row, id in enumerate(ids_of(questions)) if id in rejected}
     for id, row in place.items():
@@ -145,7 +155,7 @@ def _take_out(
 
 
 def _without_relevant(qrels: Mapping[tuple[str, str], int], questions: Sequence[Question]) -> np.ndarray:
-    """Return which questions were judged without any relevant passage, (q,) bool."""
+    """Return the questions that were judged but have no relevant passage, (q,) bool."""
     best: dict[str, int] = {}
     for (id, _), grade in qrels.items():
         best[id] = max(grade, best.get(id, grade))
@@ -162,7 +172,7 @@ def _gold_grades(
     qrels: Mapping[tuple[str, str], int],
     rejected: Mapping[str, Set[str]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `grades` and `ideal` of gold: the grades of imported qrels, else 1."""
+    """Return `grades` and `ideal` for relevance by gold, with the grades of imported qrels, or else 1."""
     ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
     grades = is_gold.astype(np.int16)
     known = {pair: grade for pair, grade in qrels.items() if grade > 1}
@@ -182,13 +192,15 @@ def _gold_grades(
 
 
 def _qrels_grades(study: Study) -> dict[tuple[str, str], int]:
-    """Return the grade of each pair that imported qrels named; at most the largest int16."""
+    """Return the grade of each pair in the imported qrels, clipped to the largest int16."""
     largest = np.iinfo(np.int16).max
     return {pair: min(grade, largest) for pair, grade in GoldMatches(study.labels_path).grades().items()}
 
 
 def _row_of(grade_of: Mapping[int, int], hits: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the grades of one question's hits, and the grades of all its relevant passages, falling, `width` wide."""
+    """Return the grades of one question's hits, and the grades of all its relevant passages in descending order, padded
+    to `width`.
+    """
     grades = np.array([grade_of.get(row, 0) for row in hits.tolist()], dtype=np.int16)
     ideal = np.zeros(width, dtype=np.int16)
     best = sorted((grade for grade in grade_of.values() if grade > 0), reverse=True)
@@ -197,7 +209,9 @@ def _row_of(grade_of: Mapping[int, int], hits: np.ndarray, width: int) -> tuple[
 
 
 def _by_labels(study: Study, run: Run, questions: Sequence[Question]) -> Relevance:
-    """Relevance by gold, corrected by settled labels. A pair in dispute counts as not judged and not relevant."""
+    """Return relevance by gold, corrected by settled labels. A pair on which people disagree counts as not judged and
+    not relevant.
+    """
     ids = ids_of(questions)
     of_question: dict[str, dict[str, int]] = {id: {} for id in ids}
     qrels = _qrels_grades(study)

@@ -1,5 +1,5 @@
-"""The accuracy of runs: success, reciprocal rank and recall, also by relation, bucket or split, each with n and
-interval.
+"""Report the accuracy of runs: success, reciprocal rank and recall, overall and by relation, bucket or split, each with
+n and an interval.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGroup:
-    """One measure on the questions of one group, by k. `key` and `name` as in `Group`."""
+    """One measure on the questions of one group, by k. `key` and `name` have the same meaning as in `Group`."""
 
     key: str
     name: str
@@ -75,10 +75,11 @@ class MeasureFigures:
 
 @dataclass(frozen=True, slots=True)
 class JudgedShare:
-    """How much of a run's top k people have judged, and what further labels can change.
+    """The share of a run's top k that people have judged, and bounds on Success@k for any further labels.
 
-    judged: Judged@k, the mean share of judged passages in the top k. lower, upper: Success@k if every unjudged passage
-    were not relevant, or relevant.
+    Attributes:
+        judged: Judged@k, the mean share of judged passages in the top k.
+        lower, upper: Success@k if every unjudged passage were not relevant, or relevant.
     """
 
     judged: Estimate
@@ -88,13 +89,20 @@ class JudgedShare:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """The figures of one run. Dictionaries are by k. A k deeper than the run is absent, and a note says so.
+    """The figures of one run. Keys of dictionaries are cut-offs k. Cut-offs deeper than the run are left out with a
+    note.
 
-    questions: ids of the measured questions. kind: the relevance used. notes: one line each. mrr: mean reciprocal rank
-    at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
-    of questions with gold. groups: by the requested grouping; relations are always included. measures: by name, the
-    requested measures. judged: by k, only if relevance is by labels. cost: of the retriever, as `retrieve` measured it.
-    units: the unit of observation of each measured question.
+    Attributes:
+        questions: ids of the measured questions.
+        kind: the relevance used.
+        notes: one line each.
+        mrr: mean reciprocal rank at 10; None for a run with fewer than 10 hits per question.
+        recall: over gold, whatever `kind` is; n is the number of questions with gold.
+        groups: by the requested grouping; relations are always included.
+        measures: by name, the requested measures.
+        judged: by k, only if relevance is by labels.
+        cost: of the retriever, as `retrieve` measured it.
+        units: the unit of observation of each measured question.
     """
 
     name: str
@@ -117,7 +125,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Report(Results):
-    """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
+    """A report on several runs, formatted with `as_json`, `as_csv`, `as_latex` or `as_rich`."""
 
     runs: list[RunReport]
     grouping: By | None
@@ -210,8 +218,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
     if "labels" in kinds:
         sentences.append(
             "A passage is relevant if people labelled it positive, or if it is gold and no settled label says "
-            "otherwise. Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if "
-            "every other passage were not relevant, or relevant."
+            "otherwise. Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if no other passage were relevant, and if every other passage were."
         )
     sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% interval.",
@@ -220,7 +227,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
         f"{' or '.join(sorted(kinds))}.",
         "Recall@k: mean share of a question's gold passages in the top k, always over gold.",
         f"Every interval counts by the {unit} (Wilson's, with the effective n of these units). {generalisation(unit)}",
-        "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
+        "Passages with equal scores are ordered by their row in the collection; in an imported run, by their order in the file.",
     ]
     if grouping == "bucket":
         source = frequency_source or "none, no frequencies are known"
@@ -331,7 +338,7 @@ def _measures(
 
 
 def _group_rows(study: Study, run: Run, relevance: Relevance, grouping: By | None) -> dict[str, tuple[str, np.ndarray]]:
-    """Return the display name and the rows of each group, in the order of a table."""
+    """Return the display name and the rows of each group, in the order in which tables list them."""
     questions = relevance.questions
     if grouping is None:
         return {}
@@ -356,7 +363,7 @@ def _group_rows(study: Study, run: Run, relevance: Relevance, grouping: By | Non
 def _macro(
     first_ranks: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]
 ) -> dict[int, Estimate]:
-    """Return the macro averages; empty if no question has a relation."""
+    """Return Success@k macro-averaged over relations, by k; {} if no question has a relation."""
     rows = [i for i, question in enumerate(questions) if question.relation is not None]
     if not rows:
         return {}
@@ -377,7 +384,7 @@ def _requested_groups(
 def _saved_slices(
     study: Study, run: Run, relevance: Relevance, first_ranks: np.ndarray, units: np.ndarray, ks: list[int]
 ) -> list[Group]:
-    """Return Success@k on each saved slice. Raises Missing without saved slices."""
+    """Return Success@k on each saved slice. Raises Missing if no slices are saved."""
     result = []
     for key, (name, rows) in _slice_rows(study, run, relevance).items():
         success = {k: accuracy.proportion(accuracy.found_by(first_ranks[rows], k), units[rows]) for k in ks}
@@ -386,8 +393,8 @@ def _saved_slices(
 
 
 def _slice_rows(study: Study, run: Run, relevance: Relevance) -> dict[str, tuple[str, np.ndarray]]:
-    """Return the display name and the rows of each saved slice. Tags in a slice compare the run with itself. Raises
-    Missing without saved slices.
+    """Return the display name and the rows of each saved slice. Tags in a slice, which compare two runs, are evaluated
+    with this run as both. Raises Missing if no slices are saved.
     """
     from blindspot.backend.evaluation.comparison import Comparison, Measured
     from blindspot.backend.evaluation.saved_slices import saved

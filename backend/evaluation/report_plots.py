@@ -26,7 +26,8 @@ LINE, ROW = 34, 24
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
-    """Plot the table's measure of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
+    """Plot the measure of every run by relation. A thin line connects the worst and the best run, and whiskers are 95%
+    intervals.
 
     Args:
         order: relations from top to bottom.
@@ -48,7 +49,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
-        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].n < FEW for name in order])])
+        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
@@ -59,8 +60,8 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
-    """Plot the curves' measure by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
-    The axis shows each n.
+    """Plot the measure by frequency, with one colour per run and one dash style per series. Points with fewer than 30
+    questions are grey. The axis shows each n.
     """
     from plotly.graph_objects import Figure
 
@@ -93,7 +94,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
 
 
 def slice_plot(report: SliceReport) -> Figure:
-    """Plot A − B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
+    """Plot A − B in each found slice with its 95% interval. The dotted line is the difference over all questions."""
     from plotly.graph_objects import Figure, Scatter
 
     names = [
@@ -134,7 +135,8 @@ AXES = {
 
 
 def cause_plot(table: MissTable) -> Figure:
-    """Plot the share of each cause: filled among a run's misses, with whiskers of 95%; hollow among what it finds.
+    """Plot the share of each cause. Filled points are the share among a run's misses, with 95% intervals; hollow points
+    are the share among the questions that it finds.
 
     Causes that could not be measured in any run are left out. The most frequent cause is on top.
     """
@@ -186,7 +188,7 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
 
 
 def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):
-    """Plot a run's points with their intervals; along x if `flat`."""
+    """Plot a run's points with their intervals, horizontally if `flat`."""
     from plotly.graph_objects import Scatter
 
     figures = [estimate.percent for estimate in estimates]
@@ -221,7 +223,7 @@ def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str
 
 
 def _plot_in_grey(trace, has_few_questions: Sequence[bool]):
-    """Plot the points of few questions again in grey."""
+    """Plot the points that are based on few questions again in grey."""
     from plotly.graph_objects import Scatter
 
     places = [i for i, each in enumerate(has_few_questions) if each]
@@ -248,7 +250,7 @@ def _layout() -> dict[str, object]:
 
 
 def config(name: str, form: str = "svg") -> dict[str, object]:
-    """Return the configuration of Plotly's toolbar. The browser saves SVG and PNG without a network."""
+    """Return the configuration of Plotly's toolbar. The browser saves SVG and PNG files without network access."""
     return {
         "displaylogo": False,
         "displayModeBar": "hover",

@@ -1,4 +1,4 @@
-"""A report's tables, and its figures for scripts."""
+"""Format a report as tables for people and as figures for scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ HEADINGS = {"relation": "Relation", "bucket": "Frequency", "split": "Split", "sl
 
 
 def as_dict(report: Report) -> dict:
-    """Return the JSON form. Scripts read `runs[NAME].k["1"].success`. Values are 0 to 1, null if n is 0."""
+    """Return the JSON form. Values are between 0 and 1, and null if n is 0. A script reads, for example,
+    `runs[NAME].k["1"].success`.
+    """
     return {
         "convention": report.convention,
         "notes": report.notes,
@@ -70,7 +72,7 @@ def _run_dict(run: RunReport, grouping: str | None) -> dict:
 
 
 def _measure_dict(name: str, measure_figures: MeasureFigures, grouping: str | None) -> dict:
-    """Return the figures of one measure. Those of a measure without a cut-off stand under the key "all"."""
+    """Return the figures of one measure by cut-off. A measure without a cut-off has the key "all"."""
     has_cut_off = MEASURES.get(name).has_cut_off
 
     def by_k(estimates: dict[int, Estimate]) -> dict:
@@ -107,8 +109,8 @@ def _success(estimates: dict[int, Estimate]) -> dict:
 
 
 def report_figures(report: Report) -> ResultTable:
-    """Return one figure a row; the columns are COLUMNS. Only the JSON and the terminal explain how the figures were
-    computed.
+    """Return a table with one figure per row and the columns COLUMNS. The explanation of how the figures were computed
+    is only in the JSON form and in the terminal.
     """
     rows = [
         (run.name, kind, group, measure, k, e.value, e.n, e.n_units, e.n_groups, e.low, e.high, e.method)
@@ -119,7 +121,7 @@ def report_figures(report: Report) -> ResultTable:
 
 
 def _run_figures(run: RunReport, grouping: str | None) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
-    """Yield (group, measure, relevance, k, estimate) of a run, the whole run first."""
+    """Yield (group, measure, relevance, k, estimate) for a run, first for all its questions and then for its groups."""
     yield from (("all", "success", run.kind, k, e) for k, e in run.success.items())
     yield from (("all", "macro success", run.kind, k, e) for k, e in run.macro.items())
     if run.mrr is not None:
@@ -135,7 +137,7 @@ def _run_figures(run: RunReport, grouping: str | None) -> Iterator[tuple[str, st
 def _measure_lines(
     name: str, measure_figures: MeasureFigures, run: RunReport
 ) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
-    """Yield the lines of a measure, without those of the figures that every report holds."""
+    """Yield the rows of a requested measure, without figures that every report already contains."""
     has_cut_off = MEASURES.get(name).has_cut_off
     rows = [("all", name, k, e) for k, e in measure_figures.at.items()]
     rows += [("all", f"macro {name}", k, e) for k, e in measure_figures.macro.items()]
@@ -162,18 +164,18 @@ def report_tables(report: Report) -> list[ResultTable]:
 
 
 def overall_tables(report: Report) -> list[ResultTable]:
-    """Return Success@k, MRR and Recall of all questions, and the averages over relations."""
+    """Return the tables of Success@k, MRR and Recall over all questions, and of the averages over relations."""
     macro = [run for run in report.runs if run.macro]
     return [_success_table(report), _ranks_table(report), *([_macro_table(report, macro)] if macro else [])]
 
 
 def cost_tables(report: Report) -> list[ResultTable]:
-    """Return the table of what the retrievers cost; [] if no run records it."""
+    """Return the table of the retrievers' speed and index size; [] if no run records them."""
     return [_cost_table(report)] if any(run.cost.p50_ms is not None for run in report.runs) else []
 
 
 def measure_tables(report: Report) -> list[ResultTable]:
-    """Return the tables of the requested measures, by the report's grouping too."""
+    """Return the tables of the requested measures, overall and by the report's grouping."""
     return [table for name in report.measures for table in _measure_tables(report, name)]
 
 
@@ -257,7 +259,7 @@ def run_unit(run: RunReport) -> Unit:
 
 
 def run_n(run: RunReport) -> int | str:
-    """Return the n of a run's line."""
+    """Return the n for a run's table row."""
     return n_value(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
 
 
@@ -289,17 +291,17 @@ def _cost_table(report: Report) -> ResultTable:
 
 
 def per_second(cost: Cost) -> str:
-    """Questions per second as text; the sign of an absent figure for an imported run."""
+    """Return the questions per second as text, or a dash for an imported run."""
     return ABSENT if cost.per_second is None else f"{cost.per_second:,.{0 if cost.per_second >= 10 else 1}f}"
 
 
 def one_question(cost: Cost) -> str:
-    """The median milliseconds of one question, with the number of questions in brackets."""
+    """Return the median time per question in milliseconds as text, with the number of timed questions in brackets."""
     return ABSENT if cost.p50_ms is None else f"{cost.p50_ms:,.{0 if cost.p50_ms >= 10 else 1}f} ({cost.n})"
 
 
 def index_size(cost: Cost) -> str:
-    """The size of the index in megabytes (10^6 bytes)."""
+    """Return the size of the index in megabytes (10^6 bytes) as text."""
     return ABSENT if cost.index_bytes is None else f"{cost.index_bytes / 1e6:,.1f}"
 
 

@@ -1,7 +1,7 @@
-"""Figures of runs in the forms of MTEB and BEIR, and the figures of MTEB's result files.
+"""Write the figures of runs in the formats of MTEB and BEIR, and read MTEB's result files.
 
-All are by gold, with the definitions of trec_eval that MTEB and BEIR use. MTEB breaks ties of scores by passage id; here
-they keep the run's order, so a run with many equal scores may differ.
+Relevance is by gold, and the measures follow trec_eval, which MTEB and BEIR use. MTEB breaks ties in scores by passage
+id. Here tied hits keep the run's order, so figures can differ for a run with many equal scores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = {
     "mrr": ("mrr_at_{}", "MRR@{}"),
     "success": ("hit_rate_at_{}", "Accuracy@{}"),
 }
-"""Measure to its names in MTEB's and in BEIR's results."""
+"""For each measure, its names in MTEB's and in BEIR's results."""
 FORMATS = ("mteb", "beir")
 MAIN = "ndcg_at_10"
 SUITABLE = 10  # hits per question that the main score needs
@@ -52,7 +52,8 @@ class MtebFigures:
 
 
 def mean_measures(study: Study, run: Run) -> dict[str, dict[int, float]]:
-    """Return the mean of each measure at the usual cut-offs up to the run's depth, over its questions with gold.
+    """Return the mean of each measure over the run's questions with gold passages, at the usual cut-offs up to the
+    run's depth.
 
     Raises:
         Refused: no question of the run has gold, or the run has fewer than 10 hits per question.
@@ -69,7 +70,8 @@ def mean_measures(study: Study, run: Run) -> dict[str, dict[int, float]]:
 def export_results(
     study: Study, name: str, format: str, task: str | None = None, path: Path | None = None
 ) -> tuple[Path, dict[str, float]]:
-    """Write a run's figures as MTEB's or BEIR's results, and return the file and its figures by their names there.
+    """Write a run's figures as MTEB's or BEIR's results. Return the file's path, and the figures by the names used in
+    the file.
 
     Args:
         format: "mteb" (a task's result file) or "beir" (the dictionaries that BEIR's evaluation returns).
@@ -112,7 +114,8 @@ def export_results(
 def read_mteb(path: Path) -> list[MtebFigures]:
     """Read an MTEB result file, one entry for each split and subset.
 
-    The name is that of the model's folder, as MTEB stores results (`MODEL/REVISION/TASK.json`), else the file's.
+    The name is that of the model's folder if the path is `MODEL/REVISION/TASK.json`, as MTEB stores results; otherwise
+    it is the file name.
 
     Raises:
         BadInput: it is no result file.

@@ -1,5 +1,5 @@
-"""Saved selections: the questions and passages that somebody selected on a map, by name and id, in
-`selections.json`.
+"""Store selections of questions and passages that a person made on a map. `selections.json` holds each selection's name
+and the selected ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ FILE = "selections.json"
 
 @dataclass(frozen=True, slots=True)
 class SavedSelection:
-    """A saved selection: the questions of its slice, its points ("q:" or "p:" before the id), and the map."""
+    """A saved selection: the ids of its questions, its points on the map (ids prefixed with "q:" or "p:"), and the name
+    of the map.
+    """
 
     name: str
     questions: tuple[str, ...]
@@ -49,7 +51,7 @@ def saved_selections(study: Study) -> dict[str, SavedSelection]:
 
 
 def saved_selection(study: Study, name: str) -> SavedSelection:
-    """Return a saved selection. Raises Missing."""
+    """Return a saved selection. Raises Missing for an unknown name."""
     known = saved_selections(study)
     if name not in known:
         raise Missing(f"no saved selection {name!r}; saved: {', '.join(known) or 'none; save one on the Map page'}")

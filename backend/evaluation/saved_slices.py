@@ -1,4 +1,4 @@
-"""Slices saved by name, in `slices.json` of the study's folder."""
+"""Store named slices in `slices.json` in the study's folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def saved(study: Study) -> dict[str, SavedSlice]:
 
 
 def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:
-    """Save a slice in its simplest form. `by` is the acting person; see `blindspot.backend.core.rights.require`.
+    """Save a slice, with its expression simplified. `by` is the acting person; see
+    `blindspot.backend.core.rights.require`.
 
     Raises:
         BadInput: an invalid expression or name. Refused: the name is taken, or `by` may not save slices.
@@ -67,7 +68,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
 
 
 def delete(study: Study, name: str, by: str | None = None) -> None:
-    """Delete a saved slice. Raises Missing, and Refused if `by` may not delete slices."""
+    """Delete a saved slice. Raises Missing for an unknown name, and Refused if `by` may not delete slices."""
     require(study, by, "save slices")
     with study.building("slices"):
         known = saved(study)

@@ -1,6 +1,7 @@
-"""What a report, a comparison and a count of causes measure, declared once: for commands, pages, HTTP and agents.
+"""The options of a report, of a comparison and of a count of causes, declared once for commands, pages, HTTP and
+agents.
 
-(The modules that measure import numpy, which a command's help should not.)
+They are in a separate module because a command's help reads them and should not import numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Kind = Literal["answers", "gold", "labels"]
 By = Literal["relation", "bucket", "slice"]
 MEASURES = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)"
 HEADLINE_K = 5
-"""The k of Success@k wherever no other is asked for: on every page, and in every command that counts misses."""
+"""The default k of Success@k: on every page, and in every command that counts misses."""
 
 RelevantBy = Annotated[
     Kind,
@@ -27,7 +28,7 @@ Rule = Annotated[str, Field(description="Answer matching rule")]
 
 @settings_class
 class OracleOptions:
-    """By what an oracle chooses."""
+    """The measure and relevance by which an oracle chooses between runs."""
 
     k: int | None = Field(default=None, description="Cut-off; default 5; 10 for measures other than success", ge=1)
     relevance: RelevantBy = "answers"
@@ -39,7 +40,7 @@ class OracleOptions:
 
 @settings_class
 class ReportOptions:
-    """What a report measures."""
+    """The options of a report on runs."""
 
     runs: tuple[str, ...] | None = Field(
         default=None, description="Run to report; default all", json_schema_extra={"option": "--run", "metavar": "RUN"}
@@ -61,7 +62,7 @@ class ReportOptions:
 
 @settings_class
 class MissOptions:
-    """What to count causes by. The default k is less in runs that are less deep."""
+    """The options for counting causes of misses. The default k is smaller if a run has fewer hits per question."""
 
     k: int | None = Field(default=None, description="Cut-off of a miss; default 5", ge=1)
     relevance: RelevantBy = "answers"
@@ -75,13 +76,14 @@ class MissOptions:
 
 @settings_class
 class ComparisonOptions:
-    """What to compare two runs by.
+    """The options for comparing two runs.
 
-    A measure that needs all relevant passages of a question makes relevance by answers gold, and a note says so. The
-    default k is less in runs that are less deep.
+    If a measure needs all relevant passages of a question, relevance by gold is used instead of relevance by answers,
+    and a note states this. The default k is smaller if a run has fewer hits per question.
 
-    hidden: questions to leave out, because the reader still has to judge them.
-    evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
+    Attributes:
+        hidden: questions to leave out, because the reader still has to judge them.
+        evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
     """
 
     k: int | None = Field(
@@ -109,4 +111,4 @@ class ComparisonOptions:
 
 
 COMPARED = ("k", "by", "slice", "measure", "relevance", "rule")
-"""The options of comparisons that a person chooses."""
+"""The options of comparisons that people choose."""

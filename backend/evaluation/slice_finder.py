@@ -1,5 +1,5 @@
-"""The slice finder: it searches conditions on questions for slices in which two runs differ more or less than in the
-other questions.
+"""Find slices of questions in which the difference between two runs is larger or smaller than in the other
+questions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
 
 @dataclass(frozen=True, slots=True)
 class FoundSlice:
-    """A slice whose difference departs from the difference in the other questions.
+    """A slice in which the difference between the runs is not the same as in the other questions.
 
-    expression: the slice as a person would type it.
-    figures: both runs within the slice. explained, outside, p, p_adjusted: as in
-    `blindspot.analysis.slices.Finding`.
+    Attributes:
+        expression: the slice as a person would type it.
+        figures: both runs within the slice.
+        explained, outside, p, p_adjusted: as in `blindspot.analysis.slices.Finding`.
     """
 
     expression: str
@@ -40,7 +41,8 @@ class FoundSlice:
 @dataclass(frozen=True, slots=True)
 class FoundSlices:
     """The found slices, largest effect first, the number of tested slices, and the mean difference over all n
-    questions. min_questions: the fewest units of a tested slice. units: of all questions.
+    questions. min_questions: the minimum number of units in a tested slice. units: the number of units of all
+    questions.
     """
 
     slices: list[FoundSlice]
@@ -59,11 +61,13 @@ def find_slices(
     correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
 ) -> FoundSlices:
-    """Return the slices of a comparison (or of some of its questions) whose difference departs from the rest.
+    """Return the slices of a comparison (or of some of its questions) in which the difference between the runs is not
+    the same as in the other questions.
 
-    The candidates are conditions that are known before a retriever searches: relation, set, question word, frequency,
-    lengths, own fields, and what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are
-    not candidates: they are results, so they would explain the difference by the difference.
+    The candidates are conditions on properties that are known before the search: relation, set, question word,
+    frequency, lengths, imported fields, and the words that the question shares with its gold passages. Pairs of these
+    conditions are tested too. Ranks and tags are not candidates. They are results of the runs, so they would explain
+    the difference by itself.
     """
     compared, k = facts.comparison, facts.k
     members = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
@@ -103,7 +107,7 @@ def find_slices(
 
 
 def join_expressions(expressions: list[str]) -> str:
-    """Return one expression that holds where all of the given ones hold."""
+    """Return one expression that is the conjunction of the given expressions."""
     read = [parse(expression) for expression in expressions if expression.strip()]
     parts = tuple(part for each in read for part in (each.parts if isinstance(each, And) else (each,)))
     return str(parts[0]) if len(parts) == 1 else str(And(parts)) if parts else ""
@@ -134,7 +138,7 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
 
 
 def write_condition(name: str, value: str, argument: str | None = None) -> str:
-    """Return `name:value`, or `name(argument):value`, with quotes where they are needed."""
+    """Return the text of a condition, `name:value` or `name(argument):value`, with quotes where they are needed."""
     return str(Condition(name, argument, ":", value))
 
 

@@ -100,8 +100,7 @@ def method_note(slices: FoundSlices) -> str:
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[slices.correction]}; slices with an adjusted p of at "
         f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
-        f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
-        "difference is, not why. Confirm it on other questions. "
+        f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where the runs differ, not why. Confirm the finding on other questions. "
         f"{generalisation(slices.units.name)}"
     )
 
@@ -116,7 +115,9 @@ def find_in_runs(
     slice: str = "",
     correction: Correction = "westfall-young",
 ) -> SliceReport:
-    """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
+    """Find the slices in which the difference between two runs is not the same as elsewhere. Raises Missing for an
+    unknown run, and BadInput for an invalid argument.
+    """
     measured = measure_all(study, (run_a, run_b), relevance, rule)
     return _find_slices(Comparison.of_runs(measured[run_a], measured[run_b]), k, slice, correction)
 
@@ -130,7 +131,9 @@ def find_in(
     hidden: frozenset[str] = frozenset(),
     with_evidence: bool = True,
 ) -> SliceReport:
-    """Do as `find_in_runs` without the questions that the reader still has to judge. `with_evidence`: see `Comparison`."""
+    """Do the same as `find_in_runs`, without the questions in `hidden`, which the reader still has to judge.
+    `with_evidence`: see `Comparison`.
+    """
     measured = measure_all(study, runs, relevance)
     if hidden:
         measured = {name: each.without_questions(hidden, STILL_TO_JUDGE) for name, each in measured.items()}

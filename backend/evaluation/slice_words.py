@@ -1,4 +1,4 @@
-"""Slices in words: what an expression says of questions, a sentence on a found slice, and nested slices merged."""
+"""Describe slices in words: phrases for expressions, and sentences about found slices. Nested slices are merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted
 
 CONTAINED = 0.9
-"""A slice with this share of its questions in another one is nested in it."""
+"""A slice counts as nested in another slice if at least this share of its questions is in the other one."""
 NUMBERS = {
     "length": "of {} words",
     "answer_length": "whose answer has {} words",
@@ -31,9 +31,10 @@ SHARED = {
 
 
 def in_words(expression: str) -> str:
-    """Return what a slice says of its questions: "whose subject is mentioned once at most and of 6 to 7 words".
+    """Return a slice's expression as a phrase about questions, such as "whose subject is mentioned once at most and of
+    6 to 7 words".
 
-    A condition that has no words, or an expression with "or", stays as it is written.
+    A condition without a phrase, or an expression with "or", is returned unchanged.
     """
     try:
         parsed = parse(expression)
@@ -88,7 +89,7 @@ def _range(conditions: Sequence[Condition]) -> str:
 
 
 def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
-    """Return a sentence on a slice: which run is ahead, by how much there and elsewhere.
+    """Return a sentence that states which run is ahead in a slice, by how much, and by how much elsewhere.
 
     Args:
         names: of A and B, as the sentence calls them.
@@ -104,7 +105,7 @@ def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
 
 
 def interval(found_slice: FoundSlice) -> str:
-    """Return the interval of A - B in the slice: "+47.3 to +85.1"; "" without one."""
+    """Return the interval of A - B in the slice, such as "+47.3 to +85.1"; "" if there is none."""
     estimate = found_slice.figures.difference.estimate
     if estimate.low is None or estimate.high is None:
         return ""
@@ -112,9 +113,10 @@ def interval(found_slice: FoundSlice) -> str:
 
 
 def merged(slices: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
-    """Return the found slices, each with those that are nested in it or around it and depart in the same direction.
+    """Merge nested slices that differ in the same direction. Return each remaining slice with the slices merged into
+    it.
 
-    The slice with the larger effect stands for the others.
+    Of nested slices, the one with the largest effect remains.
     """
     groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
     for each in slices.slices:

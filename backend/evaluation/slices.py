@@ -1,7 +1,7 @@
-"""Slices: groups of a comparison's questions, defined by an expression such as `relation:P19 and not bucket:0 and
+"""A slice is a group of a comparison's questions, defined by an expression such as `relation:P19 and not bucket:0 and
 first(bm25-dev)<=5`.
 
-`blindspot.analysis.expressions` parses the language; this module defines its conditions.
+`blindspot.analysis.expressions` parses the expressions, and this module evaluates their conditions.
 """
 
 from __future__ import annotations
@@ -71,14 +71,11 @@ TAGS = {
 }
 
 
-CHOSEN_BY_RESULTS = (
-    "A result of the runs defines this slice (a rank, a tag or a cause). The difference within it follows from that choice, "
-    "so a test of it has no meaning."
-)
+CHOSEN_BY_RESULTS = "This slice is defined by a result of the runs (a rank, a tag or a cause). So the difference within the slice follows from its definition, and a test of it has no meaning."
 
 
 def by_results(expression: str) -> bool:
-    """Return whether a slice depends on results of the runs; False for an expression that cannot be parsed."""
+    """Return whether a slice's expression uses results of the runs; False for an expression that cannot be parsed."""
     try:
         conditions = _conditions(parse(expression)) if expression.strip() else []
     except NotAnExpression:
@@ -101,7 +98,7 @@ def _conditions(expression: Expression) -> list[Condition]:
 
 
 class Facts:
-    """The facts behind conditions on a comparison's questions; each array is computed at its first use.
+    """The facts about a comparison's questions that conditions refer to. Each array is computed when it is first used.
 
     Args:
         k: the cut-off of the tags.
@@ -111,7 +108,7 @@ class Facts:
         self.comparison, self.k, self.study, self.questions = comparison, k, comparison.run_a.study, comparison.facts
 
     def mask(self, expression: str) -> np.ndarray:
-        """Return the questions of a slice, (q,) bool; all questions for an empty expression.
+        """Return which questions are in a slice, (q,) bool; all questions for an empty expression.
 
         Raises: BadInput for an invalid expression, Missing for an unknown run.
         """
@@ -162,7 +159,7 @@ class Facts:
         return self._compare_values(condition, values, example)
 
     def _compare_values(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
-        """Compare values; an unknown value (NaN) never matches."""
+        """Return which questions' values satisfy a condition. An unknown value (NaN) never does."""
         if condition.operator not in OPERATORS or condition.value is None:
             raise self._condition_error(condition, example)
         return OPERATORS[condition.operator](values, float(condition.value)) & ~np.isnan(values)
@@ -192,7 +189,9 @@ class Facts:
         return texts[name] == value
 
     def _field(self, condition: Condition) -> np.ndarray:
-        """Compare own facts of questions as texts, or as numbers; a question without the field never matches."""
+        """Return which questions' imported field satisfies a condition, compared as text or as a number. A question
+        without the field never does.
+        """
         known = QuestionFields(self.study.labels_path).field_names()
         if condition.argument not in known:
             message = f"no question has the field {condition.argument or ''!r}; fields: {', '.join(known) or 'none'}"
@@ -204,12 +203,14 @@ class Facts:
         return self._compare_values(condition, numbers, FIELDS["field"])
 
     def field(self, name: str) -> np.ndarray:
-        """Return the value of a field for each question, (q,) str; "" without one."""
+        """Return the value of an imported field for each question, (q,) str; "" if it has none."""
         values = QuestionFields(self.study.labels_path).values(name)
         return np.array([values.get(id, "") for id in ids_of(self.comparison.questions)], dtype=str)
 
     def _questions_with_tag(self, tag: str, condition: Condition) -> np.ndarray:
-        """Return the questions that people tagged with a word, (q,) bool; of a run, if the condition names one."""
+        """Return the questions that people gave a tag, (q,) bool. If the condition names a run, only tags given for
+        that run count.
+        """
         try:
             tagged = Tags(self.study.labels_path).questions(tag, condition.argument)
         except Missing as error:
@@ -218,14 +219,14 @@ class Facts:
         return self._question_mask(tagged)
 
     def _question_mask(self, ids: Iterable[str]) -> np.ndarray:
-        """Return which questions have one of these ids, (q,) bool."""
+        """Return which questions' ids are in `ids`, (q,) bool."""
         mask = np.zeros(len(self.comparison), dtype=bool)
         rows = rows_of(self.comparison.questions, list(ids))
         mask[rows[rows >= 0]] = True
         return mask
 
     def _cause(self, condition: Condition, value: str) -> np.ndarray:
-        """Return the questions that a run misses at k with a cause, (q,) bool."""
+        """Return the questions that a run misses at k and to which a cause applies, (q,) bool."""
         if value not in (*Cause, NONE):
             known = ", ".join((*Cause, NONE))
             raise NotAnExpression(f"unknown cause {value!r}; known: {known}", condition.position)
@@ -235,8 +236,8 @@ class Facts:
         return mask
 
     def causes(self, run: str | None = None) -> RunCauses:
-        """Return what the rules of causes say of this comparison's questions in a run; default the run that is not BM25,
-        else B. Raises Missing for an unknown run, BadInput for one that was not searched as deep as k.
+        """Return the causes for this comparison's questions in a run. The default is the run that is not BM25, or else
+        B. Raises Missing for an unknown run, and BadInput for a run with fewer than k hits per question.
         """
         compared = self.comparison
         if run is None or run in (compared.run_a.name, compared.run_b.name):
@@ -255,24 +256,24 @@ class Facts:
         return replace(causes, rows=rows[causes.rows]).of_rows(np.arange(len(compared)))
 
     def first_ranks(self, run: str) -> np.ndarray:
-        """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks
-        the question.
+        """Return the rank of the first relevant passage in a run, (q,) float64: inf if there is none, NaN if the run
+        lacks the question.
         """
         measured = self.comparison.measured_run(run)
         ranks = np.append(np.where(measured.first_ranks > 0, measured.first_ranks, np.inf), np.nan)
         return ranks[rows_among(self.comparison.questions, measured.questions)]
 
     def gold_rank(self, run: str) -> np.ndarray:
-        """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
-        run lacks the question.
+        """Return the rank of the best gold passage in a run, (q,) float64: inf if no hit is gold, NaN if the question
+        has no gold passage or is not in the run.
         """
         gold, searched, named, _ = self._hits_matching(run)
         first = first_hit(gold)
         return np.where(searched & named, np.where(first > 0, first, np.inf), np.nan)
 
     def _hits_matching(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return for a run: which hits are gold (q, K) bool; whether it has the question (q,) bool; whether there is
-        gold (q,) bool; its rows (q,).
+        """Return four arrays for a run: which hits are gold, (q, K) bool; whether the run has the question, (q,) bool;
+        whether the question has gold passages, (q,) bool; the run's row for each question, (q,).
         """
         if name not in self._cached_values:
             run = self.study.run(name)
@@ -291,13 +292,13 @@ class Facts:
         return {}
 
     def sides(self) -> tuple[str, str]:
-        """The sides, BM25's first: ("b", "a") if only B is BM25, otherwise ("a", "b")."""
+        """The two runs with BM25 first: ("b", "a") if only B is BM25, otherwise ("a", "b")."""
         kinds = [is_lexical(side.run.manifest) for side in (self.comparison.run_a, self.comparison.run_b)]
         return ("b", "a") if kinds == [False, True] else ("a", "b")
 
     def tag(self, name: str) -> np.ndarray:
-        """Return the questions with a tag of TAGS, (q,) bool. Raises BadInput for bm25_only and dense_only unless
-        exactly one run is BM25.
+        """Return the questions to which a computed tag of TAGS applies, (q,) bool. Raises BadInput for bm25_only and
+        dense_only unless exactly one run is BM25.
         """
         compared = self.comparison
         codes = flips.cells(compared.first_ranks_a, compared.first_ranks_b, self.k)
@@ -328,8 +329,8 @@ class Facts:
             return match_run(self.study.corpus, self.comparison.questions, ordinals, self.comparison.run_a.rule)
 
     def _labelled_hits(self, gold: np.ndarray, ordinals: np.ndarray, labels: tuple[str, ...] | None) -> np.ndarray:
-        """Return which hits have one of `labels` (or any label), (q, K) bool, from gold and people's labels. A
-        consensus overrides the gold.
+        """Return which hits have one of `labels` (None: any label), (q, K) bool. Gold passages count as positive,
+        unless people agree on another label.
         """
         result = gold.copy()
         known = self.study.corpus.ordinals({each.passage for _, each in self._judged})
@@ -341,7 +342,7 @@ class Facts:
 
     @cached_property
     def _judged(self) -> list[tuple[int, Consensus]]:
-        """Return the agreed or adjudicated labels of pairs of these questions, each with the row of its question."""
+        """Return the agreed or adjudicated labels of these questions' pairs, each with the row of its question."""
         settled = [each for each in Labels(self.study.labels_path).consensus() if each.label is not None]
         rows = rows_of(self.comparison.questions, [each.question for each in settled])
         return [(row, each) for row, each in zip(rows.tolist(), settled, strict=True) if row >= 0]

@@ -1,4 +1,4 @@
-"""The tags of a study as CSV and JSON: one row for each tag, question, run and person."""
+"""Export the tags of a study as CSV and JSON, with one row for each tag, question, run and person."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ("tag", "question", "text", "run", "annotator", "time")
 
 
 def tag_rows(study: Study, hidden: frozenset[str] = frozenset(), authors: bool = True) -> list[dict[str, str]]:
-    """Return the tags with the questions' texts, the columns of COLUMNS; "" for no run and no person.
+    """Return the tags with the questions' texts and the columns COLUMNS. Run and person are "" if there is none.
 
     Args:
         hidden: questions to leave out, because the reader still has to judge them.
@@ -29,7 +29,7 @@ def tag_rows(study: Study, hidden: frozenset[str] = frozenset(), authors: bool =
 
 
 def tags_as_csv(study: Study, hidden: frozenset[str] = frozenset(), authors: bool = True) -> str:
-    """Return the rows as CSV that spreadsheets open without running formulas."""
+    """Return the rows as CSV, with texts escaped so that spreadsheets do not run them as formulas."""
     text = io.StringIO()
     write_csv(text, COLUMNS, tag_rows(study, hidden, authors))
     return text.getvalue()

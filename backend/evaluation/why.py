@@ -1,4 +1,6 @@
-"""Why a run missed a question: facts about the gold, the winner, and the words they share with the question."""
+"""Explain why a run missed a question: facts about the gold passage, the top-ranked passage ("winner"), and the words
+they share with the question.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,12 @@ NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The rank of the gold in one run.
+    """The rank of a question's gold passage in one run.
 
-    rank, score: of the best gold passage; None if it is not among the run's k hits. margin: the top score minus the
-    gold's score, in the run's unit; None if the gold's score is unknown. winner: the passage at rank 1; None for an
-    empty list.
+    Attributes:
+        rank, score: of the best gold passage; None if it is not among the run's k hits.
+        margin: the top score minus the gold's score, in the run's unit; None if the gold's score is unknown.
+        winner: the passage at rank 1; None for an empty list.
     """
 
     run: str
@@ -46,7 +49,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The question's content words that a passage contains in title or text, and those that it lacks."""
+    """The question's content words that a passage contains in its title or text, and the words that it lacks."""
 
     shared: tuple[str, ...]
     missing: tuple[str, ...]
@@ -54,8 +57,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A passage near the gold among the stored vectors; `similarity` in the index's own measure (l2: negative squared
-    distance)."""
+    """A passage whose stored vector is near the vector of the gold passage. `similarity` is in the index's own measure
+    (for l2 the negative squared distance).
+    """
 
     ordinal: int
     similarity: float
@@ -66,10 +70,14 @@ class Neighbour:
 class MissExplanation:
     """The facts about a miss. `passages` holds passages by row.
 
-    words: by row, of gold and winners. holds_answer: whether a winner's text contains an answer, by the rule. namesake:
-    winners whose title is another entity that shares a name with the subject, with the shared part of the subject's
-    name (0 to 1). trained: the number of training questions with the same relation, with the same template, and about
-    the same subject; None without training questions. neighbours: by encoder.
+    Attributes:
+        words: by row, of gold and winners.
+        holds_answer: whether a winner's text contains an answer, by the rule.
+        namesake: winners whose title is another entity that shares a name with the subject, with the shared part of the
+            subject's name (0 to 1).
+        trained: the number of training questions with the same relation, with the same template, and about the same
+            subject; None without training questions.
+        neighbours: by encoder.
     """
 
     question: Question
@@ -86,7 +94,7 @@ class MissExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How many training questions have this relation, this template, and this subject."""
+    """The number of training questions with a question's relation, with its template, and about its subject."""
 
     relation: int
     template: int
@@ -97,7 +105,7 @@ class Trained:
 def explain_question(
     study: Study, question: Question, runs: Sequence[str | Run], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
 ) -> MissExplanation:
-    """Explain how runs did on a question, as far as possible without the encoder.
+    """Explain the results of runs on a question, using only data that can be computed without the encoder.
 
     Args:
         runs: names, or opened runs; runs without the question are skipped.
@@ -133,7 +141,7 @@ def explain_question(
 
 
 def namesake_sentence(explanation: MissExplanation, run_result: Standing) -> str:
-    """Say that a run ranks another entity with a similar name first; "" if it does not."""
+    """Return a sentence if the run ranks a passage about another entity with a similar name first; else ""."""
     if run_result.winner is None or run_result.winner not in explanation.namesake or run_result.rank == 1:
         return ""
     title = explanation.passages[run_result.winner].title
@@ -141,7 +149,9 @@ def namesake_sentence(explanation: MissExplanation, run_result: Standing) -> str
 
 
 def false_negative_sentence(explanation: MissExplanation, run_result: Standing) -> str:
-    """Say that a run ranks an unlabelled passage with an answer above the gold; "" if it does not."""
+    """Return a sentence if the run ranks an unlabelled passage that contains an answer above the gold
+    passage; else "".
+    """
     if run_result.winner is None or (run_result.rank or 0) <= 1 or not explanation.holds_answer.get(run_result.winner):
         return ""
     return (
@@ -150,7 +160,7 @@ def false_negative_sentence(explanation: MissExplanation, run_result: Standing) 
 
 
 def summary_sentence(explanation: MissExplanation) -> str:
-    """Return the most informative fact as one sentence; "" if none stands out."""
+    """Return the most informative fact as one sentence; "" if there is none."""
     for tell in (namesake_sentence, false_negative_sentence):
         if sentence := next(filter(None, (tell(explanation, standing) for standing in explanation.standings)), ""):
             return sentence
@@ -210,10 +220,10 @@ def name_words(name: str) -> list[str]:
 
 
 def near_namesake(subject: str | None, title: str) -> float:
-    """Return the share of the subject's name words in a title of another entity; 0 for the subject itself, or without
-    shared words.
+    """Return the share of the words of the subject's name that another entity's title contains; 0 for the subject's own
+    title or without common words.
 
-    "Arve Furset" and "Arve Henriksen" share 1 of 2 words: 0.5 (EntityQuestions, Table 7).
+    For example, "Arve Furset" and "Arve Henriksen" share 1 of 2 words: 0.5 (EntityQuestions, Table 7).
     """
     if not subject or name_words(subject) == name_words(title):
         return 0.0
@@ -221,7 +231,9 @@ def near_namesake(subject: str | None, title: str) -> float:
 
 
 def name_share(subject: str, title: str) -> float:
-    """Return the share of the words of a subject's name that a title has, 0 to 1; 0 for a name without words."""
+    """Return the share of the words of a subject's name that a title contains, from 0 to 1; 0 for a name
+    without words.
+    """
     ours, theirs = name_words(subject), name_words(title)
     return sum(word in theirs for word in ours) / len(ours) if ours else 0.0
 
@@ -255,7 +267,9 @@ def related_training_questions(study: Study, question: Question) -> Trained | No
 def _neighbours(
     study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int
 ) -> dict[str, list[Neighbour]]:
-    """Return the passages nearest to the best-ranked gold, by encoder, for indexes whose vectors are in the study."""
+    """Return by encoder the passages nearest to the best-ranked gold passage, for indexes whose vectors are stored in
+    the study.
+    """
     indexes = study.parts("indexes")
     ranked = [
         (standing.rank, standing.gold)
@@ -283,8 +297,8 @@ def nearest_rows(
     gold: Container[int] = (),
     block: int = 65_536,
 ) -> list[Neighbour]:
-    """Return the rows nearest to one row, without itself, most similar first; ties by row. Vectors are read block by
-    block.
+    """Return the rows most similar to one row, without the row itself, in descending order of similarity; ties are
+    ordered by row. Vectors are read block by block.
 
     Args:
         vectors: (n, d) float16 or float32.

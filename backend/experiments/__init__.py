@@ -1,1 +1,1 @@
-"""Experiments: the papers' findings, tested on a study with several trainings."""
+"""Experiments that test findings of papers on a study, by training several models and comparing them."""

@@ -1,7 +1,7 @@
-"""Join the passages of a study to articles, cut them into blocks of a fixed number of tokens, and index and search the
-blocks.
+"""Join the passages of a study into articles, split the articles into blocks of a fixed number of tokens, and index and
+search the blocks.
 
-REALM and ORQA search blocks of up to 288 word pieces where DPR searches passages of 100 words (EntityQuestions,
+REALM and ORQA search blocks of up to 288 word pieces, whereas DPR searches passages of 100 words (EntityQuestions,
 appendix A, Table 6).
 """
 
@@ -36,9 +36,9 @@ ABOUT = "blocks.json"
 
 
 class BlockStudy(Study):
-    """A study with blocks instead of passages, and the questions and settings of the original.
+    """A study whose passages are the blocks, with the questions and settings of the original study.
 
-    Encoders read whole blocks, as far as they can.
+    Encoders read whole blocks, up to the model's maximum length.
     """
 
     def __init__(self, bench: Workbench, name: str, tokens: int):
@@ -65,7 +65,7 @@ class BlockStudy(Study):
 
 
 def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
-    """Return the encoder's settings with a limit of `tokens`, or of the model's maximum."""
+    """Return the encoder's settings with a maximum length of `tokens`, or the model's own maximum if that is less."""
     model = settings.passage_model or settings.model
     assert model is not None, "every encoder has a model, or a passage model"
     path = Path(locate(model)) / "config.json"
@@ -75,7 +75,9 @@ def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
 
 @dataclass(frozen=True)
 class Cut:
-    """Counts from cutting. gaps: positions inside an article with missing passages; no block spans a gap."""
+    """Statistics of splitting articles into blocks. gaps: positions inside an article with missing passages; no block
+    spans a gap.
+    """
 
     passages: int
     articles: int
@@ -94,7 +96,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Blocks(Part):
-    """The corpus of blocks. tokenizer: the encoder whose tokens measure the blocks."""
+    """The collection of blocks. tokenizer: the encoder whose tokenizer measures the blocks."""
 
     plural = "collections of blocks"
     tokens: int
@@ -146,11 +148,11 @@ def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
 def blocks(
     passages: Iterable[Passage], tokens: int, count: Callable[[str], int], counts: dict[str, int]
 ) -> Iterator[Passage]:
-    """Yield blocks of up to `tokens` tokens, cut between words, from consecutive passages of an article.
+    """Yield blocks of up to `tokens` tokens from consecutive passages of an article. Blocks end between words.
 
     Passages are consecutive if their titles are equal and, for whole-number ids, each id is one more than the last. A
-    block's id, like "12.0", consists of the first passage of its stretch and the block's number in the stretch. `counts`
-    collects the counts of `Cut`.
+    block's id, such as "12.0", consists of the id of the first passage in a sequence of consecutive passages and the
+    block's number in that sequence. The statistics of `Cut` are added to `counts`.
     """
     for stretch in _article_runs(passages, counts):
         words = [word for passage in stretch for word in passage.text.split()]
@@ -249,8 +251,8 @@ class BlockHits(RunPart):
 
 @dataclass(frozen=True)
 class AsMuchText:
-    """Success@k of passages, where k is the number of passages with as many words as `k` blocks on average, up to the
-    depth of the run.
+    """Success@n of passages with as much text as `k` blocks: n is the number of passages that have, on average, as many
+    words as k blocks, at most the depth of the run.
     """
 
     hits: RunPart

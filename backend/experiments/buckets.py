@@ -1,4 +1,4 @@
-"""The questions of a run, grouped by the frequency of their subject, and differences between groups."""
+"""Group the questions of a run by the frequency of their subject, and compare the groups."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class Bucket:
     """A bucket of a run's questions, by the frequency of their subject and by whether a training question has the same
     subject.
 
-    number: 0 is the most frequent. official: use the bucket in the question file; otherwise cut each relation's
-    questions by frequency.
-    seen: only subjects that training questions ask about (True) or do not (False); None for all.
+    Attributes:
+        number: 0 is the most frequent.
+        official: use the bucket in the question file; otherwise cut each relation's questions by frequency.
+        seen: only subjects that training questions ask about (True) or do not (False); None for all.
     """
 
     hits: RunPart
@@ -35,17 +36,17 @@ class Bucket:
     seen: bool | None = None
 
     def success_values(self, bench: Workbench, k: int) -> np.ndarray:
-        """(q,) float64: Success@k of the bucket's questions."""
+        """Return Success@k of the bucket's questions, (q,) float64."""
         judged, inside = self._measured(bench)
         return success_at(judged.relevant, k).astype(float)[inside]
 
     def questions(self, bench: Workbench) -> list[Question]:
-        """The bucket's questions."""
+        """Return the bucket's questions."""
         judged, inside = self._measured(bench)
         return [judged.questions[row] for row in np.flatnonzero(inside).tolist()]
 
     def _measured(self, bench: Workbench) -> tuple[Relevance, np.ndarray]:
-        """The run's relevance, and which of the measured questions are in the bucket, (q,) bool."""
+        """Return the run's relevance, and which of the measured questions are in the bucket, (q,) bool."""
         run = self.hits.open(bench)
         questions = bench.questions.some(run.question_ids)
         inside = bucket_numbers(questions, self.official) == self.number
@@ -56,14 +57,14 @@ class Bucket:
 
 
 def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
-    """Return whether a training question asks about the subject, (q,) bool."""
+    """Return for each question whether a training question asks about its subject, (q,) bool."""
     training = {subject_key(question.subject) for question in bench.questions.all(split="train") if question.subject}
     return in_training([question.subject for question in questions], training)
 
 
 def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
-    """Return the bucket of each question, (q,) int: 0 (most frequent subjects) to 7 (rarest), 8 never mentioned, -1
-    unknown.
+    """Return the bucket of each question, (q,) int: 0 (most frequent subjects) to 7 (rarest), 8 for subjects that are
+    never mentioned, -1 if unknown.
     """
     if official:
         return np.array([-1 if question.bucket is None else question.bucket for question in questions], np.int64)
@@ -73,7 +74,7 @@ def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class InBucket:
-    """Success@k of the questions of a bucket."""
+    """A measure: Success@k of the questions of a bucket."""
 
     bucket: Bucket
     k: int
@@ -90,7 +91,7 @@ class InBucket:
 
 @dataclass(frozen=True)
 class Between:
-    """Mean Success@k of some buckets minus that of others, each bucket with the same weight.
+    """A measure: mean Success@k over some buckets minus that over other buckets, with the same weight for each bucket.
 
     The two sides have different questions, so the values are not paired differences. Each value is the difference of
     the means plus the influence of one question on the difference. The mean and the variance of the values are those of
@@ -105,7 +106,7 @@ class Between:
         return tuple(dict.fromkeys(bucket.hits for bucket in (*self.more_frequent, *self.less_frequent)))
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q,) float64, questions of all buckets."""
+        """Return one value for each question of all buckets, (q,) float64."""
         groups = [(1 / len(self.more_frequent), bucket.success_values(bench, self.k)) for bucket in self.more_frequent]
         groups += [
             (-1 / len(self.less_frequent), bucket.success_values(bench, self.k)) for bucket in self.less_frequent
@@ -119,11 +120,11 @@ class Between:
 
 
 def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:
-    """Turn (weight, values) of groups of different items into one value for each item.
+    """Convert groups of different items, given as (weight, values), to one value for each item.
 
-    Their mean is the weighted sum of the groups' means.
+    The mean of the result is the weighted sum of the groups' means.
 
-    The variance of that mean is the sum of weight^2 x variance / n over the groups, as for independent groups.
+    The variance of this mean is the sum of weight^2 x variance / n over the groups, as for independent groups.
     """
     total = sum(len(values) for _, values in groups)
     whole = sum(weight * values.mean() for weight, values in groups)

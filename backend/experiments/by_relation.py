@@ -1,5 +1,5 @@
-"""Helpers of EntityQuestions' experiments: relations with enough questions, and tables in which every relation has the
-same weight.
+"""Helpers for EntityQuestions' experiments: choose relations with enough questions, and make tables in which every
+relation has the same weight.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ K = 20  # the k of every table in the paper
 LEAST, SMALL_MINIMUM = 10, 2  # minimum questions of a relation to measure or to train on; the second is for --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
-"""A function from (k, relations, macro) to one measure for each seed."""
+"""A function from (k, relations, macro) to the measure of each seed."""
 
 
 def of_one_set(setting: Setting, bench: Workbench) -> Setting:
-    """Restrict a measured split to the question set of the training, because other sets may repeat its questions."""
+    """Restrict the measured split to the question set that is trained on, because other sets may repeat its
+    questions.
+    """
     named = {train.rpartition("/")[0] for train in setting.train}
     sets = sorted(
         named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"}
@@ -51,9 +53,9 @@ def questions_by_relation(bench: Workbench, selection: QuestionSelection) -> dic
 def choose_relations(
     setting: Setting, counts: Mapping[str, int], noun: str, maximum: int | None = None, preferred: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Return (relations with enough questions, notes about relations left out).
+    """Choose relations with enough questions. Returns them, and notes about relations that are left out.
 
-    These are the relations named with --relation; otherwise `preferred`, if they have enough questions; otherwise the
+    The choice is the relations named with --relation; or else `preferred`, if they have enough questions; or else the
     `maximum` largest relations.
 
     Args:
@@ -119,13 +121,13 @@ def column(system: str, k: int, ks: Sequence[int]) -> str:
 
 
 def claimed(ks: Sequence[int]) -> int:
-    """Return the k of the claims: the paper's 20, or else the largest."""
+    """Return the k to which the paper's claims refer: 20, or the largest k if 20 is not measured."""
     return K if K in ks else ks[-1]
 
 
 @dataclass(frozen=True)
 class Together:
-    """Measures of several relations as one measure, in which each relation has the same weight."""
+    """Combines measures of several relations into one measure, in which each relation has the same weight."""
 
     share: ClassVar[bool] = True
     measures: tuple[Success, ...]

@@ -1,4 +1,6 @@
-"""Estimate the cost of an experiment: the number of missing parts and their time, from a short trial of each model."""
+"""Estimate the cost of an experiment: the number of missing parts and the time to make them, extrapolated from a short
+trial of each model.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ PAIRS = 4  # texts that a cross-encoder or reader is timed on
 
 @dataclass(frozen=True, slots=True)
 class PlannedParts:
-    """The parts of an experiment that are in the study already, and those that it would make."""
+    """The parts of an experiment that exist already, and the parts that it would make."""
 
     existing: Sequence[Part]
     waiting: Sequence[Part]
@@ -47,7 +49,7 @@ class PlannedParts:
 def planned_parts(
     study: Study, experiment: str, options: Mapping[str, Any] | None = None, device: str | None = None
 ) -> PlannedParts:
-    """Plan an experiment without a trial. Makes and writes nothing."""
+    """Return the parts of an experiment without running a trial. Makes and writes nothing."""
     chosen, bench = experiment_named(experiment), Workbench(study, device)
     found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(hashable_options(options or {})), bench)))
     parts = [part for part in found if not isinstance(part, StudyEncoder)]
@@ -66,15 +68,15 @@ def _cost_in_words(kinds: Mapping[str, int]) -> str:
 
 
 def _singular_noun(plural: str) -> str:
-    """Return "index" for "indexes", "set of encoders" for "sets of encoders"."""
+    """Return the singular of a noun phrase: "index" for "indexes", "set of encoders" for "sets of encoders"."""
     head = re.split(" of | with ", plural)[0]
     return head[: -2 if head.endswith("xes") else -1] + plural[len(head) :]
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCost:
-    """made, waiting: number of parts by kind. seconds: estimate for the waiting parts, without the kinds in
-    not_reckoned.
+    """The estimated cost of an experiment. made, waiting: number of finished and missing parts by kind. seconds:
+    estimated time for the missing parts, except the kinds in not_reckoned.
     """
 
     made: Mapping[str, int]
@@ -88,7 +90,7 @@ def cost(
 ) -> ExperimentCost:
     """Estimate the cost without making or writing a part.
 
-    The estimate covers training and encoding, not searching and building training sets.
+    The estimate includes training and encoding, but not searching and building training sets.
     """
     planned = planned_parts(study, experiment, options, device)
     reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
@@ -102,7 +104,7 @@ def cost(
 
 
 class _CostEstimator:
-    """An estimator of a part's seconds. Parts with the same work share one trial."""
+    """Estimates how many seconds a part takes. Parts that do the same work share one trial."""
 
     def __init__(self, bench: Workbench):
         self.bench = bench
@@ -111,7 +113,7 @@ class _CostEstimator:
         self._admitted: dict[Any, list[str]] = {}
 
     def seconds(self, part: Part) -> float | None:
-        """Return the seconds of a part; None for parts that cannot be estimated."""
+        """Return the estimated seconds for a part; None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
             return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
                 part.settings, _part_origin(part.start)
@@ -147,7 +149,9 @@ class _CostEstimator:
         return len(self._train(data))
 
     def _train(self, data: TrainingData | Adapted) -> list[str]:
-        """Return the ids of a set's questions. All seeds of an experiment, and most of its rows, share them."""
+        """Return the ids of a training set's questions. They are cached, because all seeds and most rows of an
+        experiment share them.
+        """
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
             self._admitted[key] = eligible_questions(
@@ -162,7 +166,7 @@ class _CostEstimator:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
 
     def _by_relation(self, part: QuestionEncoders) -> int:
-        """Estimate the steps of all trainings together."""
+        """Estimate the number of training steps for the encoders of all relations together."""
         counts = Counter(
             question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
         )
@@ -187,7 +191,7 @@ class _CostEstimator:
         return self._trials[key]
 
     def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
-        """Estimate the seconds to read a question with a passage as one text, or to train on it."""
+        """Estimate the seconds to encode or train on one pair of question and passage that is read as one text."""
         settings = part.settings
         key = ("pair", _part_origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
         if key not in self._trials:
@@ -250,7 +254,7 @@ class _CostEstimator:
 
 
 def _part_origin(part: Part) -> str:
-    """Return the encoder of study.toml that a chain of trainings starts from."""
+    """Return the encoder of study.toml from which a chain of trainings starts."""
     while not isinstance(part, StudyEncoder):
         part = getattr(part, "start")  # noqa: B009  every other part of the chain has one
     return part.encoder

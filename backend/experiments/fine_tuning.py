@@ -1,7 +1,8 @@
-"""Fine-tuning on the questions of a relation: the training questions, their wording, and the initial model.
+"""Fine-tune on the questions of one relation: choose the training questions, their wording, and the initial model.
 
-EntityQuestions (Sciavolino et al. 2021), section 4.2: a model is trained on one relation's questions and measured on
-questions of the same relation about other entities. The training questions contain none of their words.
+In EntityQuestions (Sciavolino et al. 2021), section 4.2, a model is trained on one relation's questions and measured on
+questions of the same relation about other entities. The triples of the training questions share no words with those of
+the measured questions.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ WORDINGS = {
 
 
 def words_of(question: Question, word_kind: Words) -> set[str]:
-    """Return the lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
-    share.
+    """Return the lower-case words of a question's triple, without punctuation and without stop words, because nearly
+    all triples share stop words.
     """
     texts = [question.subject or question.text, *(question.answers if word_kind == "subject and answers" else ())]
     return {token for text in texts for token in lower_tokens(text) if token[0].isalnum()} - STOP_WORDS
@@ -46,7 +47,9 @@ def words_of(question: Question, word_kind: Words) -> set[str]:
 
 @dataclass(frozen=True)
 class Apart:
-    """A test that no word of a training question's triple occurs in the triple of a measured question."""
+    """A filter for training questions: keeps a question if no word of its triple occurs in the triple of a measured
+    question.
+    """
 
     asked: QuestionSelection
     which: Words
@@ -61,7 +64,8 @@ class Adapted(Part):
     """A training set without the questions that share words with the measured questions, and optionally in another
     wording.
 
-    wordings: (relation, template with [X] for the subject). The part reads from the whole set and stores nothing.
+    wordings: (relation, template with [X] for the subject). The examples are read from the whole set, and nothing is
+    stored.
     """
 
     whole: TrainingData
@@ -84,7 +88,7 @@ class Adapted(Part):
         return self.whole.finished(bench)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Do nothing: the examples are read from the whole set."""
+        """Do nothing, because the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> TrainingExamples:
         whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
@@ -100,7 +104,7 @@ class Adapted(Part):
 
 
 class _AdaptedExamples:
-    """A subset of the examples, some of them reworded."""
+    """A subset of a training set's examples, in which some questions are reworded."""
 
     def __init__(self, all_examples: TrainingExamples, kept_rows: Sequence[int], texts: Mapping[int, str]):
         self._whole, self._kept, self._texts = all_examples, kept_rows, texts
@@ -116,7 +120,7 @@ class _AdaptedExamples:
 
 @dataclass(frozen=True)
 class Begun(Part):
-    """The start encoder with two towers, fewer layers or another pooling, before training."""
+    """The initial encoder before training, modified to have two towers, fewer layers or another pooling."""
 
     start: StudyEncoder
     shape: Shape
@@ -140,7 +144,7 @@ class Begun(Part):
 
 
 def encoder_before(setting: Setting) -> Part:
-    """Return the encoder before fine-tuning: the initial model, reduced as the settings say."""
+    """Return the encoder before fine-tuning: the initial model, modified according to the settings."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
         return setting.first_encoder
@@ -148,7 +152,7 @@ def encoder_before(setting: Setting) -> Part:
 
 
 class Tuning(NamedTuple):
-    """The training data, and the only tower to train, if one is named."""
+    """The training data, and the tower to train if only one is trained."""
 
     data: tuple[TrainingData | Adapted, ...]
     tower: Literal["question", "passage"] | None = None
@@ -174,8 +178,8 @@ class Tuning(NamedTuple):
 def relation_data(setting: Setting, train: Sequence[str], relation: str) -> TrainingData:
     """Return a relation's training questions.
 
-    Negatives are BM25's passages without an answer; without gold, BM25's highest passage with an answer is the
-    positive.
+    Negatives are BM25's passages without an answer. For a question without gold passages, BM25's highest-ranked passage
+    with an answer is the positive.
     """
     return setting.data(
         questions=tuple(train),
@@ -192,7 +196,7 @@ def datasets(bench: Workbench, split: str) -> Iterator[str]:
 
 
 def largest_k(setting: Setting) -> int:
-    """Return the largest k. Raises BadInput for settings that the experiment itself varies."""
+    """Return the largest cut-off k. Raises BadInput if the user sets something that the experiment itself varies."""
     if "only" in dict(setting.training):
         raise BadInput("this experiment varies the tower that is trained alone; remove this setting")
     return max(setting.ks)

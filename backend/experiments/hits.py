@@ -44,7 +44,7 @@ class Bm25Index(Part):
 
 @dataclass(frozen=True)
 class Index(Part):
-    """A dense index by an encoder; the study's own if it has one."""
+    """A dense index with an encoder's vectors; the study's own index if it has one."""
 
     folder, plural = "indexes", "indexes"
     encoder: Part
@@ -83,7 +83,7 @@ class RunPart(Part):
     def search(
         self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None
     ) -> tuple[Any, dict]:
-        """Return (hits, the search's entries in the manifest)."""
+        """Search, and return the hits and the entries about the search for the manifest."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from blindspot.backend.core.runs import write_run
@@ -168,8 +168,8 @@ class HybridHits(RunPart):
 
 @dataclass(frozen=True)
 class TunedHybridHits(HybridHits):
-    """A hybrid run with a tuned weight. tuned_on: the questions on which the best of WEIGHTS is chosen by
-    Success@20.
+    """A hybrid run with a tuned weight. tuned_on: the questions on which the weight in WEIGHTS with the best Success@20
+    is chosen.
     """
 
     tuned_on: QuestionSelection = required()
@@ -190,8 +190,8 @@ class TunedHybridHits(HybridHits):
 
 @dataclass(frozen=True)
 class TunedBm25Hits(Bm25Hits):
-    """A BM25 run with tuned k1 and b. tuned_on: the questions on which the best pair of `grid` is chosen by Success@20;
-    the first of equal pairs.
+    """A BM25 run with tuned k1 and b. tuned_on: the questions on which the pair in `grid` with the best Success@20 is
+    chosen; of equally good pairs the first.
     """
 
     tuned_on: QuestionSelection = required()

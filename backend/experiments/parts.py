@@ -1,4 +1,5 @@
-"""The parts of experiments. Each part names the parts that it needs, and is made only once.
+"""The parts of experiments, such as indexes, runs and trained models. Each part lists the parts that it needs, and is
+made only once.
 
 A part is a frozen dataclass. Its result depends only on its fields, which may be other parts. `Workbench.make` makes a
 part with the functions that the commands use. hits.py, trainings.py and readers.py define the parts.
@@ -34,9 +35,10 @@ FORMER_NAMES = {
     "ExactMatchOfSelected": "OfTheOneThatFinds",
     "SpreadMeasure": "Spread",
 }
-"""Classes that were renamed.
+"""The former names of classes that were renamed.
 
-Names of parts and keys of results are hashes over the former names, so older studies reuse theirs.
+The names of parts and the keys of results are hashes of the former names, so older studies can still use their parts
+and results.
 """
 
 
@@ -51,12 +53,16 @@ def required() -> Any:
 
 
 class Part(ABC):
-    """Base class of all parts. folder: its folder in a study. plural: the word for several of them."""
+    """Base class of all parts. folder: the study's folder for parts of this kind. plural: the plural noun for parts of
+    this kind.
+    """
 
     folder, plural = "", "small parts"
 
     def own_name(self, bench: Workbench) -> str | None:
-        """The name of a part that the study already has, instead of a hash."""
+        """Return the part's name if the study already has this part under its own name; None if the part is named by a
+        hash.
+        """
         return None
 
     def _as_dataclass(self) -> Any:
@@ -64,7 +70,7 @@ class Part(ABC):
         return self
 
     def title(self) -> str:
-        """A short title of the part, shown while it is made."""
+        """Return a short title of the part, which is shown while it is made."""
         return type(self).__name__.lower()
 
     def needs(self) -> Iterator[Part]:
@@ -73,7 +79,7 @@ class Part(ABC):
             yield from _parts_in(getattr(self, field.name))
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
-        """Return everything that the part depends on as JSON, with other parts by name."""
+        """Return everything that the part depends on as JSON values, with other parts given by name."""
         return {
             "part": former_names(type(self).__name__),
             **{field.name: _json_value(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
@@ -87,7 +93,7 @@ class Part(ABC):
         """Make the complete part or nothing. A finished part is not repeated."""
 
     def left_out(self, bench: Workbench) -> bool:
-        """Whether the part has no reason to be made. Asked once the parts that it needs are made."""
+        """Return whether there is no reason to make the part. Called after the parts that it needs have been made."""
         return False
 
     def note(self, bench: Workbench) -> str | None:
@@ -117,11 +123,13 @@ def _json_value(value: Any, bench: Workbench) -> Any:
 
 @dataclass(frozen=True)
 class QuestionSelection:
-    """A selection of questions: a split or a set as in `retrieve`, optionally only some relations, at most `limit`
-    questions, drawn with `seed`.
+    """A selection of questions: a split or a set as in `retrieve`, optionally restricted to some relations, and at most
+    `limit` questions, drawn with `seed`.
 
-    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions of a training set
-    with the same limit: without leaks and without bad questions.
+    Attributes:
+        every: (first, step), as (1, 2) for every second question.
+        trains: exactly the training questions of a training set with the same limit: without leaks and without bad
+            questions.
     """
 
     split: str
@@ -175,4 +183,4 @@ class StudyEncoder(Part):
         return bool(bench.weights(self.encoder))
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Do nothing: the encoder is part of the study."""
+        """Do nothing, because the encoder is already part of the study."""

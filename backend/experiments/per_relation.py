@@ -1,5 +1,5 @@
-"""One passage index with a question encoder for each relation (EntityQuestions, Sciavolino et al. 2021, section 5,
-Table 4).
+"""Train a question encoder for each relation over one passage index (EntityQuestions, Sciavolino et al. 2021, section
+5, Table 4).
 
 The passage tower of a trained dual encoder does not change, so its index stays valid. For each relation only the
 question tower is trained, on that relation's questions. `models/<name>/` holds a sentence-transformers folder for each
@@ -47,7 +47,7 @@ def train_per_relation(
     minimum: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
     """Train a question encoder for each relation with at least `minimum` questions, over the dense index of `encoder`.
-    Return a record of each.
+    Return a record of each training, by relation.
 
     After an interruption, finished relations are not trained again.
 
@@ -102,7 +102,7 @@ def _train_one(
     description: dict,
     progress: Progress | None,
 ) -> None:
-    """Train the encoder of one relation, and store its question tower alone."""
+    """Train the encoder of one relation, and store only its question tower."""
     from sentence_transformers import SentenceTransformer
 
     from blindspot.backend.training.initial_model import has_two_towers, tower
@@ -126,10 +126,12 @@ def _report(progress: Progress, relation: str, completed: int, total: int | None
 
 
 class PerRelationRetriever:
-    """The question encoders by relation, over one dense index."""
+    """A retriever that encodes each question with the encoder of its relation and searches one dense index."""
 
     def __init__(self, study: Study, name: str, device: str | None = None):
-        """Raises Missing if there are none of this name, Refused if the index has changed since."""
+        """Open the encoders. Raises Missing if there are none of this name, and Refused if the index has changed since
+        they were trained.
+        """
         self.folder, self.device = study.path("models", name), device
         if not (self.folder / ABOUT_FILE).is_file():
             raise Missing(f"no question encoders named {name!r}; run: blindspot experiment specialised")
@@ -142,7 +144,9 @@ class PerRelationRetriever:
         self.name = name
 
     def encode(self, questions: Sequence[Question]) -> np.ndarray:
-        """(q, d) float32 vectors, each by the encoder of the question's relation, or else by the index's own."""
+        """Return the question vectors, (q, d) float32, each from the encoder of the question's relation, or else from
+        the index's own encoder.
+        """
         from sentence_transformers import SentenceTransformer
 
         vectors = np.empty((len(questions), self.index.manifest["dimension"]), np.float32)
@@ -162,5 +166,5 @@ class PerRelationRetriever:
         return vectors
 
     def search(self, questions: Sequence[Question], k: int, progress: Progress | None = None) -> Hits:
-        """The k best passages of each question."""
+        """Return the k best passages of each question."""
         return self.index.search_vectors(self.encode(questions), k, progress)

@@ -32,27 +32,30 @@ FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot 
 """Verdicts in results of older versions."""
 NO_FINDING = "no finding"
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
-"""What a verdict needs at least."""
+"""The minimum that a verdict needs."""
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
-"""The sizes of `--small`: enough to show that the experiment runs, too small to learn anything."""
+"""The sizes used with `--small`: enough to show that the experiment runs, too small to learn anything."""
 
 
 class Setting(ExperimentSettings):
-    """The settings of an experiment, and what follows from them. Its `takes` names the settings that it uses.
+    """The settings of an experiment, with methods for values derived from them. `takes` lists the settings that the
+    experiment uses.
 
-    With `small`, models are tiny and questions few, to show that the experiment runs.
+    With `small`, models are tiny and there are few questions, which is enough to test that the experiment runs.
     """
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
         """Return the settings of a dual encoder.
 
-        Values that the experiment varies (`more`) come first, then the user's values, then the defaults.
+        Values that the experiment varies (`more`) override the user's values, which override the defaults.
         """
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
         return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
-        """Return the settings of a cross-encoder: RocketQA's or the small ones, overridden by the user's."""
+        """Return the settings of a cross-encoder: RocketQA's settings (or those for `small`), overridden by
+        the user's.
+        """
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
@@ -72,9 +75,9 @@ class Setting(ExperimentSettings):
         )
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
-        """Return BM25's passages for all training questions, to mine negatives from.
+        """Return BM25's run over all training questions, from which negatives are mined.
 
-        Training sets over subsets share the run.
+        Training sets over subsets of the questions share this run.
         """
         return tuple(Bm25Hits(QuestionSelection(each), self.depth) for each in train or self.train)
 
@@ -87,7 +90,9 @@ class Setting(ExperimentSettings):
         return self.batches
 
     def late(self) -> str:
-        """The column of most claims: the last k but one, which is 20 of 5, 20 and 100."""
+        """Return the column to which most claims refer: the second largest k, which is 20 for the cut-offs 5, 20 and
+        100.
+        """
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
@@ -96,11 +101,11 @@ class Setting(ExperimentSettings):
 
 
 class Measure(Protocol):
-    """One value for each of some items, usually questions.
+    """A measure, which returns one value for each item. Items are usually questions.
 
-    A measure with `estimate(bench) -> Estimate` supplies its own interval. One with `questions(bench)`, the question of
-    each value, is counted by the study's unit of observation; without it each item is a unit. The mean and the interval of a measure with
-    `share` are between 0 and 1.
+    A measure with a method `estimate(bench) -> Estimate` supplies its own interval. A measure with a method
+    `questions(bench)`, which returns the question of each value, is counted by the study's unit of observation;
+    otherwise each item is a unit. If `share` is true, the mean and the interval are between 0 and 1.
     """
 
     def needs(self) -> Sequence[Part]: ...
@@ -110,11 +115,12 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Success:
-    """Success@k of a run for each question: does one of the first k passages contain an answer (by DPR's rule; without
-    answers, is it gold)?
+    """A measure: Success@k of a run for each question. A question succeeds if one of the first k passages contains an
+    answer by DPR's rule or, for a question without answers, is gold.
 
-    macro: weights questions so that their mean is the mean over relations, as EntityQuestions reports.
-    relations: only questions about these; empty for all.
+    Attributes:
+        macro: weights questions so that their mean is the mean over relations, as EntityQuestions reports.
+        relations: only questions about these; empty for all.
     """
 
     share: ClassVar[bool] = True
@@ -147,16 +153,17 @@ class Success:
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
-    """Return weights (q,) with mean 1 that turn a mean over questions into the mean over the groups in `names`."""
+    """Return weights (q,) with mean 1. The weighted mean over questions equals the mean over the groups in `names`."""
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
 
 
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Return values (q,) whose mean is the mean over the groups, with the variance of the groups' means.
+    """Return values (q,) whose mean is the mean over the groups, and whose variance reflects the variance of the
+    groups' means.
 
-    Each value is that mean plus the influence of the question on it. With weights alone, a resample would change the
-    weight of a group, and the interval of a mean near 100% would exceed 100%.
+    Each value is the mean over groups plus the influence of the question on it. With plain weights, resampling
+    questions would change the weight of a group, and the interval of a mean near 100% would exceed 100%.
     """
     if not len(values):
         return values
@@ -167,8 +174,8 @@ def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the table. measures: one for each seed; a single one if nothing is trained. published: the paper's
-    figure.
+    """A cell of the table. measures: one measure for each seed, or a single one if nothing is trained. published: the
+    paper's figure.
     """
 
     row: str
@@ -206,8 +213,8 @@ def dense_row(
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
-    """Return a row of Success@k of dual encoders trained on `data`, one for each seed. more: training settings that the
-    row varies.
+    """Return a row of Success@k for dual encoders trained on `data`, one encoder for each seed. more: training settings
+    that this row changes.
     """
     models = [
         DualEncoder(
@@ -220,17 +227,17 @@ def dense_row(
 
 
 def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
-    """Return the first of the cells under another column name."""
+    """Return the first cell of `cells` with another column name, as a list."""
     return [replace(cell, column=column) for cell in cells[:1]]
 
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A claim of the paper about two cells: one is ahead of the other by more than `minimum_gain`, or the two are `tolerance` a
-    distance.
+    """A claim of the paper about two cells: either one is better than the other by more than `minimum_gain`, or the two
+    differ by at most `tolerance`.
 
-    Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than `minimum_gain`. Both
-    numbers have the unit of the measure: shares of 1 for Success@k.
+    Cells are named (row, column). Without `expected_worse`, the claim is that the value of the cell is more than
+    `minimum_gain`. Both numbers are in the unit of the measure; for Success@k they are shares between 0 and 1.
     """
 
     statement: str
@@ -247,11 +254,11 @@ class PaperClaim:
         confidence: float,
         units: np.ndarray | None = None,
     ) -> dict[str, Any]:
-        """Judge the claim from values (seeds, items) of both cells: return the difference, its interval, and a verdict
-        with the reason.
+        """Judge the claim from the values (seeds, items) of both cells. Returns the difference, its interval, and a
+        verdict with the reason.
 
-        The claim is supported if the whole interval is where the claim says, and not supported if the whole interval
-        is elsewhere.
+        The claim is supported if the whole interval lies in the range that the claim states, not supported if the whole
+        interval lies outside it, and inconclusive otherwise.
         """
         if expected_better.shape[1] != expected_worse.shape[1]:
             raise ValueError(
@@ -272,7 +279,7 @@ class PaperClaim:
         return "not supported" if high < self.minimum_gain else "inconclusive"
 
     def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
-        """Judge the claim from an estimate of the difference, or of the one cell."""
+        """Judge the claim from an estimate of the difference between two cells, or of a single cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
             for count, noun, minimum in (
@@ -306,7 +313,7 @@ class PaperClaim:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure of the paper: series name to points (x, row, column)."""
+    """A figure of the paper. Maps the name of each series to its points (x, row, column)."""
 
     x: str
     y: str
@@ -316,7 +323,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """The plan of an experiment. unit: the unit of the cells' values; "%" shows shares of 1 as per cent. notes: further
+    """The plan of an experiment. unit: the unit of the cells' values; "%" displays shares as per cent. notes: further
     remarks.
     """
 
@@ -334,8 +341,10 @@ class ExperimentPlan:
 class Experiment:
     """One experiment of a paper.
 
-    plan: makes a plan from a setting and the study; raises BadInput or Missing. takes: fields of `Setting` that it uses
-    besides the common ones. defaults: its own values of fields.
+    Attributes:
+        plan: makes a plan from a setting and the study; raises BadInput or Missing.
+        takes: fields of `Setting` that it uses besides the common ones.
+        defaults: its own values of fields.
     """
 
     name: str
@@ -347,8 +356,8 @@ class Experiment:
     def setting(self, options: Mapping[str, Any]) -> Setting:
         """Build a setting from the given values and this experiment's defaults.
 
-        With `small`, the small sizes replace the trainings' defaults. Raises BadInput for a value that the experiment
-        does not use.
+        With `small`, small sizes replace the default training settings. Raises BadInput for a setting that the
+        experiment does not use.
         """
         small = bool(options.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}

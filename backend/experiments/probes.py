@@ -1,7 +1,8 @@
-"""Probes: pairs of texts that differ in one respect, and which of the two an encoder scores higher.
+"""Probes test biases of an encoder: each probe makes pairs of passages that differ in one respect, and measures which
+passage the encoder scores higher.
 
-Each probe is a pure function of a question, its gold passage and another passage's subject. It returns a `ProbePair`, or
-None where the passage does not allow one. The passages are those of the study's own collection.
+Each probe is a pure function of a question, its gold passage and another passage's subject. It returns a `ProbePair`,
+or None if no pair can be made from the passage. The passages come from the study's own collection.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NUMBER = re.compile(r"\b[1-9][0-9]{2,3}\b")
 
 @dataclass(frozen=True, slots=True)
 class ProbeItem:
-    """A question with a gold passage that states the answer. other: a subject of the same relation."""
+    """A question with a gold passage that states the answer. other: another subject of the same relation."""
 
     question: Question
     passage: Passage
@@ -45,13 +46,13 @@ class ProbeItem:
 
     @property
     def text_without_answer(self) -> list[str]:
-        """The passage without the answer's sentence."""
+        """Return the sentences of the passage without the answer's sentence."""
         return [*self.parts[: self.answer], *self.parts[self.answer + 1 :]]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePair:
-    """Two passages for a question: the one that a bias favours, and the other."""
+    """Two passages for a question: the passage that a biased encoder would favour, and the other one."""
 
     question: str
     favoured: Passage
@@ -96,7 +97,7 @@ def repetition_pair(item: ProbeItem) -> ProbePair | None:
 
 
 def namesake_pair(item: ProbeItem) -> ProbePair | None:
-    """The same passage about somebody with the same first name (or first word) and another last one."""
+    """Pair the passage with a copy about an entity with the same first name (or first word) and another last name."""
     subject, other = item.question.subject or "", item.other or ""
     own, theirs = subject.split(), other.split()
     if len(own) < 2 or not theirs or set(name_words(subject)) & set(name_words(theirs[-1])):
@@ -120,7 +121,7 @@ def negation_pair(item: ProbeItem) -> ProbePair:
 
 
 def number_pair(item: ProbeItem) -> ProbePair | None:
-    """The same passage with another number, for a question that names the number."""
+    """Pair the passage with a copy that has another number, for a question that contains the number."""
     found = NUMBER.search(item.passage.text)
     if found is None or not item.passage.title:
         return None
@@ -172,7 +173,9 @@ def probe_items(bench: Workbench, questions: Sequence[Question]) -> list[ProbeIt
 
 @dataclass(frozen=True)
 class ProbeMeasure:
-    """For each pair of a probe, 1 if the encoder scores the favoured passage higher, else 0. weights: of the encoder."""
+    """A measure: for each pair of a probe, 1 if the encoder scores the favoured passage higher, else 0. weights: a hash
+    of the encoder's weights.
+    """
 
     probe: str
     encoder: str

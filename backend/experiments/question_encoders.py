@@ -1,5 +1,5 @@
-"""A question encoder for each relation over one fixed index (see `blindspot.backend.experiments.per_relation`), as a part of
-experiments.
+"""The experiment part for a question encoder per relation over one fixed index (see
+`blindspot.backend.experiments.per_relation`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuestionEncoders(Model):
-    """One encoder for each relation with at least `least` questions in a training set; the index's own encoder
-    serves the others.
+    """One encoder for each relation with at least `least` questions in a training set. Questions of other relations use
+    the index's own encoder.
     """
 
     plural, what = "sets of question encoders", "a question encoder for each relation"

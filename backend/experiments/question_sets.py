@@ -1,4 +1,4 @@
-"""The question sets that an experiment trains and measures on."""
+"""Choose the question sets that an experiment trains on and measures on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ MEASURED = ("dev", "test")
 
 
 def training_sets(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple[str, ...]:
-    """Return the question sets named with --set, else all sets with training questions and questions to measure on.
+    """Return the question sets named with --set, or else all sets that have both training questions and dev or test
+    questions.
 
-    Raises BadInput for fewer than `minimum`.
+    Raises BadInput if there are fewer than `minimum` sets.
     """
     splits = _splits(bench)
     able = sorted(name for name, parts in splits.items() if "train" in parts and parts & set(MEASURED))
@@ -35,7 +36,9 @@ def training_sets(setting: Setting, bench: Workbench, minimum: int = 2) -> tuple
 
 
 def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
-    """Return the questions of a set to measure on: dev or test as in --on if the set has them, else the other split."""
+    """Return the split of a set to measure on: the split in --on (dev or test) if the set has it, else the
+    other one.
+    """
     parts = _splits(bench)[name]
     return f"{name}/{setting.on if setting.on in parts else next(split for split in MEASURED if split in parts)}"
 

@@ -1,4 +1,4 @@
-"""The parts of experiments that train readers and read runs, and the measure exact match."""
+"""The experiment parts that train readers and read runs, and the measure exact match."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALL_READER = {
 
 
 def reader_settings(kind: type[S], setting: Setting, seed: int) -> S:
-    """Return the settings of a reader: DPR's or the small ones, overridden by the user's."""
+    """Return the settings of a reader: DPR's settings (or those for `small`), overridden by the user's."""
     return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
@@ -89,7 +89,7 @@ class JointModelPart(Model):
 
 @dataclass(frozen=True)
 class JointHits(RunPart):
-    """A run of the question encoder from a joint training."""
+    """A run with the question encoder of a joint training."""
 
     model: JointModelPart = required()
 
@@ -136,7 +136,9 @@ class ReadingPart(Part):
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """Exact match of each question from the top k passages (SQuAD's normalisation)."""
+    """A measure: exact match of the answer that the reader extracts from the top k passages of each question (SQuAD's
+    normalisation).
+    """
 
     reading: ReadingPart
     k: int
@@ -151,8 +153,8 @@ class ExactMatch:
 
 @dataclass(frozen=True)
 class ExactMatchOfSelected:
-    """Exact match of the retriever with the highest or lowest Success@k. One half of the questions chooses the
-    retriever, the other half measures it.
+    """A measure: exact match for the retriever with the highest or lowest Success@k. The retriever is chosen on one
+    half of the questions and measured on the other half.
     """
 
     reads: tuple[ReadingPart, ...]

@@ -1,4 +1,5 @@
-"""RocketQA's steps as parts (Qu et al. 2021, section 3.4), for experiments that compare, omit or vary the steps.
+"""RocketQA's training steps (Qu et al. 2021, section 3.4) as parts for experiments that compare, omit or vary the
+steps.
 
 Cross-batch negatives are the passages of the batches on all devices. On one device, a large batch with gradient caching
 gives the same negatives and the same gradient.
@@ -67,7 +68,7 @@ class Steps:
 
     @cached_property
     def undenoised_data(self) -> DualEncoder:
-        """Return training data with raw hard negatives."""
+        """Return a dual encoder trained with hard negatives that are not denoised."""
         return self.train_dual_encoder(self.labelled_data(mined=(self.training_hits,)), self.batch * self.devices, 1)
 
     @cached_property
@@ -76,12 +77,14 @@ class Steps:
 
     @cached_property
     def denoised(self) -> DualEncoder:
-        """Step 3: return training data with denoised hard negatives, which the cross-encoder scores with confidence."""
+        """Step 3: return a dual encoder trained with denoised hard negatives, which the cross-encoder rejects with high
+        confidence.
+        """
         return self.train_dual_encoder(self.denoised_data, self.batch * self.devices, 1)
 
     def augmented_data(self, limit: int | None = None) -> DualEncoder:
-        """Step 4: return training data that adds up to `limit` unlabelled questions, with passages that the
-        cross-encoder scores with confidence.
+        """Step 4: return a dual encoder whose training data also includes up to `limit` unlabelled questions. Their
+        passages are labelled by the cross-encoder where it is confident.
         """
         candidates = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
@@ -97,7 +100,9 @@ class Steps:
         return self.train_dual_encoder((self.denoised_data, free), self.batch * self.devices, 1)
 
     def labelled_data(self, **more: Any) -> TrainingData:
-        """The questions with positives. Their easy negatives are in-batch negatives."""
+        """Return training data of the questions with positives: gold passages, or else BM25's passages with
+        an answer.
+        """
         return self.setting.data(**{"mined": self.setting.mined(), "positives": ("gold", "distant"), **more})
 
     def train_dual_encoder(
@@ -112,7 +117,7 @@ class Steps:
 
     @property
     def mini_batch(self) -> int | None:
-        """The size of a mini-batch; None if the whole batch is encoded at once."""
+        """Return the size of the mini-batches for gradient caching; None if the whole batch is encoded at once."""
         return 128 if self.batch * self.devices > 128 else None
 
 
@@ -125,7 +130,9 @@ def steps_of(setting: Setting, start: Part | None = None) -> list[Steps]:
 
 
 def unlabelled(bench: Workbench) -> int:
-    """The number of unlabelled questions that may train: without leaks from dev and test, and bad questions."""
+    """Return the number of unlabelled questions that may be used for training, without bad questions and questions that
+    leak from dev or test.
+    """
     if not any(count["split"] == "unlabelled" for count in bench.questions.counts()):
         return 0
     bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
@@ -133,6 +140,6 @@ def unlabelled(bench: Workbench) -> int:
 
 
 def need_one_train(setting: Setting) -> None:
-    """Check that there is one training set. Raises BadInput for several."""
+    """Raise BadInput if more than one training set is given."""
     if len(setting.train) != 1:
         raise BadInput("this experiment trains on one set of questions; name one with --train")

@@ -1,7 +1,8 @@
-"""Run an experiment: make its parts one after the other, measure its cells, judge its claims, and store the result.
+"""Run an experiment: make its parts one after the other, compute the cells of its table, judge the paper's claims, and
+store the result.
 
-A killed or cancelled experiment resumes with the same command, because every part is either complete or absent, and
-trainings resume. A repeated command reads the stored result, which is in `experiments/<experiment>-<hash>/`.
+A killed or cancelled experiment is resumed with the same command: finished parts are kept, and an interrupted training
+continues. Repeating the command of a finished experiment reads the stored result in `experiments/<experiment>-<hash>/`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 OWN = frozenset({"shares", "policy", "worth"})
-"""Settings that only experiments which take them are keyed by, so that older results of the others are found."""
+"""Settings that are part of a result's key only in experiments that have them. So older results of the other
+experiments are still found.
+"""
 
 
 @job("experiment")
@@ -105,7 +108,7 @@ def run_experiment(
 
 
 def make_parts(parts: Sequence[Part], bench: Workbench, progress: Progress | None) -> set[Part]:
-    """Make the parts, each after those that it needs, and return the ones that were left out, with all that needs
+    """Make the parts, each after the parts that it needs. Returns the parts that were left out, and all parts that need
     them.
     """
     waiting = {part: number for number, part in enumerate((p for p in parts if not p.finished(bench)), 1)}
@@ -120,7 +123,9 @@ def make_parts(parts: Sequence[Part], bench: Workbench, progress: Progress | Non
 
 
 def plan_without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
-    """Return the plan without the cells, claims and points that need a part that was left out, with a note on them."""
+    """Return the plan without the cells, claims and points that need a part that was left out, and add a note about
+    them.
+    """
     if not left_out:
         return plan
     cells = [
@@ -179,7 +184,9 @@ def results(study: Study) -> list[dict[str, Any]]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a stored result. Verdict and claims of a result of an older version get the present wording."""
+    """Read a stored result. The verdict and claims of an older version's result are converted to the
+    current wording.
+    """
     result = read_object(path)
     former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_WORDS.keys()
     if not former:
@@ -209,18 +216,18 @@ def with_needs(part: Part) -> Iterator[Part]:
 
 
 def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
-    """Return the content of result.json: the cells of a plan whose parts exist, its claims and the verdict."""
+    """Return the content of result.json for a plan whose parts exist: its cells, its claims and the verdict."""
     values_by_measure: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:
-        """(seeds, items)."""
+        """Return the values of a cell, (seeds, items)."""
         for measure in cell.measures:
             if measure not in values_by_measure:
                 values_by_measure[measure] = np.asarray(measure.values(bench), np.float64)
         return np.array([values_by_measure[measure] for measure in cell.measures])
 
     def units(cell: Cell) -> np.ndarray | None:
-        """(items,) int, the unit of observation of each item; None if each is its own."""
+        """Return the unit of observation of each item, (items,) int; None if each item is its own unit."""
         asked = getattr(cell.measures[0], "questions", None)
         return None if asked is None else units_of(asked(bench), bench.settings.unit).codes
 
@@ -265,7 +272,9 @@ def measure_plan(experiment: Experiment, setting: Setting, plan: ExperimentPlan,
 
 
 def _figure_of(cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
-    """Return the mean of (seeds, items) with its interval over both, and the mean by seed."""
+    """Return the mean of a cell's values (seeds, items), its interval over seeds and items, and the mean
+    for each seed.
+    """
     estimate = _estimate(cell, values, units, bench, 0.95)
     return {
         "value": estimate.value,
@@ -281,8 +290,8 @@ def _figure_of(cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: 
 def _estimate(
     cell: Cell, values: np.ndarray, units: np.ndarray | None, bench: Workbench, confidence: float
 ) -> Estimate:
-    """Return the estimate of a measure: the measure's own; a Wilson interval for shares over questions only; else an
-    interval over seeds and questions.
+    """Return the estimate of a cell: the measure's own estimate if it has one, a Wilson interval if the values are
+    shares and there is one seed, or else an interval over seeds and questions.
     """
     own = getattr(cell.measures[0], "estimate", None)
     if own:
@@ -315,7 +324,7 @@ def _convention(plan: ExperimentPlan, confidence: float, unit: str) -> str:
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
     if verdict == NO_FINDING:
         return (
-            "No finding: --small only shows that the experiment runs. Its models are too small, and its "
+            "This is no finding: --small only shows that the experiment runs. Its models are too small, and its "
             "questions too few, for a finding."
         )
     if not claims:
@@ -338,7 +347,9 @@ def _prefixed_progress(progress: Progress | None, title: str) -> Progress | None
 
 
 def hashable_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
+    """Make options hashable: lists become tuples, and mappings become sorted pairs. Raises BadInput for an unknown
+    setting.
+    """
     known = declared(Setting)
     if unknown := [key for key in options if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")

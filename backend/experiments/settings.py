@@ -1,4 +1,4 @@
-"""The settings of experiments, declared once: for the commands, the jobs and the records."""
+"""The settings of experiments, declared once for the commands, the jobs and the records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from blindspot.backend.core.declared import Field, settings_class
 
 @settings_class
 class ExperimentSettings:
-    """The settings of the papers' experiments; each experiment names those that it uses.
+    """The settings of the papers' experiments. Each experiment lists the settings that it uses.
 
-    relations: of EntityQuestions. sets: question sets. batches, sizes: values that an experiment varies. training,
-    cross, reader: settings that differ from the defaults of `DualEncoderSettings`, from RocketQA's
-    `CrossEncoderSettings`, and from `ReaderSettings`.
+    Attributes:
+        relations: of EntityQuestions.
+        sets: question sets.
+        batches, sizes: values that an experiment varies.
+        training, cross, reader: settings that differ from the defaults of `DualEncoderSettings`, from RocketQA's
+            `CrossEncoderSettings`, and from `ReaderSettings`.
     """
 
     start: str = Field(

@@ -1,4 +1,4 @@
-"""Format an experiment's result as a terminal table, CSV or LaTeX, with our figures beside the paper's."""
+"""Format an experiment's result as a terminal table, CSV or LaTeX, with the study's figures next to the paper's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """Format a figure in its unit: shares as per cent with one decimal; "-" for none."""
+    """Format a figure in its unit: shares as per cent with one decimal; "-" for None."""
     if value is None:
         return "-"
     return f"{100 * value:.1f}" if unit == "%" else f"{value:,.2f}"
@@ -25,7 +25,9 @@ def format_figure(cell: Mapping[str, Any], unit: str) -> str:
 
 
 def result_grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
-    """Return (rows, columns, cells by row and column), in the order of the plan."""
+    """Return the names of the rows, the names of the columns, and the cells by (row, column), in the order
+    of the plan.
+    """
     cells = {(cell["row"], cell["column"]): cell for cell in result["cells"]}
     return list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells)), cells
 
@@ -44,7 +46,7 @@ def result_table(result: Mapping[str, Any]) -> ResultTable:
 
 
 def _figures_table(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
-    """Return a table of our figures with intervals, with the paper's figures in separate columns."""
+    """Return a table of the study's figures with intervals, and of the paper's figures in separate columns."""
     rows, columns, cells = result_grid(result)
     printed = [
         column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)
@@ -73,7 +75,7 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def difference(claim: Mapping[str, Any], unit: str) -> str:
-    """Format the basis of a claim's verdict: the difference, its interval, n."""
+    """Format the figures on which a claim's verdict is based: the difference, its interval and n."""
     if claim["difference"] is None:
         return "no questions"
     return (
@@ -88,11 +90,13 @@ def _signed_value(value: float, unit: str) -> str:
 
 
 def as_csv(result: Mapping[str, Any]) -> str:
-    """Return CSV with one line for each cell, with shares of 1 and the paper's figure as printed."""
+    """Return CSV with one line for each cell. The study's figures are shares between 0 and 1, and the paper's figure is
+    as printed.
+    """
     return records_table(FIELDS, result["cells"]).as_csv()
 
 
 def as_latex(result: Mapping[str, Any]) -> str:
-    """Return a LaTeX table (booktabs) with the paper's figures in columns of their own."""
+    """Return a LaTeX table (booktabs) with the paper's figures in separate columns."""
     caption = f"{result['experiment']}: {result['sentence']}"
     return latex_tables([_figures_table(result, caption)], [caption])

@@ -1,4 +1,4 @@
-"""The parts of experiments that are trained: training sets, dual encoders, cross-encoders and their scores."""
+"""The experiment parts for training: training sets, dual encoders, cross-encoders and their scores."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 class TrainingData(Part):
     """A training set, with the fields of `TrainingSetSpec`.
 
-    mined: runs over its questions. judge: a cross-encoder's scores of the mined passages. limit: the number of its
-    questions, drawn with `seed`. may_be_empty: allowed for a set that only adds to another set; it may have no question
-    with a positive.
+    Attributes:
+        mined: runs over its questions.
+        judge: a cross-encoder's scores of the mined passages.
+        limit: the number of its questions, drawn with `seed`.
+        may_be_empty: allowed for a set that only adds to another set; it may have no question with a positive.
     """
 
     folder, plural = "training_sets", "training sets"
@@ -100,7 +102,7 @@ class TrainingData(Part):
                 raise
 
     def examples(self, bench: Workbench) -> TrainingExamples:
-        """Return the examples of the set, with easy negatives."""
+        """Return the examples of the training set, including easy negatives."""
         from blindspot.backend.training.examples import TrainingSetExamples
         from blindspot.backend.training_sets.training_set import TrainingSet
 
@@ -112,7 +114,7 @@ class TrainingData(Part):
 
 
 class Joined:
-    """The examples of several training sets as one."""
+    """The concatenated examples of several training sets."""
 
     def __init__(self, sets: Sequence[TrainingExamples]):
         self._sets, self._ends = sets, np.cumsum([len(each) for each in sets])
@@ -127,7 +129,7 @@ class Joined:
 
 
 class Model(Part):
-    """A trained part. Its `settings` include its seed. what: the kind of model, as in "a reader"."""
+    """A trained model. Its `settings` include the seed. what: the kind of model, as in "a reader"."""
 
     folder, plural, what = "models", "models", "a model"
 
@@ -152,7 +154,9 @@ class DualEncoder(Model):
     start: Part = StudyEncoder("minilm")
 
     def left_out(self, bench: Workbench) -> bool:
-        """Whether a set that was to add questions adds none: the model would be another one, trained again."""
+        """Return whether one of several training sets is empty. Training on the remaining sets would only repeat the
+        training of another model.
+        """
         return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:

@@ -1,14 +1,15 @@
-"""The workbench of experiments: the study, plus parts that only experiments need, each named by a hash of its recipe.
+"""The workbench of experiments: a study with additional parts that only experiments need. Each such part is named by a
+hash of its recipe, that is, of everything that it depends on.
 
-`experiments/parts/` has the same folders as a study (runs, training_sets, models, indexes, scores). Experiments share
-parts. The study's lists of runs and encoders do not show the parts.
+The parts are in `experiments/parts/`, which has the same subfolders as a study (runs, training_sets, models, indexes,
+scores). Experiments share parts. The study's lists of runs and encoders do not show them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from blindspot.backend.core.settings import EncoderSettings, Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.parts import Part
@@ -50,7 +52,7 @@ class Workbench(Study):
 
     @property
     def settings(self) -> Settings:
-        """The study's settings, with the models of experiments as further encoders."""
+        """The study's settings, with the models trained by experiments as further encoders."""
         settings = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
@@ -65,7 +67,11 @@ class Workbench(Study):
     @cached_property
     def _digest(self) -> str:
         """Return a hash of the passages and of all data about the questions."""
-        rows = (json.dumps(asdict(question), sort_keys=True) for question in self.questions.all())
+        names = [field.name for field in fields(Question)]  # flat: `asdict` would copy every value
+        rows = (
+            json.dumps({name: getattr(question, name) for name in names}, sort_keys=True)
+            for question in self.questions.all()
+        )
         return text_sha256(self.corpus.digest, *rows)
 
     @cached_property

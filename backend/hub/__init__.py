@@ -1,5 +1,6 @@
-"""The Hugging Face Hub: push and pull training sets, encoders, judges and whole studies.
+"""Push training sets, encoders, judges and whole studies to the Hugging Face Hub, and pull them from it.
 
-A repository that Blindspot pushed has `blindspot.json` at its root, which says what it holds. Everything that is pulled
-is a stranger's: only files of known, inert kinds are downloaded, and a model whose loading would run code is refused.
+A repository that Blindspot pushed has a file `blindspot.json` at its root, which describes the contents. Pulled files
+are untrusted: only known kinds of files that cannot run code are downloaded, and a model whose loading would run code
+is refused.
 """

@@ -1,4 +1,6 @@
-"""README.md of what is pushed: the header that the Hub reads, and provenance in words."""
+"""Write the README.md of a pushed repository: the metadata header that the Hub reads, and a description of the
+provenance.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ TAGS = ["blindspot", "information-retrieval"]
 
 
 def with_dataset_header(card: str, title: str, files: Sequence[str]) -> str:
-    """Put the header in front of a card: each data file is a configuration of its own for the Hub's viewer."""
+    """Put the metadata header in front of a card. For the Hub's viewer, each data file is a separate configuration."""
     from huggingface_hub import DatasetCardData
 
     configs = [
@@ -77,7 +79,7 @@ def model_card(name: str, kind: str, record: Mapping[str, Any], library: str | N
         "",
         "## How it was made",
         "",
-        *(facts or ["The study has no record of its making."]),
+        *(facts or ["The study has no record of how it was made."]),
         *([f"- settings: `{settings}`"] if settings else []),
         "",
     ]

@@ -1,7 +1,7 @@
 """Pull a training set, an encoder, a judge or a study from the Hugging Face Hub.
 
-A repository may come from a stranger, so its content is untrusted. Files of other kinds than the listed ones are not
-downloaded, no path leads out of the folder, and a model whose loading would run code is refused.
+A repository may come from a stranger, so its content is untrusted. Only listed kinds of files are downloaded, paths
+that lead out of the folder are refused, and so is a model whose loading would run code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pulled:
 
 
 def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> Pulled:
-    """Fetch a training set, an encoder or a judge into a study.
+    """Download a training set, an encoder or a judge into a study.
 
     Args:
         name: its name in the study; default the name under which it was pushed.
@@ -72,7 +72,9 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
 
 
 def pull_study(repository: HubRepository, target: Path) -> Pulled:
-    """Fetch a whole study into a new or empty folder, which appears only when it is complete. Raises as `pull`."""
+    """Download a whole study into a new or empty folder, which appears only when the download is complete. Raises the
+    same errors as `pull`.
+    """
     target = target.absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists already; choose a new folder")
@@ -190,7 +192,9 @@ def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) 
 
 
 def _refuse_outside(folder: Path, repository_name: str) -> None:
-    """Raise Refused for an encoder of study.toml in a folder outside the study: it would open this machine's files."""
+    """Raise Refused if an encoder of study.toml is in a folder outside the study, because it would open this machine's
+    own files.
+    """
     if not (folder / "study.toml").is_file() or not (folder / "labels.db").is_file():
         raise BadInput("lacks study.toml or labels.db; it is not a whole study", repository_name)
     read_settings(folder / "study.toml")
@@ -204,7 +208,9 @@ def _refuse_outside(folder: Path, repository_name: str) -> None:
 
 
 def _refuse_foreign_schema(folder: Path, repository_name: str) -> None:
-    """Raise Refused for a database with triggers, views or tables that Blindspot does not make: they would run here."""
+    """Raise Refused for a database with triggers, views or tables that Blindspot does not create, because they could
+    run code of the study's author.
+    """
     for path in sorted(folder.rglob("*.db")):
         with closing(connect(path, read_only=True)) as connection, readable_sqlite_errors(path):
             if path == folder / "labels.db":
@@ -229,5 +235,7 @@ def _refuse_existing(target: Path, noun: str, name: str) -> None:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a file is not taken: hidden ones, among them a folder's identity, and consents of older versions."""
+    """Return whether a file is not downloaded: hidden files (such as a folder's identity), and consents of older
+    versions.
+    """
     return any(part.startswith(".") or part == OF_OLDER_VERSIONS for part in PurePosixPath(path).parts)

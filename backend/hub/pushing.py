@@ -1,7 +1,7 @@
 """Push a training set, an encoder, a judge or the whole study to the Hugging Face Hub.
 
-What is sent is laid out in a folder first, so that a person can see it before anything leaves the machine. People's names
-do not leave it unless somebody asks for that.
+The files to be sent are first written to a folder, so that a person can inspect them before anything leaves the
+machine. People's names are replaced by pseudonyms unless somebody asks for the names.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ DENSE_FILES = {"manifest.json", "embeddings.npy"}
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """What a push sends.
+    """The files that a push sends.
 
-    folder: the content of the repository. files: path and size in bytes. notes: what a person should know before,
-    one line each.
+    Attributes:
+        folder: the content of the repository.
+        files: path and size in bytes.
+        notes: what a person should know before, one line each.
     """
 
     folder: Path
@@ -70,7 +72,7 @@ def plan_push(
     progress: Progress | None = None,
     actor: str | None = None,
 ) -> Iterator[PushPlan]:
-    """Lay out what a push would send, in a temporary folder. Nothing is sent.
+    """Write the files that a push would send to a temporary folder. Nothing is sent.
 
     Args:
         kind: "training-set", "encoder", "judge" or "study".
@@ -101,7 +103,7 @@ def plan_push(
 
 
 def push(plan: PushPlan, repository: HubRepository, public: bool = False) -> str:
-    """Send what was planned, in one commit, and return its address. The repository is made if there is none.
+    """Send the planned files in one commit, creating the repository if there is none. Return the URL of the commit.
 
     Raises:
         Refused: the repository is public and `public` is false, or it holds something else.
@@ -139,7 +141,9 @@ def _write_about(folder: Path, kind: str, name: str, **more: Any) -> None:
 
 
 def _training_set(study: Study, name: str, format: str, folder: Path, progress: Progress | None) -> list[str]:
-    """The export, shown by the Hub's viewer, and beside it the set itself, from which a study can restore it."""
+    """Write an export of the training set, which the Hub's viewer can show, and the training set itself, which another
+    study can pull.
+    """
     opened = TrainingSet.open(study, name)
     written = export(study, name, format, folder, progress=progress)
     files = list(written.rows)
@@ -153,8 +157,8 @@ def _training_set(study: Study, name: str, format: str, folder: Path, progress: 
     shutil.copytree(opened.folder, folder / SET_FOLDER, ignore=shutil.ignore_patterns(".*"))
     _write_about(folder, "training-set", name, corpus=study.corpus.digest, format=format)
     return [
-        "It holds the texts of questions and passages; ask whether their licences allow this.",
-        "No annotator is named.",
+        "It contains the texts of questions and passages; check whether their licences allow this.",
+        "It names no annotator.",
     ]
 
 
@@ -193,8 +197,8 @@ def _lay_out_judge(study: Study, name: str, folder: Path) -> list[str]:
     _write_about(folder, "judge", name, judge=kind.name, place=source.parent.name)
     about = _without_local_paths(study, record_of(source))
     write_text(folder / "README.md", model_card(name, "judge", about, None))
-    notes = ["It holds words and figures that were learned from the study's passages and labels."]
-    return notes + ["Its record names the address of a language model."] if "endpoint" in about else notes
+    notes = ["It contains words and numbers that were learned from the study's passages and labels."]
+    return notes + ["Its record contains the address of a language model."] if "endpoint" in about else notes
 
 
 def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
@@ -221,13 +225,15 @@ def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
     return [
         f"Left out: {', '.join(left_out)}.",
         *([f"It names the addresses of the language models of {judges}."] if judges else []),
-        f"{named} Notes go along as people wrote them. E-mail addresses and invitations do not.",
-        "It holds the texts of questions and passages; ask whether their licences allow this.",
+        f"{named} Notes are sent as people wrote them. E-mail addresses and invitations are not sent.",
+        "It contains the texts of questions and passages; check whether their licences allow this.",
     ]
 
 
 def _without_addresses(content: Any) -> Any:
-    """Return a manifest without the path or address of an opened index, which runs over it record as well."""
+    """Return a manifest without the path or address of an external index, which is also in the manifests of runs over
+    that index.
+    """
     if isinstance(content, list):
         return [_without_addresses(each) for each in content]
     if not isinstance(content, dict):
@@ -241,7 +247,9 @@ def _without_addresses(content: Any) -> Any:
 
 
 def _shorten_source(corpus: Path) -> None:
-    """Keep the last part alone of what passages were read from; older versions record the path or address of an index."""
+    """Shorten the recorded source of the passages to its last path component, because older versions recorded the full
+    path or address of an index.
+    """
     if not corpus.is_file():
         return
     with closing(sqlite3.connect(corpus)) as connection, connection:
@@ -253,7 +261,9 @@ def _shorten_source(corpus: Path) -> None:
 
 
 def _drop_indexes(folder: Path) -> list[str]:
-    """Keep the vectors of dense indexes; other indexes are files of a search engine and quick to make again."""
+    """Remove all indexes except the vectors of dense indexes. Other indexes are files of a search engine and are quick
+    to build again.
+    """
     dropped = []
     for index in sorted((folder / "indexes").iterdir()) if (folder / "indexes").is_dir() else []:
         if {path.name for path in index.iterdir()} != DENSE_FILES:
@@ -263,7 +273,9 @@ def _drop_indexes(folder: Path) -> list[str]:
 
 
 def _copy_model(source: Path, target: Path) -> None:
-    """Copy a model's own files. Raises Refused for a model whose loading runs code: nobody else should have to."""
+    """Copy a model's own files. Raises Refused for a model whose loading runs code, so that others do not have to run
+    it.
+    """
     if would_run := code_in(source):
         raise Refused(
             f"{source.name} holds code or pickled weights ({would_run[0]}); save it with safetensors weights first"
@@ -284,6 +296,8 @@ def _rewrite(path: Path, change: Callable[[object], object]) -> None:
 
 
 def _without_local_paths(study: Study, record: dict[str, Any]) -> dict[str, Any]:
-    """Name folders of the study from there: a card does not show the folders of a machine."""
+    """Return a record in which folders inside the study are relative paths, so that a card does not show paths of this
+    machine.
+    """
     place = f"{study.folder}/"
     return {key: value.replace(place, "") if isinstance(value, str) else value for key, value in record.items()}

@@ -1,4 +1,4 @@
-"""Repositories of the Hugging Face Hub, through huggingface_hub's own client, with errors of one line."""
+"""Repositories of the Hugging Face Hub, accessed with the client huggingface_hub. Errors become one-line messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 KINDS = {"training-set": "dataset", "study": "dataset", "encoder": "model", "judge": "model"}
-"""What can be pushed and pulled, and the type of its repository."""
+"""The kinds of part that can be pushed and pulled, and the type of repository of each."""
 ABOUT = "blindspot.json"
 SIGN_IN = "sign in with 'hf auth login', or set HF_TOKEN"
 
@@ -28,7 +28,8 @@ class RemoteFile:
 
 
 class HubRepository:
-    """A repository of the Hub: `user/name`. The token and the endpoint come from where huggingface_hub looks.
+    """A repository of the Hub, `user/name`. The token and the endpoint are those that huggingface_hub finds on this
+    machine.
 
     Args:
         kind: a key of KINDS.
@@ -54,7 +55,7 @@ class HubRepository:
         return f"{self.endpoint}/{'datasets/' if self.type == 'dataset' else ''}{self.name}"
 
     def is_private(self) -> bool | None:
-        """Return whether the repository is private; None if there is none, or none that the token may see."""
+        """Return whether the repository is private; None if it does not exist or the token may not see it."""
         try:
             with self._readable_errors():
                 return bool(self._api.repo_info(self.name, repo_type=self.type).private)
@@ -79,7 +80,9 @@ class HubRepository:
         return commit, sorted(found, key=lambda file: file.path)
 
     def upload(self, folder: Path, message: str) -> str:
-        """Replace the content of the repository by a folder's, in one commit; return the address of the commit."""
+        """Replace the content of the repository by the content of a folder, in one commit. Return the URL of the
+        commit.
+        """
         with self._readable_errors():
             commit = self._api.upload_folder(
                 repo_id=self.name,
@@ -91,7 +94,7 @@ class HubRepository:
         return str(commit.commit_url)
 
     def download(self, commit: str, paths: Sequence[str], folder: Path) -> None:
-        """Download some files into a folder, under their own paths.
+        """Download files into a folder, keeping their paths.
 
         Raises BadInput, before anything is downloaded, for a path that leads out of the folder.
         """
@@ -107,7 +110,7 @@ class HubRepository:
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
-        """Turn the client's errors into one line: what is wrong, where, what to do."""
+        """Turn the client's errors into one-line messages: what is wrong, where, and what to do."""
         from huggingface_hub import errors
 
         try:
@@ -142,7 +145,7 @@ class HubRepository:
 
 
 def check_inside(path: str, repository_name: str) -> None:
-    """Raise BadInput for a path of a repository that leads out of it."""
+    """Raise BadInput for a path that leads out of the repository."""
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or "\\" in path or "\0" in path or ".." in pure.parts or ":" in pure.parts[0]:
         raise BadInput(

@@ -1,5 +1,5 @@
-"""Why a dense run missed a question, by intervention: edit the gold passage or the question, and search again.
+"""Explain by intervention why a dense run missed a question: edit the gold passage or the question, and search again.
 
-`edits` has the edits, `searching` ranks edited passages against a stored index, `misses` draws the misses of a run and
-prepares them, `explaining` does a batch as a job, and `table` counts its causes.
+`edits` defines the edits, `searching` ranks edited passages against a stored index, `misses` selects the misses of a
+run, `explaining` applies the edits to misses, `batch` runs this as a job, and `table` formats the counts of causes.
 """

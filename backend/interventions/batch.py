@@ -1,7 +1,7 @@
-"""Explain the misses of a run by intervention, as a job, and keep the result in the study.
+"""Explain the misses of a run by intervention, as a job, and store the result in the study.
 
-`interventions/<run>-<hash>/` holds manifest.json and result.json. The ranks of edited passages are stored as they are
-computed, so a job that was killed, cancelled or out of time resumes there.
+`interventions/<run>-<hash>/` holds manifest.json and result.json. The ranks of edited passages are stored as soon as
+they are computed, so a job that was killed, cancelled or out of time can be resumed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,19 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """How many misses have a cause, and what its edit does to the gold passage and to placebos.
+    """How many misses have a cause, and how often its edit brings gold passages and placebos into the top k.
 
-    cause: a cause, NONE or SHARED. edit: the edit that names it. named: share of the misses for which it is named, alone
-    or beside others. smallest: share of the misses for which it is the smallest edit that is named. applies: share of
-    the misses to which the edit applies. gold, placebo: of the misses to which it applies, the share whose gold passage,
-    and the share of placebos, that the edit brings into the top k. difference: gold minus placebo, paired by question.
-    examples: question ids. Doubtful gold has no shares of gold and placebos: that edit brings nothing into the top k.
+    Attributes:
+        cause: a cause, NONE or SHARED.
+        edit: the edit that names it.
+        named: share of the misses for which it is named, alone or beside others.
+        smallest: share of the misses for which it is the smallest edit that is named.
+        applies: share of the misses to which the edit applies.
+        gold, placebo: of the misses to which it applies, the share whose gold passage, and the share of placebos, that
+            the edit brings into the top k.
+        difference: gold minus placebo, paired by question.
+        examples: question ids. Doubtful gold has no shares of gold and placebos: that edit brings nothing into the top
+            k.
     """
 
     cause: str
@@ -98,6 +104,7 @@ def explain_misses(
         "explained": len(explained),
         "doubted_controls": list(explainer.doubted_controls),
         "can_doubt": explainer.can_doubt,
+        "unit": study.settings.unit,
         "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }
@@ -117,7 +124,7 @@ def explain_misses(
 def _explained(
     explainer: MissExplainer, drawn: Sequence[Question], minutes: float | None, progress: Progress | None
 ) -> list[ExplainedMiss]:
-    """Explain the misses in their order, until the time is up."""
+    """Explain the misses in their order, until the time limit is reached."""
     explained: list[ExplainedMiss] = []
     began = time.monotonic()
     for block in explainer.explain(drawn):
@@ -169,8 +176,8 @@ def _tried(tried: TriedEdit) -> dict[str, Any]:
 
 
 def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
-    """Count the causes of a stored result, the largest difference between gold and placebo first; SHARED and NONE are
-    last. Results of version 0.2 have no placebos: their differences have no value.
+    """Count the causes of a stored result, sorted by the difference between gold and placebo, largest first; SHARED and
+    NONE come last. Results of version 0.2 have no placebos, so their differences are None.
     """
     rows = result["questions"]
     tried = [edit for edit in EDITS.values() if edit.name != DOUBT or result.get("can_doubt", True)]
@@ -219,7 +226,9 @@ def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
 
 
 def _units(result: dict[str, Any]) -> np.ndarray:
-    """Return the unit of observation of each question, (n,) int64. Older results have none: each question is its own."""
+    """Return the unit of observation of each question, (n,) int64. In results of older versions, which store no units,
+    each question is its own unit.
+    """
     return np.array(result.get("units", range(len(result["questions"]))), dtype=np.int64)
 
 

@@ -1,8 +1,9 @@
-"""Edits of a missed question, of its gold passage, or of the list above it. Each undoes one possible cause of a miss.
+"""The edits of a missed question, of its gold passage, or of the passages ranked above it. Each edit removes one
+possible cause of a miss.
 
-An edit is a pure function of a `MissedQuestion`. It returns None where it does not apply: where there is nothing of its
-kind to change. Naming the entity lifts almost any passage, so every edit has a placebo as well: the same edit, made where
-nothing answers the question (`Placebo`).
+An edit is a pure function of a `MissedQuestion`. It returns None if it does not apply because there is nothing to
+change. Some edits, such as adding the entity's name, raise the rank of almost any passage. Every edit is therefore also
+applied to placebos: passages that do not answer the question (`Placebo`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "h
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What the passages beside a gold passage hold of the fact: the text just before it, and just after it.
+    """The parts of a fact's sentence that are in the neighbouring passages: the text just before the gold passage, and
+    the text just after it.
 
     size: of joining them, in tokens.
     """
@@ -49,10 +51,13 @@ class Pieces:
 class MissedQuestion:
     """A question whose gold passage a dense run misses.
 
-    gold: the best gold passage. above: (row, passage) of the passages that rank above it, best first; only the top
-    ones. plain: the question in the most frequent wording of training questions with its relation; None if unknown.
-    stand_in: the subject of the same relation with the most mentions; None without one that is much more frequent than
-    the question's own subject. cut: pieces of the fact in the passages beside the gold passage.
+    Attributes:
+        gold: the best gold passage.
+        above: (row, passage) of the passages that rank above it, best first; only the top ones.
+        plain: the question in the most frequent wording of training questions with its relation; None if unknown.
+        stand_in: the subject of the same relation with the most mentions; None without one that is much more frequent
+            than the question's own subject.
+        cut: pieces of the fact in the passages beside the gold passage.
     """
 
     question: Question
@@ -68,11 +73,14 @@ class MissedQuestion:
 class EditedMiss:
     """A miss after an edit.
 
-    question, passage: the edited texts. changed: the size of the edit in tokens: those of the question and of the gold
-    passage that were inserted, deleted, replaced or moved; those of the shared name in removed namesakes; LABEL for a
-    label. removed: rows that no longer compete. still_above: rows that count as above the gold whatever their score.
-    ignored: passages whose title contains this name do not compete. new_gold: the row of the best passage that counts
-    as gold now; it is above the old gold.
+    Attributes:
+        question, passage: the edited texts.
+        changed: the size of the edit in tokens: those of the question and of the gold passage that were inserted,
+            deleted, replaced or moved; those of the shared name in removed namesakes; LABEL for a label.
+        removed: rows that no longer compete.
+        still_above: rows that count as above the gold whatever their score.
+        ignored: passages whose title contains this name do not compete.
+        new_gold: the row of the best passage that counts as gold now; it is above the old gold.
     """
 
     question: str
@@ -86,12 +94,13 @@ class EditedMiss:
 
 @dataclass(frozen=True, slots=True)
 class Placebo:
-    """The passage and the word that take the places of the gold passage and its answer in a placebo. Neither answers
-    the question.
+    """A placebo: a passage and a word that replace the gold passage and the answer. Neither answers the question.
 
-    passage: of the collection, without an answer and without the subject. row: its row. word: a word of it, which takes
-    the answer's part; None if no sentence of the gold passage contains an answer. answers: those of another question,
-    with the same relation if it is known.
+    Attributes:
+        passage: of the collection, without an answer and without the subject.
+        row: its row.
+        word: a word of it, which takes the answer's part; None if no sentence of the gold passage contains an answer.
+        answers: those of another question, with the same relation if it is known.
     """
 
     passage: Passage
@@ -100,17 +109,17 @@ class Placebo:
     answers: tuple[str, ...]
 
     def in_passage(self, miss: MissedQuestion) -> MissedQuestion:
-        """Return the miss with this passage and its word in the parts of the gold passage and the answer."""
+        """Return the miss with the gold passage replaced by this passage, and the answer by its word."""
         return replace(self.with_pieces(miss), cut=Pieces())
 
     def with_pieces(self, miss: MissedQuestion) -> MissedQuestion:
-        """Return `in_passage`, to which the pieces beside the gold passage can be joined."""
+        """Return the same as `in_passage`, but keep the neighbouring texts that `join_pieces` adds."""
         answers = () if self.word is None else (self.word,)
         return replace(miss, gold=self.passage, question=replace(miss.question, answers=answers, answer_rule="string"))
 
     def of_subject(self, miss: MissedQuestion) -> MissedQuestion:
-        """Return `in_passage` with a passage that names the subject where the gold passage does: in the title, or in a
-        sentence.
+        """Return the same as `in_passage`, with the subject's name inserted in the placebo's title or in a sentence,
+        depending on where the gold passage has it.
         """
         other = self.in_passage(miss)
         is_own = name_words(miss.gold.title) == name_words(miss.question.subject or "")
@@ -118,16 +127,17 @@ class Placebo:
         return other if naming is None else replace(other, gold=naming.passage)
 
     def with_answers(self, miss: MissedQuestion) -> MissedQuestion:
-        """Return the miss with another question's answers."""
+        """Return the miss with the answers of another question."""
         return replace(miss, question=replace(miss.question, answers=self.answers))
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit. cause: the cause of the miss if this edit mends it and its placebos do not do as well. does: the edit in
-    words. stand_in: what the placebo of this edit exchanges in the miss before the same edit is made. invents: whether it
-    puts words where they were not; a label or a border that changes invents nothing. where: whether a miss shows the
-    circumstance that the edit undoes; placebos need not.
+    """An edit. cause: the cause of the miss, if this edit brings the gold passage into the top k and clearly does not
+    do the same for its placebos. does: the edit in words. stand_in: replaces the gold passage (or the answers) of a
+    miss by those of a placebo before the edit is applied. invents: whether the edit adds words that were not there;
+    changing a label or a passage boundary adds none. where: returns whether a miss has the property that the edit
+    removes; it is not checked for placebos.
     """
 
     name: str
@@ -140,8 +150,8 @@ class Edit:
 
 
 def relabel(miss: MissedQuestion) -> EditedMiss | None:
-    """Count passages above that contain an answer and name the subject as gold. No text changes, and the rank after it
-    is that of the best of them.
+    """Count higher-ranked passages as gold if they contain an answer and name the subject. The texts do not change. The
+    new rank is that of the best such passage.
     """
     if not miss.question.subject:
         return None
@@ -159,8 +169,8 @@ def relabel(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def statement(miss: MissedQuestion) -> EditedMiss | None:
-    """Return the answer's sentence alone, whole, with the subject named and without the answer: what the gold passage
-    states of the subject.
+    """Return only the complete sentence with the answer, with the subject named and the answer removed. This is what
+    the gold passage states about the subject.
     """
     whole = join_pieces(miss) or EditedMiss(miss.question.text, miss.gold, 0)
     parts, at = _answer(replace(miss, gold=whole.passage))
@@ -168,13 +178,13 @@ def statement(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def other_statements(miss: MissedQuestion) -> list[EditedMiss]:
-    """Return the passage's other sentences, each alone, with the subject named."""
+    """Return each of the passage's other sentences as a passage of its own, with the subject named."""
     parts, at = _answer(miss)
     return [_stating(miss, part) for place, part in enumerate(parts) if place != at]
 
 
 def join_pieces(miss: MissedQuestion) -> EditedMiss | None:
-    """Join the pieces of the fact from the passages beside this one."""
+    """Add the parts of the fact's sentence that are in the neighbouring passages to the passage."""
     cut = miss.cut
     if not cut.size:
         return None
@@ -183,16 +193,17 @@ def join_pieces(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def ask_plainly(miss: MissedQuestion) -> EditedMiss | None:
-    """Ask the question in the usual wording of training questions."""
+    """Reword the question in the usual wording of training questions."""
     if miss.plain is None or spaced_tokens(nfd(miss.plain)) == spaced_tokens(nfd(miss.question.text)):
         return None
     return EditedMiss(miss.plain, miss.gold, changed_tokens(miss.question.text.split(), miss.plain.split()))
 
 
 def remove_namesakes(miss: MissedQuestion) -> EditedMiss | None:
-    """Remove the passages above whose title is another entity with a similar name.
+    """Remove higher-ranked passages whose title is another entity with a similar name.
 
-    The size is the number of tokens that make them namesakes: the words of the subject's name in title and text.
+    The size of the edit is the number of occurrences of words of the subject's name in the titles and texts of the
+    removed passages.
     """
     subject = miss.question.subject
     alike = [(row, each) for row, each in miss.above if near_namesake(subject, each.title) >= NAMESAKE_SHARE]
@@ -224,7 +235,7 @@ def is_late(miss: MissedQuestion) -> bool:
 
 
 def name_subject(miss: MissedQuestion) -> EditedMiss | None:
-    """Name the subject in the answer's sentence."""
+    """Insert the subject's name into the answer's sentence."""
     parts, at = _answer(miss)
     if at is None or not miss.question.subject or contains(parts[at], miss.question.subject):
         return None
@@ -233,7 +244,7 @@ def name_subject(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
-    """Put the question's content words that the passage lacks before the answer's sentence."""
+    """Insert the question's content words that the passage lacks before the answer's sentence."""
     parts, at = _answer(miss)
     asked = miss.plain or miss.question.text
     known = content_words(miss.question.subject or "") | {w for a in miss.question.answers for w in content_words(a)}
@@ -247,7 +258,9 @@ def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
-    """Make the passage the subject's own: its name replaces the title, and the title's name in the text."""
+    """Turn the passage into one about the subject: the subject's name replaces the title, and also the title's name
+    within the text.
+    """
     subject, title = miss.question.subject, miss.gold.title
     if not subject or name_words(title) == name_words(subject):
         return None
@@ -258,10 +271,10 @@ def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
-    """Replace the subject by a frequent name, in question and passage alike.
+    """Replace the subject's name by a frequent name, in both the question and the passage.
 
-    Passages about the stand-in do not compete. Passages above that are about the subject or a near-namesake stay above:
-    they would have been renamed too.
+    Passages about the entity with the frequent name are not ranked. Higher-ranked passages about the subject or a
+    near-namesake still count as higher-ranked, because renaming would have affected them too.
     """
     subject, name = miss.question.subject, miss.stand_in
     if not subject or not name or not contains(miss.question.text, subject):
@@ -280,7 +293,7 @@ def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
-    """Cut everything but the answer's sentence, with the subject named in it."""
+    """Keep only the answer's sentence, with the subject named in it."""
     parts, at = _answer(miss)
     if at is None or len(parts) < 2:
         return None
@@ -339,13 +352,15 @@ EDITS: dict[str, Edit] = {
         Edit("keep_sentence", "crowded_passage", "cut all but the answer's sentence", keep_sentence),
     )
 }
-"""Every edit by name, in the order in which two of them are made together. It decides nothing else."""
+"""Every edit by name, in the order in which two edits are applied together. It decides nothing else."""
 ALONE = frozenset({"relabel", DOUBT, "rename_subject"})
-"""The edits that are not made together with another: they change what counts, or who is asked about."""
+"""The edits that are never combined with another edit, because they change which passages count, or which entity the
+question is about.
+"""
 
 
 def does(names: str) -> str:
-    """Return what an edit does, or several whose names are joined by TOGETHER, in words."""
+    """Describe an edit in words, or several edits whose names are joined by TOGETHER."""
     return "; ".join(EDITS[name].does for name in names.split(TOGETHER))
 
 
@@ -357,8 +372,8 @@ def edited(miss: MissedQuestion) -> dict[str, EditedMiss]:
 
 
 def apply(names: str, miss: MissedQuestion) -> EditedMiss | None:
-    """Make an edit, or several whose names are joined by TOGETHER, one after the other. None where one of them finds
-    nothing to change.
+    """Apply an edit, or several edits one after the other if their names are joined by TOGETHER. Returns None if one of
+    them has nothing to change.
     """
     first, *others = names.split(TOGETHER)
     made = EDITS[first].apply(miss)
@@ -372,7 +387,7 @@ def apply(names: str, miss: MissedQuestion) -> EditedMiss | None:
 
 
 def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]:
-    """Return what every two of these edits do together, by their joined names, smallest first."""
+    """Apply every pair of these edits. Return the results by the joined names, smallest edit first."""
     able = [name for name in EDITS if name in names and name not in ALONE]
     joined = [TOGETHER.join(pair) for pair in combinations(able, 2)]
     made = {pair: result for pair in joined if (result := apply(pair, miss)) is not None}
@@ -380,10 +395,10 @@ def pairs(names: Collection[str], miss: MissedQuestion) -> dict[str, EditedMiss]
 
 
 def cut_off(miss: MissedQuestion, before: Passage | None, after: Passage | None) -> Pieces:
-    """Return what the passages before and after the gold passage, of the same title, hold of the fact.
+    """Return the parts of the fact that are in the previous and next passage, if these have the gold passage's title.
 
-    That is the rest of the answer's sentence where it is cut in two; where that sentence is the first, whole, and does not
-    name the subject, it is the sentence before it.
+    If the answer's sentence is split between two passages, this is the rest of the sentence. If the answer's sentence
+    is the passage's complete first sentence and does not name the subject, this is the sentence before it.
     """
     parts, at = _answer(miss)
     earlier = sentences(before.text) if before is not None and at == 0 else []
@@ -407,8 +422,8 @@ def changed_tokens(before: Sequence[str], after: Sequence[str]) -> int:
 
 
 def renamed(text: str, subject: str, name: str) -> str:
-    """Replace a name in a text; of a name of several words, then its last word alone, by the last word of the new
-    name.
+    """Replace a name in a text. If the name has several words, then also replace single occurrences of its last word by
+    the last word of the new name.
     """
     text = re.sub(rf"(?<!\w){re.escape(subject)}(?!\w)", lambda _: name, text, flags=re.IGNORECASE)
     words = subject.split()
@@ -429,7 +444,7 @@ def _named(sentence: str, subject: str) -> str:
 
 
 def _stating(miss: MissedQuestion, sentence: str) -> EditedMiss:
-    """Return a sentence as a passage without a title, with the subject named and the answers left out."""
+    """Return a sentence as a passage without a title, with the subject named and the answers removed."""
     subject = miss.question.subject
     if subject and not contains(sentence, subject):
         sentence = _named(sentence, subject)

@@ -33,8 +33,7 @@ from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, 
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
-from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
+from blindspot.backend.retrieval.new_passages import NewPassages
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.connection import PerThread, writing
@@ -47,15 +46,15 @@ if TYPE_CHECKING:
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 BEATEN = 0.75
-"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause; and share
-of other sentences that the answer's sentence must leave behind, so that the passage counts as stating what is asked."""
+"""If after an edit the gold passage ranks above at least this share of a miss's placebos, the edit names a cause. If
+the answer's sentence beats this share of other sentences, the passage counts as stating what the question asks.
+"""
 CONTROLS, FEWEST_CONTROLS = 30, 10
-"""Found questions on which the rule of doubtful gold is tried before it may name a cause: how many are drawn, and how many are
-enough."""
+"""The rule for doubtful gold is first tried on found questions: how many of them are drawn, and how many are needed
+before the rule may name a cause.
+"""
 FOUND_AT = 5  # a question whose gold passage has this rank or a better one is found
 FEW = 3  # placebos of an edit that does not mend the miss
-SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
-WORTH_CONVERTING = 96  # edited passages
 FILE = "edit_ranks.db"
 INDEX_KEYS = (
     "model_hash",
@@ -67,7 +66,7 @@ INDEX_KEYS = (
     "dimension",
     *VECTOR_SETTINGS,
 )
-"""The entries of an index's manifest on which ranks depend."""
+"""The entries of an index's manifest that affect ranks."""
 _SCHEMA = """
 DROP TABLE IF EXISTS edit_rank;  -- of version 0.2, without scores
 CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL, score REAL NOT NULL) STRICT, WITHOUT ROWID;
@@ -76,11 +75,13 @@ CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL,
 
 @dataclass(frozen=True, slots=True)
 class TriedEdit:
-    """An edit that applied to a miss, or two that were made together.
+    """The result of an edit that applied to a miss, or of two edits applied together.
 
-    rank, score: of the gold passage afterwards; rank 0 where it no longer counts as gold. size: the tokens that the edit changes. placebos: where the same edit
-    brings each placebo; None where it finds nothing to change in it. counted: the title of the passage that counts as
-    gold now.
+    Attributes:
+        rank, score: of the gold passage afterwards; rank 0 where it no longer counts as gold.
+        size: the tokens that the edit changes.
+        placebos: where the same edit brings each placebo; None where it finds nothing to change in it.
+        counted: the title of the passage that counts as gold now.
     """
 
     name: str
@@ -100,13 +101,14 @@ class TriedEdit:
 
     @property
     def beaten(self) -> int:
-        """How many placebos the gold passage leaves behind, by score."""
+        """The number of placebos that have a lower score than the gold passage after the edit."""
         return sum(each is None or self.score > each.score for each in self.placebos)
 
     @property
     def beats_placebos(self) -> bool:
-        """Whether the gold passage gets further, by score, than BEATEN of the placebos; False without placebos. Gold is in
-        doubt where its sentence gets no further than sentences that state nothing of what is asked.
+        """Whether the gold passage scores higher than at least the share BEATEN of the placebos; False if there are no
+        placebos. For the edit DOUBT it is the opposite: the gold label is doubtful if its sentence does not score
+        higher than that share of sentences that do not answer the question.
         """
         if self.name == DOUBT:
             return self.beaten < BEATEN * len(self.placebos)
@@ -119,8 +121,9 @@ class TriedEdit:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedMiss:
-    """A miss and its edits, smallest first. rank: of the gold passage as it is. winner: the title at rank 1. pairs: two
-    edits together, where no single one mends the miss; a larger pair only if it gets further.
+    """A miss and the results of its edits, smallest edit first. rank: the rank of the unedited gold passage. winner:
+    the title at rank 1. pairs: results of two edits together, tried only if no single edit brings the gold passage into
+    the top k. A larger pair is kept only if it reaches a better rank.
     """
 
     question: Question
@@ -131,8 +134,9 @@ class ExplainedMiss:
     pairs: tuple[TriedEdit, ...] = ()
 
     def mending(self, k: int) -> list[TriedEdit]:
-        """Return the edits that bring a gold passage into the top k, smallest first; of equal sizes, those that invent
-        nothing, then the one with the highest score. Without such an edit, return pairs that do.
+        """Return the edits that bring a gold passage into the top k, smallest first. Of edits with equal size, those
+        that add no words come first, then those with a higher score. If there is no such edit, return pairs of edits
+        that do.
         """
         alone = [each for each in self.tried if each.rank <= k]
         if not alone:
@@ -140,8 +144,8 @@ class ExplainedMiss:
         return sorted(alone, key=lambda each: (each.size, EDITS[each.name].invents, -each.score))
 
     def named(self, k: int) -> list[TriedEdit]:
-        """Return the mending edits that name a cause: those that beat their placebos. Of a pair that does, return both
-        edits, the one that alone gets further first.
+        """Return the edits that name a cause: those of `mending` that beat their placebos. If this is a pair, return
+        its two edits, first the one that reaches the better rank on its own.
         """
         found = [each for each in self.mending(k) if each.beats_placebos]
         if found and TOGETHER in found[0].name:
@@ -152,12 +156,12 @@ class ExplainedMiss:
         return found
 
     def cause(self, k: int) -> str | None:
-        """Return the cause that the smallest of these edits names; None without one."""
+        """Return the cause named by the smallest of these edits; None if no edit names a cause."""
         return next((each.cause for each in self.named(k)), None)
 
 
 class MissExplainer:
-    """Explains misses of the encoder `name` of a study. Raises Missing without its index.
+    """Explains misses of the encoder `name` of a study. Raises Missing if the encoder has no dense index.
 
     Args:
         dense: the open index of this encoder, if the caller has it.
@@ -177,8 +181,8 @@ class MissExplainer:
         k: int | None = None,
     ):
         self.placebos, self.seed, self.k = placebos, seed, k
-        self._bulk: PassageEncoder | None = None
         self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
+        self._new_passages = NewPassages(self.dense)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
 
     @cached_property
@@ -187,8 +191,9 @@ class MissExplainer:
 
     @cached_property
     def doubted_controls(self) -> tuple[int, int]:
-        """Of drawn questions that the encoder finds, return how many have gold that the rule of doubtful gold doubts, and
-        how many there are. The encoder does read what is asked in most of their passages.
+        """Check the rule for doubtful gold on questions that the encoder finds, whose gold passages it therefore
+        understands. Return the number of these questions whose gold the rule doubts, and the number of questions
+        checked.
         """
         drawn = shuffled([each for each in self.study.questions.all() if each.gold], self.seed)[: 4 * CONTROLS]
         present = find_ordinals(self.study.corpus, tuple({id for each in drawn for id in each.gold}))
@@ -212,12 +217,14 @@ class MissExplainer:
 
     @property
     def can_doubt(self) -> bool:
-        """Whether doubtful gold may be named: the rule doubts at most the share 1 - BEATEN of found questions."""
+        """Return whether doubtful gold may be named as a cause. The rule must doubt at most the share 1 - BEATEN of the
+        questions that the encoder finds.
+        """
         doubted, found = self.doubted_controls
         return found >= FEWEST_CONTROLS and doubted <= (1 - BEATEN) * found
 
     def explain(self, questions: Sequence[Question]) -> Iterator[list[ExplainedMiss]]:
-        """Yield the questions' explanations, a block at a time. Ranks that were computed before are not again.
+        """Yield the questions' explanations, a block at a time. Ranks that are already stored are not computed again.
 
         Raises Missing for a question without a gold passage in the collection.
         """
@@ -275,7 +282,7 @@ class MissExplainer:
         return explained
 
     def _missed(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_Missed]:
-        """Return what the edits need to know about each question."""
+        """Return for each question the data that the edits need."""
         dense, corpus = self.dense, self.study.corpus
         hits = dense.search_vectors(vectors, min(ABOVE, len(corpus)))
         misses, before, rows_of = [], [], []
@@ -311,7 +318,7 @@ class MissExplainer:
         ]
 
     def _own_tries(self, miss: _Missed) -> dict[str, _Try]:
-        """Return each edit of the gold passage that applies."""
+        """Return the edits that apply to the gold passage, by name."""
         return {
             name: _Try(own, miss.miss.gold, miss.row, miss.gold_rows)
             for name, own in edited(miss.miss).items()
@@ -319,7 +326,9 @@ class MissExplainer:
         }
 
     def _pair_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, _Try]:
-        """Return two edits together, where no single one mends the miss, of those that bring the gold passage closer."""
+        """Return pairs of edits that each improve the gold passage's rank; {} if a single edit already brings it into
+        the top k.
+        """
         if min(ranks.values(), default=1) <= (self.k or 1):
             return {}
         closer = [name for name, rank in ranks.items() if rank < each.rank]
@@ -327,7 +336,7 @@ class MissExplainer:
         return {name: _Try(own, each.miss.gold, each.row, each.gold_rows) for name, own in made.items()}
 
     def _placebo_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, list[_Try | None]]:
-        """Return the same edits of the miss's placebos. ranks: of the gold passage after each edit."""
+        """Return the same edits applied to the miss's placebos. ranks: the rank of the gold passage after each edit."""
         miss, answers = each.miss, self.wordings.answers.get(each.miss.question.relation, ())
         drawn = placebos(miss, self.study.corpus, each.gold_rows, answers, self.placebos, self.seed)
         tries = {}
@@ -342,7 +351,7 @@ class MissExplainer:
         return tries
 
     def _reached(self, tries: Sequence[_Try]) -> list[Reached]:
-        """Return where each edit brings its passage, from the store where it is known."""
+        """Return the rank and score of each edited passage. Known results are read from the store."""
         keys = [self._key(each) for each in tries]
         folder = self.study.path("indexes", self.dense.name)
         if not os.access(folder, os.W_OK):
@@ -413,21 +422,11 @@ class MissExplainer:
         return reached(self.dense.vectors, vectors, attempts, self.similarity)
 
     def _encoded(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
-        """Return the vectors (d,) float16 of passages, all encoded in one batch."""
-        if not passages:
-            return {}
-        if self._bulk is None and len(passages) < WORTH_CONVERTING:
-            vectors = self.dense.encoder.encode_passages(passages).astype(np.float16)
-        else:
-            if self._bulk is None:
-                sample = passages[:: max(1, len(passages) // SAMPLE)][:SAMPLE]
-                engine: Engine = "openvino" if has_openvino() else "torch"
-                self._bulk = PassageEncoder(self.dense.encoder, sample=sample, engine=engine)
-            vectors = self._bulk.encode(self._bulk.tokenise(passages)).cpu().numpy()
-        return dict(zip(passages, vectors, strict=True))
+        """Return the vector of each passage, (d,) float16, encoding all passages in one batch."""
+        return dict(zip(passages, self._new_passages.encode(passages), strict=True)) if passages else {}
 
     def _named_rows(self, asked: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
-        """Return, for (question, name), the top passages whose title contains the name."""
+        """Return for each (question, name) the top-ranked passages whose title contains the name."""
         if not asked:
             return {}
         pairs = sorted(asked)
@@ -443,7 +442,9 @@ class MissExplainer:
 
 @dataclass(frozen=True, slots=True)
 class _Missed:
-    """A miss, the row of its best gold passage, those of all its gold passages, and the best one's rank."""
+    """A miss, with the row of its best gold passage, the rows of all its gold passages, and the rank of the
+    best one.
+    """
 
     miss: MissedQuestion
     row: int
@@ -453,8 +454,8 @@ class _Missed:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """An edit whose effect is to be measured. stored, row: the passage before the edit. without: rows that do not compete
-    in any case.
+    """An edit whose effect is to be measured. stored, row: the passage before the edit, and its row. without: rows that
+    are never ranked.
     """
 
     edited: EditedMiss
@@ -468,12 +469,14 @@ class _Try:
 
     @property
     def stored_row(self) -> int:
-        """The row whose stored vector counts if no text of the passage changed."""
+        """The row whose stored vector is used if the edit does not change the passage's text."""
         return self.row if self.edited.new_gold is None else self.edited.new_gold
 
 
 def _furthest(found: Mapping[str, tuple[_Try, int]]) -> dict[str, _Try]:
-    """Return the pairs that get further than every smaller one. found: pair -> (its try, its rank), smallest first."""
+    """Return the pairs that reach a better rank than every smaller pair. found: maps each pair to its edit and rank,
+    smallest first.
+    """
     kept, best = {}, None
     for name, (made, rank) in found.items():
         if best is None or rank < best:

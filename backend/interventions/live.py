@@ -1,4 +1,4 @@
-"""Explain one miss live, with the index that the app has open."""
+"""Explain one miss interactively, with the index that the app has open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
-    """Return the runs whose misses this process can explain, with their encoders; none if a service does the
+    """Return the runs whose misses this process can explain, with their encoders; {} if a separate service does the
     searching.
     """
     if remote.configured_backend() is not None:
@@ -32,7 +32,9 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
 
 
 def explain_question(study: Study, encoder: str, question: Question, rule: str = DEFAULT_RULE) -> ExplainedMiss:
-    """Explain a question with an encoder's index. Raises Missing without the index, or without a gold passage."""
+    """Explain a question with an encoder's index. Raises Missing if there is no index or the question has no gold
+    passage.
+    """
     with live.open_retriever(study, dense_name(encoder)) as dense:
         if not isinstance(dense, Dense):
             raise Missing(f"{encoder!r} is not an encoder's index, so no edited passage can be ranked")

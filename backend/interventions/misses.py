@@ -1,4 +1,4 @@
-"""The misses of a dense run, and what the edits need to know about each."""
+"""Select the misses of a dense run, and collect the data that the edits need for each miss."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ TIMES_AS_FREQUENT = 10  # a stand-in is mentioned at least this many times as of
 
 @dataclass(frozen=True, slots=True)
 class Wordings:
-    """What a study's questions say about a relation.
+    """Wordings, subjects and answers of a study's questions, by relation.
 
-    patterns: relation -> its most frequent pattern in training, with [X] for the subject. subjects: relation -> (subject,
-    mentions), most mentioned first. answers: relation -> the answers of each of its questions; None is the relation of
-    the questions without one.
+    Attributes:
+        patterns: relation -> its most frequent pattern in training, with [X] for the subject.
+        subjects: relation -> (subject, mentions), most mentioned first.
+        answers: relation -> the answers of each of its questions; None is the relation of the questions without one.
     """
 
     patterns: Mapping[str, str]
@@ -59,14 +60,16 @@ class Wordings:
         )
 
     def plain(self, question: Question) -> str | None:
-        """Return the question in its relation's most frequent training pattern; None if that is unknown."""
+        """Return the question in the most frequent wording (pattern) of its relation's training questions; None if it
+        is unknown.
+        """
         if question.relation is None or question.relation not in self.patterns or not question.subject:
             return None
         return self.patterns[question.relation].replace("[X]", question.subject)
 
     def stand_in(self, question: Question) -> str | None:
-        """Return the most mentioned subject of the relation that shares no word with the question's subject; None if
-        it is less than TIMES_AS_FREQUENT times as frequent, or if mentions are unknown.
+        """Return the most frequently mentioned subject of the relation that shares no word with the question's subject.
+        None if it is less than TIMES_AS_FREQUENT times as frequent as that subject, or if frequencies are unknown.
         """
         if question.relation is None or not question.subject or question.frequency is None:
             return None
@@ -78,7 +81,9 @@ class Wordings:
 
 
 def dense_run(study: Study, name: str) -> Run:
-    """Return a run of an encoder whose index is in the study. Raises BadInput for a run of another kind."""
+    """Return a run, and check that it is a dense run of an encoder whose index is in the study. Raises BadInput
+    otherwise.
+    """
     run = study.run(name)
     retriever = run.manifest.get("retriever")
     if run.manifest.get("kind") != "dense" or retriever not in study.parts("indexes"):
@@ -92,12 +97,12 @@ def dense_run(study: Study, name: str) -> Run:
 def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> list[Question]:
     """Return the questions whose gold passages are all outside the run's top k, in the run's order.
 
-    Questions without a gold passage of the collection are left out.
+    Questions without a gold passage in the collection are left out.
 
     Args:
         found_by_run: only questions for which this run has a gold passage in its top k.
 
-    Raises BadInput if k is deeper than a run.
+    Raises BadInput if a run has fewer than k hits per question.
     """
     for each in filter(None, (run, found_by_run)):
         if not 1 <= k <= each.hits.k:
@@ -123,14 +128,14 @@ def _found(study: Study, run: Run, questions: Sequence[Question], k: int) -> tup
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Return the questions in a random order that depends on their ids and the seed alone. A prefix is a random
-    sample.
+    """Return the questions in a random order that depends only on their ids and the seed, so that every prefix is a
+    random sample.
     """
     return sorted(questions, key=lambda question: text_key(f"{seed}\0{question.id}"))
 
 
 def known(study: Study, ids: Sequence[str]) -> list[Question]:
-    """Return questions by id. Raises Missing for an unknown one, or one without gold."""
+    """Return questions by id. Raises Missing for an unknown id, or a question without gold passages."""
     questions = study.questions.some(ids)
     bare = next((question.id for question in questions if not question.gold), None)
     if bare is not None:

@@ -1,4 +1,4 @@
-"""The placebos of a miss: passages that cannot answer its question, sampled, on which the same edits are made."""
+"""Sample the placebos of a miss: passages that do not answer its question, to which the same edits are applied."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 JOINING = "join_pieces"  # its placebos get the pieces beside the gold passage
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
-"""A passage that has words of the question would state the fact after the edit, of another entity's answer: such passages
-are placebos only where the others run out."""
+"""After the edit, a passage that has words of the question would state the fact about another entity. Such passages are
+used as placebos only if there are too few others.
+"""
 
 
 def placebos(
@@ -34,7 +35,7 @@ def placebos(
     count: int = PLACEBOS,
     seed: int = 0,
 ) -> list[Placebo]:
-    """Return up to `count` placebos, which depend on the question's id, the collection and the seed alone.
+    """Return up to `count` placebos, which depend only on the question's id, the collection and the seed.
 
     Args:
         other_answers: the answers of other questions.
@@ -67,14 +68,16 @@ def placebos(
 
 
 def edited_placebos(name: str, miss: MissedQuestion, placebos: Sequence[Placebo]) -> list[EditedMiss | None]:
-    """Return an edit of a miss, or several made together, on its placebos; None where it finds nothing to change."""
+    """Apply an edit of a miss, or several edits together, to its placebos. The result is None for a placebo in which
+    there is nothing to change.
+    """
     stand_in = EDITS[JOINING if JOINING in name else name.split(TOGETHER)[0]].stand_in
     return [apply(name, stand_in(placebo, miss)) for placebo in placebos]
 
 
 def _word(passage: Passage, place: int) -> str | None:
-    """Return a word of the sentence at this place (of the last one if there are fewer): the last name in it, else its
-    longest word.
+    """Return a word of the passage's sentence number `place` (or of its last sentence if there are fewer): the last
+    name in the sentence, or else its longest word.
     """
     parts = sentences(passage.text)
     found = re.findall(r"[^\W\d_]{3,}", parts[min(place, len(parts) - 1)]) if parts else []

@@ -1,4 +1,4 @@
-"""The rank that an edited passage would have in a stored index."""
+"""Compute the rank that an edited passage would have among the passages of a stored index."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ ROWS_PER_BLOCK = 32_768
 class Attempt:
     """A passage to be ranked for a question.
 
-    question: row among the question vectors. passage: (d,) float16. without: rows of the index that do not compete,
-    the stored gold passages among them. above: the number of passages that count as above whatever their score.
+    Attributes:
+        question: row among the question vectors.
+        passage: (d,) float16.
+        without: rows of the index that do not compete, the stored gold passages among them.
+        above: the number of passages that count as above whatever their score.
     """
 
     question: int
@@ -26,14 +29,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Where a passage is in a list: its rank, and its score for the question."""
+    """The rank and the score of a passage for a question."""
 
     rank: int
     score: float
 
 
 def reached(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt], similarity: str) -> list[Reached]:
-    """Return where each attempt's passage is. Its rank is 1 + the stored passages with a higher score.
+    """Return the rank and score of each attempt's passage. The rank is 1 + the number of stored passages with a higher
+    score.
 
     The index is read once, block by block, for all attempts.
 
@@ -67,7 +71,7 @@ def reached(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attem
 
 
 def _scores(questions: np.ndarray, passages: np.ndarray, similarity: str) -> np.ndarray:
-    """Return the scores (m,) float32 of passages (m, d) for questions (m, d), pair by pair."""
+    """Return the score of each pair of question (m, d) and passage (m, d), (m,) float32."""
     if similarity == "l2":
         return -((questions - passages) ** 2).sum(1).astype(np.float32)
     return np.einsum("md,md->m", questions, passages).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sentences of a passage, and the sentence that states the answer."""
+"""Split a passage into sentences, and find the sentence that states the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _LAST = re.compile(r"""[.!?…]["'”’)\]]*\s*$""")
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text after ".", "!" or "?" before a capital or a digit, but not after an initial or a short title."""
+    """Split a text after ".", "!" or "?" if a capital letter or a digit follows, but not after an initial or a short
+    title such as "Dr.".
+    """
     parts: list[str] = []
     for part in _END.split(text.strip()):
         if parts and _ABBREVIATION.search(parts[-1]):
@@ -26,13 +28,13 @@ def sentences(text: str) -> list[str]:
 
 
 def ends(sentence: str) -> bool:
-    """Return whether a sentence ends where the text does, with a full stop or the like."""
+    """Return whether a sentence is complete, that is, ends with a full stop or similar punctuation."""
     return bool(_LAST.search(sentence))
 
 
 def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str], rule: str) -> int | None:
-    """Return the index of the sentence with an answer that shares most content words with the question; the first of
-    equal ones, and None if no sentence contains an answer.
+    """Return the index of the sentence that contains an answer and shares the most content words with the question.
+    Ties go to the first such sentence; None if no sentence contains an answer.
     """
     answers, words = list(answers), content_words(question)
     best, best_shared = None, -1
@@ -45,6 +47,6 @@ def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str],
 
 
 def contains(text: str, words: str) -> bool:
-    """Return whether a text contains words in this order, token by token, in any case."""
+    """Return whether a text contains these words consecutively, compared token by token and ignoring case."""
     phrase = spaced_tokens(nfd(words))
     return not phrase.isspace() and phrase in spaced_tokens(nfd(text))

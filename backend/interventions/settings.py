@@ -1,4 +1,4 @@
-"""What an explanation of misses asks, declared once: for the command and the job."""
+"""The settings for explaining misses, declared once for the command and the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLACEBOS = 9  # of a miss
 
 @settings_class
 class MissesToExplain:
-    """Which misses of a run are explained, and beside how many placebos."""
+    """Which misses of a run are explained, and with how many placebos each."""
 
     k: int = Field(default=HEADLINE_K, description="A miss has no gold passage in the top k", ge=1)
     where: str = Field(

@@ -1,10 +1,11 @@
-"""The table of causes by intervention, for the terminal, files and the report."""
+"""Format the causes found by intervention as a table for the terminal, files and the report."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from blindspot.backend.core.result_table import Column, ResultTable
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
@@ -23,7 +24,7 @@ COLUMNS = (
 
 
 def cause_table(result: dict[str, Any]) -> ResultTable:
-    """Return the table of a stored result: shares in percent with 95% intervals."""
+    """Return the table of a stored result, with shares in percent and 95% intervals."""
     rows = [
         [
             each.cause.replace("_", " "),
@@ -42,7 +43,7 @@ def cause_table(result: dict[str, Any]) -> ResultTable:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    """Return how the table was made: which misses, and what counts as the cause."""
+    """Return notes on how the table was computed: which misses were explained, and what counts as a cause."""
     where = f" in the slice {result['where']}" if result["where"] else ""
     found_by = f" that {result['found_by']} finds" if result["found_by"] else ""
     drawn = (
@@ -50,12 +51,14 @@ def notes(result: dict[str, Any]) -> list[str]:
         if result["explained"] == result["missed"]
         else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
     )
+    units = result.get("units")
+    asked = counted_by(result["explained"], units and len(set(units)), result.get("unit"))
     return [
-        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
+        f"n = {asked}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
         "`misses` and Compare count by answers, unless they are told to count by gold.",
         f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
-        f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings there. "
-        "Difference: gold minus placebo, paired by question. Intervals: 95%, by the study's unit of observation.",
+        f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings into the top k. "
+        "Difference: gold minus placebo, paired by question. Intervals are at 95%, by the study's unit of observation.",
         _named_note(result),
     ]
 
@@ -63,11 +66,10 @@ def notes(result: dict[str, Any]) -> list[str]:
 def _named_note(result: dict[str, Any]) -> str:
     count = result.get("placebos")
     if count is None:
-        return "An older version computed this without placebos and named the smallest edit alone: run `blindspot why` again."
+        return "This was computed by an older version, which used no placebos and named only the smallest edit: run `blindspot why` again."
     return (
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
-        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes; where no edit "
-        f"does it alone, both of two that do it together are named. {_doubt_note(result)}"
+        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes. If no single edit is enough, but two together are, both are named. {_doubt_note(result)}"
     )
 
 
@@ -86,5 +88,5 @@ def _doubt_note(result: dict[str, Any]) -> str:
         )
     return (
         f"Doubtful gold is not named: its rule doubts {doubted:,} of {found:,} questions that the encoder finds, and at most "
-        f"{1 - BEATEN:.0%} may be. A gold check of Compare or Training tells it by judging."
+        f"{1 - BEATEN:.0%} may be. Only judging can decide this: use a gold check on Compare or Training."
     )

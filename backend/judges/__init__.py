@@ -1,3 +1,3 @@
-"""Judges: anything that says how probable it is that a passage answers a question, and what such scores are good
-for.
+"""Judges are automatic models that give the probability that a passage answers a question. This package trains,
+calibrates, measures and applies them.
 """

@@ -1,9 +1,9 @@
-"""From a cross-encoder's scores to probabilities that mean what they say, and how well thresholds on them do.
+"""Calibrate a cross-encoder's scores to probabilities, and measure thresholds on these probabilities.
 
-Two ways, both of scikit-learn: Platt's (a logistic regression of the label on the score) and isotonic regression (a
-rising step function; it needs many pairs). What is reported is measured on pairs that the fit did not see: by folds
-that keep the pairs of a question together. A probability is right for pairs mixed like those it was fitted to;
-`positives` and `pairs` say how they were.
+There are two methods, both from scikit-learn: Platt scaling (a logistic regression of the label on the score) and
+isotonic regression (an increasing step function, which needs many pairs). The reported quality is cross-validated, with
+all pairs of a question in the same fold. The probabilities are correct for pairs with the same share of positives as in
+the calibration data; `positives` and `pairs` record that share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @dataclass(frozen=True)
 class ProbabilityCalibration:
-    """Maps scores (logits) to probabilities by linear interpolation between `points`, or a logistic curve.
+    """Maps scores (logits) to probabilities with a logistic curve, or by linear interpolation between `points`.
 
     method: platt: 1 / (1 + exp(-(slope * score + intercept))); isotonic: through the points (x, y), flat outside.
     """
@@ -37,7 +37,7 @@ class ProbabilityCalibration:
     points: tuple[tuple[float, float], ...] = ()
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """(n,) float64 between 0 and 1, of (n,) scores."""
+        """Return the probabilities, (n,) float64, of scores (n,)."""
         scores = np.asarray(scores, np.float64)
         if self.method == "isotonic":
             x, y = np.array(self.points).T
@@ -46,7 +46,7 @@ class ProbabilityCalibration:
 
 
 def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> ProbabilityCalibration:
-    """Fit to the scores (n,) of pairs that are positive (n,) bool or not.
+    """Fit a calibration to the scores (n,) and labels (n,) bool of pairs.
 
     Raises:
         Refused: all pairs are of one class.
@@ -77,7 +77,9 @@ def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Proba
 def cross_validated(
     scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], method: str, seed: int = 0
 ) -> np.ndarray | None:
-    """(n,) each pair's probability by a fit to the other questions' pairs; None where there are too few to do so."""
+    """Return each pair's probability, (n,), from a calibration fitted to the pairs of other questions; None if there
+    are too few pairs.
+    """
     from sklearn.model_selection import StratifiedGroupKFold
 
     smallest = min(len(set(questions)), int(positive.sum()), int((~positive).sum()), FOLDS)
@@ -96,7 +98,7 @@ def cross_validated(
 def at_thresholds(
     probabilities: np.ndarray, positive: np.ndarray, thresholds: Sequence[float] = THRESHOLDS
 ) -> list[dict]:
-    """What taking pairs at or above each threshold as positives, and those below it as negatives, would give.
+    """Measure each threshold: pairs at or above it are taken as positives, and pairs below it as negatives.
 
     precision: positives among those above. recall: positives that are above. missed: positives among those below, which
     would train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
@@ -114,8 +116,8 @@ def at_thresholds(
 
 
 def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BINS) -> list[dict]:
-    """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left
-    out.
+    """Return the points of a reliability plot: for each bin of equal width, the mean probability and the share of
+    positives. Empty bins are left out.
     """
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
     return [
@@ -132,7 +134,7 @@ def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BIN
 
 
 def brier(probabilities: np.ndarray, positive: np.ndarray) -> float:
-    """The mean squared difference between probability and truth; less is better."""
+    """Return the Brier score: the mean squared difference between probability and label. Smaller is better."""
     return float(np.mean((probabilities - positive) ** 2))
 
 

@@ -1,6 +1,7 @@
-"""Features that are computed once: of the first ranks of a run's lists, question by question.
+"""Cache the judge features of a run's top-ranked hits, by question.
 
-Repeated learning from the same lists, as for the learning curve, therefore computes only new lists.
+When a judge is trained repeatedly on the same lists, as for the learning curve, only the features of new lists are
+computed.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def kept_features(
     encoder: str | None,
     progress: Progress | None = None,
 ) -> tuple[Lists, np.ndarray]:
-    """Return the lists of some questions of a run and their features (q, k, f) float32; compute and keep those that are
-    new.
+    """Return the lists of some questions of a run and their features, (q, k, f) float32. Missing features are computed
+    and stored.
 
     Args:
         encoder: whose dense index gives the features of meaning; None goes without them.
 
-    Raises Missing for no such index.
+    Raises Missing if the encoder has no index.
     """
     lists = lists_of(run, questions, depth)
     dense = None if encoder is None else Dense(study, encoder)
@@ -63,7 +64,7 @@ def kept_features(
 
 
 def word_weights(study: Study) -> WordWeights:
-    """Return the word weights of the study's passages, counted once."""
+    """Return the word weights of the study's passages, which are counted once and then stored."""
     path = study.path(FOLDER, "words.json")
     try:
         stored = read_json(path) if path.is_file() else {}
@@ -79,7 +80,7 @@ def word_weights(study: Study) -> WordWeights:
 
 
 def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
-    """The file of a run's features. Its name changes with everything that the features depend on."""
+    """Return the file with a run's features. Its name contains a hash of everything that the features depend on."""
     index = [] if dense is None else [dense.name, dense.manifest["model_hash"], dense.manifest.get("made", "")]
     about = [
         study.corpus.digest,
@@ -93,7 +94,7 @@ def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
 
 
 def _read_features(path: Path, depth: int) -> dict[str, np.ndarray]:
-    """What a file keeps: question id to (k, f) float32. Empty for a file that is absent or damaged."""
+    """Read the stored features, question id to (k, f) float32; {} if the file is absent or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             ids, features = json.loads(file["questions"].item()), file["features"]

@@ -1,6 +1,7 @@
-"""The feature judge of a study: learned from a run's hits, stored in `models/<name>/`, and applied to other runs.
+"""The feature judge: a model that is trained on features of a run's hits, stored in `models/<name>/`, and applied to
+other runs.
 
-It is stored as arrays and JSON, so opening a judge takes milliseconds and runs no code of its author.
+A judge is stored as arrays and JSON, so opening it takes milliseconds and cannot run code.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ SELDOM_RIGHT = 30  # below this rank about 1% of the passages answer on real dat
 
 @dataclass(frozen=True)
 class LearnedJudge:
-    """The result of `learn_judge`: the judge's name and its quality on out-of-fold questions."""
+    """The result of `learn_judge`: the judge's name and its cross-validated quality."""
 
     name: str
     report: dict[str, Any]
@@ -88,12 +89,12 @@ def learn_judge(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> LearnedJudge:
-    """Learn a judge from the labelled training questions of a run, and store its probabilities for their hits.
+    """Train a judge on the labelled training questions of a run, and store its probabilities for their hits.
 
-    People's labels count before gold. Dev and test questions, and questions that leak from them, are left out.
+    People's labels take precedence over gold. Dev and test questions, and questions that leak from them, are left out.
 
-    run: a run over training questions; the judge will judge lists of the same retriever. encoder: whose dense index gives
-    the features of meaning; None goes without them. settings: what differs from those of `FeatureJudgeSettings`.
+    run: a run over training questions, by the retriever whose lists will be judged. encoder: its dense index provides the
+    semantic features; None for no such features. settings: differences from the defaults of `FeatureJudgeSettings`.
 
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
@@ -142,7 +143,9 @@ def learn_judge(
 
 
 def _retriever_of(run: Run) -> dict[str, Any]:
-    """The retriever of a run by name, with its options: what a reranker opens below a judge."""
+    """Return the name and options of the retriever that made a run. A reranker with this judge opens the same
+    retriever.
+    """
     kind = kind_of_run(run.manifest)
     if kind is None:
         return {}
@@ -155,12 +158,13 @@ def _retriever_of(run: Run) -> dict[str, Any]:
 def labelled_lists(
     study: Study, run: Run, settings: FeatureJudgeSettings, progress: Progress | None = None
 ) -> tuple[Lists, np.ndarray, np.ndarray]:
-    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an
+    """Return the lists of a run's training questions, the labels (q, k) int8 of their hits, and which hits contain an
     answer.
 
-    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or
-    if nothing is known of its question and its rank is at most SELDOM_RIGHT, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and
-    disputes are UNKNOWN.
+    The label of a hit is determined in this order. If people labelled it, their label counts; "related" is NEGATIVE,
+    and "unsure" and disputes are UNKNOWN. A gold passage is POSITIVE. A hit that contains an answer is UNKNOWN. If the
+    question has neither gold passages nor answers, hits up to rank SELDOM_RIGHT are UNKNOWN. All other hits are
+    NEGATIVE.
     """
     in_run = trainable_questions(study, run)
     by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
@@ -178,12 +182,14 @@ def labelled_lists(
 
 
 def ranks_learned(settings: FeatureJudgeSettings) -> int:
-    """How many ranks of a list the judge learns from: those that it judges, and those that a reranker orders."""
+    """Return how many ranks of a list the judge is trained on: enough for judging and for reranking."""
     return max(settings.depth, RERANK_DEPTH)
 
 
 def reference_questions(study: Study, run: Run, learned: Sequence[Question]) -> list[Question]:
-    """Return training questions whose lists only standardise features; none where enough lists are learned from."""
+    """Return training questions whose lists are used only to standardise features; [] if the judge is already trained
+    on enough lists.
+    """
     if len(learned) >= REFERENCE_LISTS:
         return []
     known = {question.id for question in learned}
@@ -198,7 +204,9 @@ def examples_of(
     answers: np.ndarray,
     reference: np.ndarray | None = None,
 ) -> Examples:
-    """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k). reference: (r, k, f) of other lists."""
+    """Flatten lists to training examples. features: (q, k, f). truth, answers: (q, k). reference: features (r, k, f) of
+    other lists.
+    """
     present = lists.rows >= 0
     numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
     flat = features[present]
@@ -208,15 +216,17 @@ def examples_of(
 
 
 def trainable_questions(study: Study, run: Run) -> list[str]:
-    """Return the ids of a run's questions that may train: of the split train, without leaks and bad questions."""
+    """Return the ids of a run's questions that may be used for training: those of the split train, without leaks and
+    bad questions.
+    """
     bad = frozenset(Labels(study.labels_path, read_only=True).bad_questions())
     eligible = set(eligible_questions(study, ["train"], bad).ids)
     return [id for id in run.question_ids if id in eligible]
 
 
 def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
-    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are
-    UNKNOWN.
+    """Convert people's labels to POSITIVE, NEGATIVE or UNKNOWN, by question and passage. "Related" becomes NEGATIVE;
+    "unsure" and disputes become UNKNOWN.
     """
     by_question: dict[str, dict[str, int]] = {}
     for pair in pairs:
@@ -228,7 +238,7 @@ def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
 def truth_of(
     study: Study, run: Run, lists: Lists, by_people: Mapping[str, Mapping[str, int]], progress: Progress | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see
+    """Return the labels (q, k) int8 of the hits of some lists, and which hits contain an answer; see
     `labelled_lists`.
     """
     gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
@@ -241,7 +251,7 @@ def truth_of(
 
 
 def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) -> np.ndarray:
-    """(q, k) bool: does the hit contain an answer? Uses the stored answer matrix of the run, if there is one."""
+    """Return which hits contain an answer, (q, k) bool, from the run's stored answer matrix if there is one."""
     if run.rules:
         places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
         rule = run.manifest["rule"] if run.manifest.get("rule") in run.rules else run.rules[0]
@@ -252,7 +262,7 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
 
 
 def apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
-    """Put people's labels of hits into `truth` (q, k)."""
+    """Write people's labels of hits into `truth` (q, k), in place."""
     rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels})
     for i, question in enumerate(lists.questions):
         for passage, label in by_people.get(question.id, {}).items():
@@ -263,7 +273,7 @@ def apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str
 def features_of(
     study: Study, lists: Lists, weights: WordWeights, dense: Dense | None, progress: Progress | None = None
 ) -> np.ndarray:
-    """Return the features (q, k, f) float32 of some lists; those of meaning are NaN without a dense index."""
+    """Return the features (q, k, f) float32 of some lists. The semantic features are NaN if there is no dense index."""
     texts = [question.text for question in lists.questions]
     similarity = None
     if dense is not None:
@@ -281,7 +291,7 @@ def features_of(
 
 
 def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
-    """Store the out-of-fold probabilities of the judge's own training questions."""
+    """Store the cross-validated (out-of-fold) probabilities for the judge's own training questions."""
     if replace:
         ScoreStore.remove(study, name)
     store = ScoreStore.create(study, name, calibrated=True, description={"judge": KIND})
@@ -290,11 +300,12 @@ def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.n
 
 @dataclass(frozen=True, slots=True)
 class JudgeThresholds:
-    """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
+    """The thresholds in a judge's report; None if no threshold reaches the required precision.
 
-    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer,
-    add_with_answer:
-    the same for a passage that contains an answer.
+    Attributes:
+        drop: a passage below it is a negative.
+        add: a passage at or above it is a positive.
+        drop_with_answer, add_with_answer: the same for a passage that contains an answer.
     """
 
     drop: float | None
@@ -304,7 +315,7 @@ class JudgeThresholds:
 
 
 def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
-    """Return the thresholds that a judge's report names. Raises as `FeatureJudge` does."""
+    """Return the thresholds in a judge's report. Raises the same errors as `FeatureJudge`."""
     about = _judge_manifest(study, name)
     return JudgeThresholds(
         *(about.get(key, {}).get("value") for key in ("drop", "drop_with_answer", "add", "add_with_answer"))
@@ -312,7 +323,9 @@ def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
 
 
 def _judge_manifest(study: Study, name: str) -> dict[str, Any]:
-    """What `models/<name>/training.json` says of a judge. Raises Missing for no judge, Refused for other passages."""
+    """Return a judge's record `models/<name>/training.json`. Raises Missing if there is no such judge, and Refused if
+    it was trained on other passages.
+    """
     path = study.path("models", check_name(name, "model")) / ABOUT
     about = read_json(path) if path.is_file() else {}
     if not isinstance(about, dict) or about.get("kind") != KIND:
@@ -323,10 +336,12 @@ def _judge_manifest(study: Study, name: str) -> dict[str, Any]:
 
 
 class FeatureJudge:
-    """A learned judge of a study, ready for use."""
+    """An open feature judge of a study."""
 
     def __init__(self, study: Study, name: str):
-        """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
+        """Open a judge. Raises Missing if there is no judge of that name, and Refused if it was trained on other
+        passages.
+        """
         self.about = _judge_manifest(study, name)
         self.study, self.name = study, name
         self.settings = build(FeatureJudgeSettings, self.about["settings"])
@@ -334,12 +349,14 @@ class FeatureJudge:
 
     @property
     def depth(self) -> int:
-        """How many ranks of a list have calibrated probabilities."""
+        """The number of top ranks of a list for which the judge's probabilities are calibrated."""
         return self.settings.depth
 
     @property
     def rerank_depth(self) -> int:
-        """How many ranks of a list the judge learned to order. Judges of older versions learned from the first alone."""
+        """The number of top ranks of a list that the judge is trained to rerank. Judges of older versions were trained
+        on fewer ranks.
+        """
         return int(self.about.get("rerank_depth", self.depth))
 
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
@@ -347,7 +364,7 @@ class FeatureJudge:
         return features_of(self.study, lists, self.weights, self._dense_index, progress)
 
     def share_dense(self, dense: Dense) -> None:
-        """Take an open index in place of one of its own."""
+        """Use an index that the caller has open instead of opening it again."""
         self.__dict__["_dense_index"] = dense
 
     @cached_property
@@ -359,21 +376,21 @@ class FeatureJudge:
         return True
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64 probabilities of some lists; NaN where padded."""
+        """Return the probabilities for some lists, (q, k) float64; NaN where padded."""
         return self.probabilities(self.features(lists, progress))
 
     def calibrated_part(self, lists: Lists) -> np.ndarray:
-        """Return `judge`, with NaN for the ranks whose probabilities are not calibrated."""
+        """Return the result of `judge`, with NaN at ranks whose probabilities are not calibrated."""
         probabilities = self.judge(lists)
         probabilities[:, self.depth :] = np.nan
         return probabilities
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Return (q, k) float64 from features (q, k, f); NaN where padded."""
+        """Return the probabilities, (q, k) float64, for features (q, k, f); NaN where padded."""
         return self._score_lists(self.model.probabilities, features)
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
-        """Return (q, k) float64 log-odds from features (q, k, f), to order by; NaN where padded."""
+        """Return log-odds for ranking, (q, k) float64, for features (q, k, f); NaN where padded."""
         return self._score_lists(self.model.ranking_scores, features)
 
     def _score_lists(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
@@ -384,7 +401,7 @@ class FeatureJudge:
 
 
 def read_model(folder: Path, manifest: Mapping[str, Any]) -> tuple[FeatureModel, WordWeights]:
-    """Return the model and the word weights in a judge's folder. Raises BadInput for a damaged one."""
+    """Return the model and the word weights in a judge's folder. Raises BadInput if a file is damaged."""
     try:
         with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -405,9 +422,9 @@ def read_model(folder: Path, manifest: Mapping[str, Any]) -> tuple[FeatureModel,
 
 @job("judge run", extras=("judges",))
 def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
-    """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
+    """Judge the top-ranked hits of every list of a run, and store the probabilities in `scores/<name>/`.
 
-    Stored probabilities are not replaced; for the judge's training questions they are out-of-fold.
+    Stored probabilities are not replaced, because those of the judge's training questions are out-of-fold.
 
     Raises:
         Refused: the run was made by another retriever than the one whose lists the judge learned from.
@@ -424,8 +441,8 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHit:
-    """A hit with the judge's probability, and the features with the largest contributions: (label, log-odds), for (+)
-    or against (-).
+    """A hit with the judge's probability, and the features with the largest contributions as (label, log-odds).
+    Positive log-odds speak for relevance.
     """
 
     rank: int
@@ -436,7 +453,7 @@ class ExplainedHit:
 
 
 def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:
-    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or
+    """Return the top hits of a question with the judge's explanations. Raises Missing for an unknown judge, run or
     question.
     """
     judge, opened = FeatureJudge(study, name), study.run(run)

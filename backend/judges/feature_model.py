@@ -1,9 +1,10 @@
-"""The feature judge: learns in seconds, from labelled questions, which passages of a retriever's list answer.
+"""The model of the feature judge: trained in seconds on labelled questions, it predicts which passages of a retriever's
+list answer the question.
 
 It needs no GPU. Its score is the mean of a logistic regression and gradient boosting (scikit-learn), in log-odds. The
-regression starts from weights that encyclopedias taught (`prior.json`), so the first labels do not have to teach what
-holds everywhere. What the judge says of a question that it learned from is out of fold: a model that did not see this
-question says it.
+regression has a prior: weights that were trained on generated encyclopedias (`prior.json`), so that few labels are
+enough. For a question of the training data, the judge's probabilities are out-of-fold: they come from a model that was
+trained without this question.
 """
 
 from __future__ import annotations
@@ -39,17 +40,20 @@ POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1
 
 @dataclass(frozen=True)
 class Examples:
-    """Labelled lists, flattened to pairs.
+    """Training examples: the pairs of labelled lists, flattened.
 
-    features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each
-    pair's question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains
-    an answer; the model never sees it. The report uses it for the precision of positives that contain an answer.
+    Attributes:
+        features: (n, f) float32.
+        truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN.
+        questions: (n,) int64, the number of each pair's question: pairs of one question are never split between folds.
+        answers: (n,) bool, whether the passage contains an answer; the model never sees it. The report uses it for the
+            precision of positives that contain an answer.
 
     reference: (m, f) features of lists of the same run, labelled or not, by which features are standardised; default
     the examples' own.
 
-    A pair is UNKNOWN if nobody labelled it and it may answer the question (its passage contains an answer). The judge
-    does not learn from it.
+    A pair is UNKNOWN if nobody labelled it and its passage may answer the question (for example, contains an answer).
+    The judge is not trained on it.
     """
 
     features: np.ndarray
@@ -60,7 +64,7 @@ class Examples:
 
     @cached_property
     def labelled_questions(self) -> int:
-        """The number of questions with a known positive."""
+        """Return the number of questions with a known positive."""
         return len(np.unique(self.questions[self.truth == POSITIVE]))
 
     def __len__(self) -> int:
@@ -71,10 +75,12 @@ class Examples:
 class FeatureModel:
     """A fitted and calibrated model over the features.
 
-    kind: "logistic", "boosting" or "ensemble". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the
-    examples.
-    base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
-    probabilities hold for such ranks.
+    Attributes:
+        kind: "logistic", "boosting" or "ensemble".
+        columns: (c,) int64, the features that it uses.
+        medians: (c,) their medians over the examples.
+        base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
+            probabilities hold for such ranks.
     """
 
     kind: str
@@ -85,19 +91,21 @@ class FeatureModel:
     base_rate: float
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
-        """Return (n,) float64 log-odds from features (n, f), to order by: calibration by steps would make ties."""
+        """Return log-odds for ranking, (n,) float64, from features (n, f). Calibrated probabilities are not used,
+        because a step function would produce ties.
+        """
         return self.scorer(features[:, self.columns])
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Return (n,) float64 from features (n, f)."""
+        """Return the probabilities, (n,) float64, from features (n, f)."""
         return self.calibration(self.ranking_scores(features))
 
     def contributions(self, features: np.ndarray) -> np.ndarray:
         """Return the contribution of each feature to each pair, (n, f) float64 in log-odds; NaN where a feature is not
         used.
 
-        A contribution is what the score loses when the feature takes its median over the examples (occlusion).
-        Contributions of correlated features need not add up.
+        A contribution is the decrease of the score when the feature is replaced by its median over the examples
+        (occlusion). Contributions of correlated features need not add up to the score.
         """
         contributions = np.full((len(features), len(FEATURES)), np.nan)
         score = self.ranking_scores(features)
@@ -109,10 +117,10 @@ class FeatureModel:
 
 
 def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[FeatureModel, np.ndarray]:
-    """Fit a model; return it with (n,) float64 probabilities out of fold.
+    """Fit a model. Return it, and out-of-fold probabilities of the examples, (n,) float64.
 
-    A probability out of fold comes from the model that saw no pair of the same question. It is NaN where the other
-    folds hold pairs of one class only, and below the first `depth` ranks.
+    An out-of-fold probability comes from a model that was trained without pairs of the same question. It is NaN if the
+    other folds have pairs of only one class, and for ranks below `depth`.
 
     Raises Refused if there are too few labelled questions.
     """
@@ -149,7 +157,7 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
 
 @dataclass(frozen=True)
 class FeatureRanker:
-    """A fitted model without probabilities: it only orders.
+    """A fitted model that only ranks passages and gives no probabilities.
 
     kind, columns: as in `FeatureModel`; kind "prior" without labels.
     """
@@ -159,17 +167,19 @@ class FeatureRanker:
     scorer: Scorer
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
-        """Return (n,) float64 log-odds from features (n, f)."""
+        """Return log-odds, (n,) float64, from features (n, f)."""
         return self.scorer(features[:, self.columns])
 
 
 def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
-    """Fit a model for ranking on all known pairs at once. Without pairs of both classes it is the prior alone."""
+    """Fit a model for ranking on all known pairs at once. If there are not pairs of both classes, the model is just the
+    prior.
+    """
     return _fit(examples, examples.truth != UNKNOWN, settings)
 
 
 def _fit(examples: Examples, rows: np.ndarray, settings: FeatureJudgeSettings) -> FeatureRanker:
-    """Fit the model that the settings name to some pairs, all of them known."""
+    """Fit the kind of model named in the settings to pairs with known labels."""
     reference = examples.features if examples.reference is None else examples.reference
     # A feature without values (no dense index) contributes nothing.
     columns = np.flatnonzero(~np.isnan(reference).all(axis=0))
@@ -187,7 +197,9 @@ def _fit(examples: Examples, rows: np.ndarray, settings: FeatureJudgeSettings) -
 
 
 def _thin_negatives(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (m,) places of the pairs that teach, and their weights: of the many deep negatives a sample, weighted."""
+    """Return the indexes (m,) of the pairs to train on, and their weights. Of the many negatives at deep ranks, only a
+    sample is used, with higher weights.
+    """
     places = np.flatnonzero(rows)
     deep = (examples.features[places, RANK] > FULL_RANKS) & (examples.truth[places] == NEGATIVE)
     kept = ~deep | (np.random.default_rng(seed).integers(DEEP_SHARE, size=len(places)) == 0)
@@ -220,7 +232,9 @@ def _linear_model(
     columns: np.ndarray,
     questions: int,
 ) -> Linear:
-    """Return the logistic regression with the largest posterior: Newton's method, from the prior's weights."""
+    """Return the maximum-a-posteriori logistic regression, found with Newton's method starting at the
+    prior's weights.
+    """
     medians = np.nanmedian(reference, axis=0)
     filled = np.where(np.isnan(reference), medians, reference)
     mean, scale = filled.mean(axis=0), np.maximum(filled.std(axis=0), 1e-9)
@@ -269,14 +283,14 @@ def _prior_weights() -> dict[str, dict[str, float]]:
 
 
 def prior_weights(columns: np.ndarray) -> np.ndarray:
-    """Return (c,) float64: the weight of each of these features, standardised, before any label; 0 where it has none."""
+    """Return the prior weight of each standardised feature, (c,) float64; 0 for features without one."""
     names = [FEATURES[column].name for column in columns]
     known = _prior_weights()["with_dense" if "dense_rank" in names else "without_dense"]
     return np.array([known.get(name, 0.0) for name in names])
 
 
 def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
-    """Masks (n,) bool of the pairs in each fold; the pairs of one question are in one fold."""
+    """Return for each fold a mask (n,) bool of its pairs. All pairs of a question are in the same fold."""
     distinct, places = np.unique(questions, return_inverse=True)
     folds = min(folds, len(distinct))
     of_question = np.random.default_rng(seed).permutation(len(distinct)) % folds
@@ -287,9 +301,12 @@ def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
 class Threshold:
     """A probability threshold, and its effect on held-out questions.
 
-    value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false
-    negatives (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs
-    of unknown truth on the same side, which none of these figures counts.
+    Attributes:
+        value: the threshold; None if no threshold reaches the aim.
+        pairs: those on the side that is used.
+        share: of false negatives (dropping) or of right positives (adding) among them, with a 95% interval over
+            questions.
+        left_out: pairs of unknown truth on the same side, which none of these figures counts.
     """
 
     value: float | None
@@ -301,8 +318,8 @@ class Threshold:
 
 
 def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the highest threshold below which at most `aim` of the pairs are positives, by the upper end of the
-    interval.
+    """Find the highest threshold such that the share of positives among the pairs below it is at most `aim`, according
+    to the upper end of its interval.
 
     A pair at or above the threshold is not used as a negative.
     """
@@ -310,8 +327,8 @@ def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: n
 
 
 def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the
-    interval.
+    """Find the lowest threshold such that the share of positives among the pairs at or above it is at least `aim`,
+    according to the lower end of its interval.
     """
     return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, is_drop=False)
 
@@ -339,7 +356,7 @@ def _threshold(
 
 
 def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, float, float]:
-    """Return a share with its 95% interval, when the pairs of one question are alike.
+    """Return a share with a 95% interval that allows for correlation between the pairs of a question.
 
     The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over
     clusters with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
@@ -348,7 +365,7 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
 
 
 def _share(hits: np.ndarray, places: np.ndarray) -> tuple[float, float, float]:
-    """As `clustered_share`, with clusters numbered from 0; some may have no pair."""
+    """Do the same as `clustered_share`, with clusters numbered from 0, some of which may have no pair."""
     n, count = len(hits), int(hits.sum())
     share = count / n
     sizes = np.bincount(places).astype(np.float64)
@@ -371,12 +388,13 @@ def _wilson(count: int, n: int) -> tuple[float, float]:
 def report(
     examples: Examples, model: FeatureModel, out_of_fold: np.ndarray, settings: FeatureJudgeSettings
 ) -> dict[str, Any]:
-    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated
-    aims.
+    """Measure the judge with its out-of-fold probabilities: area under the ROC curve, average precision, and thresholds
+    for the required precisions.
 
-    The thresholds below which pairs are dropped leave out pairs of unknown truth, and say how many. The thresholds from
-    which positives are added count such pairs as wrong: all labelled passages that contain an answer may be positives,
-    and then a figure without the unlabelled ones would be 100% for every judge.
+    Pairs with unknown label are treated differently by the two kinds of thresholds. Thresholds for dropping negatives
+    leave such pairs out and report their number. Thresholds for adding positives count such pairs as negatives: if all
+    labelled passages that contain an answer are positive, the precision without the unlabelled ones would be 100% for
+    every judge.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 

@@ -1,8 +1,8 @@
-"""The features of a (question, passage) pair that the feature judge learns from.
+"""Compute the features of (question, passage) pairs, from which the feature judge predicts relevance.
 
-None of them needs to know an answer, a gold passage, a relation or a subject: they are computed alike for labelled and
-unlabelled questions. Four come from the list that a retriever returned, three from a dense index, the rest from the
-words of question and passage. The last ones compare a passage with the others of its list.
+No feature uses an answer, a gold passage, a relation or a subject, so features are computed in the same way for
+labelled and unlabelled questions. Four features come from the retriever's list and three from a dense index. The others
+come from the words of question and passage; some of these compare a passage with the other passages of its list.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ QUESTIONS_PER_BLOCK = 256
 class Feature:
     """One column of the feature matrix.
 
-    label: as shown beside a passage ("words of the question in the text"). reason: why it should distinguish passages
-    that answer from others.
+    Attributes:
+        label: as shown beside a passage ("words of the question in the text").
+        reason: why it should distinguish passages that answer from others.
     """
 
     name: str
@@ -83,14 +84,14 @@ OWN_WORDS = WORDS.index("either_gap")  # these need the passage alone; the later
 
 
 def columns(families: Sequence[Family]) -> np.ndarray:
-    """(f,) int64: the columns of the feature matrix that belong to some families."""
+    """Return the columns of the feature matrix that belong to some families of features, (f,) int64."""
     return np.array([i for i, feature in enumerate(FEATURES) if feature.family in families], dtype=np.int64)
 
 
 class WordWeights:
     """Inverse document frequencies of words, from a sample of the passages.
 
-    An unseen word weighs as much as one that a single sampled passage holds.
+    An unseen word gets the weight of a word that occurs in a single sampled passage.
     """
 
     def __init__(self, frequencies: dict[str, int], passages: int):
@@ -99,7 +100,9 @@ class WordWeights:
 
     @classmethod
     def of_study(cls, study: Study) -> WordWeights:
-        """Count every IDF_SHARE-th passage of the study, at most IDF_PASSAGES; the same ones every time."""
+        """Count the words of every IDF_SHARE-th passage of the study, at most IDF_PASSAGES passages. The sample is
+        always the same.
+        """
         stride = max(IDF_SHARE, -(-len(study.corpus) // IDF_PASSAGES))
         counts: Counter[str] = Counter()
         n = 0
@@ -116,7 +119,7 @@ class WordWeights:
 
 
 def lower_case_words(text: str) -> list[str]:
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return WORD.findall(text.lower())
 
 
@@ -152,7 +155,8 @@ def feature_matrix(
 
 
 def list_features(has_vector: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
-    """Return (q, k, f) float32 with the features of lists and similarities; the others are NaN.
+    """Return a feature matrix, (q, k, f) float32, with only the features of ranks, scores and similarities; the other
+    features are NaN.
 
     Args:
         has_vector: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
@@ -165,7 +169,7 @@ def list_features(has_vector: np.ndarray, scores: np.ndarray, dense_scores: np.n
 
 
 def _list_features(has_vector: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """(q, k, 4): score, rank, score relative to the first, score less the first's."""
+    """Return four features, (q, k, 4): score, rank, score divided by the top score, score minus the top score."""
     scores = np.where(has_vector, scores, np.nan).astype(np.float32)
     first = scores[:, :1]
     ranks = np.where(has_vector, np.arange(1, has_vector.shape[1] + 1, dtype=np.float32), np.nan)
@@ -174,7 +178,7 @@ def _list_features(has_vector: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _similarity_features(has_vector: np.ndarray, similarity: np.ndarray) -> np.ndarray:
-    """(q, k, 3): similarity, similarity less the list's best, rank by similarity."""
+    """Return three features, (q, k, 3): similarity, similarity minus the list's highest, rank by similarity."""
     similarity = np.where(has_vector, similarity, np.nan).astype(np.float32)
     with np.errstate(invalid="ignore"):
         best = np.nanmax(np.where(np.isnan(similarity), -np.inf, similarity), axis=1, keepdims=True, initial=-np.inf)
@@ -186,7 +190,7 @@ def _similarity_features(has_vector: np.ndarray, similarity: np.ndarray) -> np.n
 
 @dataclass(slots=True)
 class _PassageWords:
-    """The words of a passage, in the forms in which they are looked up."""
+    """The words of a passage, in data structures for fast look-up."""
 
     text: frozenset[str]
     title: frozenset[str]
@@ -202,7 +206,7 @@ class _PassageWords:
 def word_features(
     passages: Sequence[Sequence[Passage | None]], questions: Sequence[str], weights: WordWeights
 ) -> np.ndarray:
-    """Compute the features of the family "words".
+    """Compute the features of the family "words", which compare the words of question and passage.
 
     Args:
         passages: the k passages of each question, in the order of its list; None pads.
@@ -231,7 +235,9 @@ def word_features(
 
 
 def _relative_features(features: np.ndarray, titles: np.ndarray) -> np.ndarray:
-    """(q, k, 5): three features less the best of the list, passages of the same title, and the place among them."""
+    """Return five features, (q, k, 5): three features minus their maximum in the list, the number of passages with the
+    same title, and the position among these.
+    """
     compared = features[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
     best = np.max(np.where(np.isnan(compared), -np.inf, compared), axis=1, keepdims=True, initial=-np.inf)
     present = titles >= 0
@@ -260,13 +266,13 @@ def _passage_words(passage: Passage) -> _PassageWords:
 
 
 def _spaced_words(tokens: Sequence[str]) -> str:
-    """Words with a space on both sides of each, so that a phrase is found at word borders only."""
+    """Join words with a space on both sides of each, so that a search for a phrase matches whole words only."""
     return f" {' '.join(tokens)} "
 
 
 @dataclass(slots=True)
 class _QuestionWords:
-    """The words of a question with their weights, and its two rarest."""
+    """The words of a question with their weights, and its two rarest words."""
 
     question_words: list[str]
     weight: dict[str, float]
@@ -283,7 +289,9 @@ class _QuestionWords:
         return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _spaced_words(question))
 
     def of_passage(self, p: _PassageWords) -> tuple[float, ...]:
-        """Return the features of one passage, in the order of WORDS without those that compare it with its list."""
+        """Return the features of one passage in the order of WORDS, without the features that compare it
+        with its list.
+        """
         weight, mass = self.weight, self.mass
         in_text = {word for word in weight if word in p.text}
         in_title = {word for word in weight if word in p.title}
@@ -310,7 +318,9 @@ class _QuestionWords:
         )
 
     def _longest_run(self, pairs: list[bool], in_text: set[str]) -> float:
-        """The largest weight of words in a row whose neighbouring pairs all stand in the text."""
+        """Return the largest total weight of consecutive question words whose neighbouring pairs all occur
+        in the text.
+        """
         best = run = 0.0
         for place, word in enumerate(self.question_words):
             if word not in in_text:
@@ -322,7 +332,9 @@ class _QuestionWords:
         return best
 
     def _near_counts(self, p: _PassageWords, in_text: set[str]) -> float:
-        """The weight of the question's words around the first mention of the rarest word that the text has."""
+        """Return the total weight of the question's words near the first occurrence of the rarest question word in the
+        text.
+        """
         word = next((word for word in self.rare if word in in_text), None)
         if word is None:
             return 0.0

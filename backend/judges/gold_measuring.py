@@ -1,4 +1,6 @@
-"""How good a feature judge is by the gold of a run's questions: how it tells gold from the rest, and how it reranks."""
+"""Measure a feature judge against gold passages: how well it separates gold passages from other hits, and how well it
+reranks.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True, slots=True)
 class GoldMeasured:
-    """auc: of gold against the other hits of the first `depth` ranks. success: for each of KS, of the run, reranked, and
-    the difference. n: questions with gold.
+    """The quality of a feature judge on gold. auc: for gold passages against the other hits in the top `depth`.
+    success: Success@k for each of KS of the run, of the reranked run, and the difference. n: number of questions with
+    gold passages.
     """
 
     depth: int
@@ -33,7 +36,7 @@ class GoldMeasured:
     success: dict[int, tuple[Estimate, Estimate, Estimate]]
 
     def lines(self) -> list[str]:
-        """Say it a line for each figure, with 95% intervals by units of observation."""
+        """Return one line for each figure, with 95% intervals over units of observation."""
         lines = [f"{self.n:,} questions with gold; AUC of gold among the first {self.depth} ranks {self.auc:.3f}"]
         for k, (before, after, change) in self.success.items():
             assert change.low is not None and change.high is not None
@@ -47,8 +50,8 @@ class GoldMeasured:
 def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None = None) -> GoldMeasured:
     """Measure a feature judge on the questions of a run that have gold.
 
-    Raises Missing if no judge has scores, Refused for training questions (judges learn from them), and the errors of
-    `FeatureJudge`.
+    Raises Missing if no question of the run has gold, Refused for training questions (judges are trained on them), and
+    the errors of `FeatureJudge`.
     """
     from sklearn.metrics import roc_auc_score
 

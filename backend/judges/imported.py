@@ -1,6 +1,6 @@
-"""Judgements of other tools as a judge of this study: TREC qrels, UMBRELA's output, RLHN's data, JSON lines.
+"""Import another tool's judgements as a judge of this study: TREC qrels, UMBRELA's output, RLHN's data, JSON lines.
 
-A machine gave them, so they go to the store of scores and not to people's labels.
+A model made these judgements, so they are stored as a judge's scores and not as people's labels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PASSAGE_KEYS = ("passage_id", "docid", "doc_id", "pid")
 
 @dataclass(frozen=True, slots=True)
 class ImportedJudgement:
-    """A judgement of a file. Question and passage are ids, or texts where the file has no ids.
+    """One judgement in a file. Question and passage are ids, or texts if the file has no ids.
 
     Attributes:
         grade: A whole number from 0, or None if the file has a score.
@@ -69,7 +69,7 @@ def import_judgements(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Import judgements as a judge, all or none.
+    """Import judgements as a judge. If one is invalid, none is imported, unless `skip_bad` is set.
 
     Args:
         format: qrels, umbrela, rlhn or jsonl.
@@ -123,7 +123,9 @@ def import_judgements(
 def _judgements_of_known_pairs(
     study: Study, judgements: list[ImportedJudgement], path: Path, rejected: RejectedRows
 ) -> dict[tuple[str, str], ImportedJudgement]:
-    """Return the judgements of pairs that the study holds, by question and passage id; of several the last counts."""
+    """Return the judgements of pairs in the study, by question and passage id. If a pair has several judgements, the
+    last one is returned.
+    """
     ids = [each for each in judgements if not each.by_text]
     questions = {id: id for id in study.questions.known_ids({each.question for each in ids})}
     passages = {id: id for id in study.corpus.ordinals({each.passage for each in ids})}
@@ -142,7 +144,7 @@ def _judgements_of_known_pairs(
 
 
 def _by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the ids of the questions and passages with these texts."""
+    """Return the ids of the study's questions and passages, by text, for the texts in these judgements."""
     asked = {each.question for each in judgements}
     wanted = {each.passage for each in judgements}
     questions = {question.text: question.id for question in study.questions.all() if question.text in asked}
@@ -157,7 +159,9 @@ def _by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dic
 def _scores_of(
     judgements: Mapping[tuple[str, str], ImportedJudgement], lowest_positive: int, minimum_top_grade: int
 ) -> tuple[dict[tuple[str, str], float], int | None]:
-    """Return the score of each pair: as given, or its grade between 0 and 1, positive grades above 0.5."""
+    """Return the score of each pair: the file's score, or its grade mapped to 0..1 so that positive grades are above
+    0.5.
+    """
     grades = [each.grade for each in judgements.values() if each.grade is not None]
     highest = max([minimum_top_grade, *grades])
     top = highest if grades else None
@@ -185,7 +189,7 @@ def _read_qrels(path: Path) -> Iterator[ImportedJudgement | BadInput]:
 
 
 def _read_umbrela(path: Path) -> Iterator[ImportedJudgement | BadInput]:
-    """UMBRELA writes qrels, or JSON lines with `judgment` and ids or texts."""
+    """Read UMBRELA's output: qrels, or JSON lines with `judgment` and with ids or texts."""
     is_json = first_bytes(path).lstrip().startswith(b"{")
     yield from _rows(path, _umbrela_row) if is_json else _read_qrels(path)
 
@@ -207,7 +211,9 @@ def _umbrela_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
 
 
 def _rlhn_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
-    """RLHN's rows: a query with `positive_passages` and `negative_passages` as its model relabelled them."""
+    """Yield the judgements in a row of RLHN: a query with `positive_passages` and `negative_passages`, as RLHN's model
+    relabelled them.
+    """
     question = _any_id(row, _QUESTION_KEYS)
     if question is None:
         raise fields.FieldError("lacks 'query_id'")
@@ -269,7 +275,7 @@ READERS: dict[str, Reader] = {
 
 
 class ImportedJudge:
-    """The judgements of a file as a `Judge`, which has no opinion on other pairs."""
+    """The judgements of a file as a `Judge`. Pairs that are not in the file are unknown."""
 
     calibrated = False
 

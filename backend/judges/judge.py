@@ -1,7 +1,8 @@
-"""Judges of every kind, with one protocol and one store of scores (`blindspot.backend.judges.scores`).
+"""The common interface of all kinds of judges. All store their scores in the same way
+(`blindspot.backend.judges.scores`).
 
-A judge says how probable it is that a passage answers a question. A kind of judge is registered where it is defined; an
-installed package adds one through the entry point group `blindspot.judges`.
+A judge gives the probability that a passage answers a question. A kind of judge is registered in the module that
+defines it. An installed package adds kinds through the entry point group `blindspot.judges`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class Judge(Protocol):
     """An open judge.
 
-    calibrated: whether its probabilities were fitted to labels, so that they mean what they say.
+    calibrated: whether its probabilities are calibrated on labels.
     """
 
     @property
@@ -46,8 +47,12 @@ class Judge(Protocol):
 class JudgeCard:
     """A judge's description, read without opening the judge.
 
-    kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of
-    positives in the lists that it was calibrated on; None if unknown. scored: whether the study has its scores.
+    Attributes:
+        kind: the name of its kind.
+        learned_from: the run or training set.
+        calibrated: as in `Judge`.
+        base_rate: share of positives in the lists that it was calibrated on; None if unknown.
+        scored: whether the study has its scores.
     """
 
     name: str
@@ -59,7 +64,8 @@ class JudgeCard:
 
 
 class JudgeKind(ABC):
-    """A kind of judge: which judges of it a study has, how one opens, and the job that stores what one says of a run.
+    """A kind of judge: lists the judges of this kind in a study, opens them, and names the job that stores a judge's
+    scores for a run.
 
     run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a
     kind whose
@@ -80,11 +86,15 @@ class JudgeKind(ABC):
 
     @abstractmethod
     def open(self, study: Study, name: str, device: str | None = None) -> Judge:
-        """Open a judge. Raises Missing if there is none of that name, Refused if it does not fit the study."""
+        """Open a judge. Raises Missing if there is no judge of that name, and Refused if it was made for another
+        collection.
+        """
 
 
 class StoredJudgeKind(JudgeKind):
-    """A kind whose judges have a folder in judges/ with a manifest, and score only what they have judged."""
+    """A kind whose judges have a folder in judges/ with a manifest, and only have scores for pairs that they have
+    already judged.
+    """
 
     scores_any_pair = False
 
@@ -97,7 +107,9 @@ class StoredJudgeKind(JudgeKind):
         """Return the card of a judge. about: its manifest. scored: whether the study has its scores."""
 
     def thresholds(self, about: Manifest) -> tuple[float, float]:
-        """Return the scores below which a passage is a negative, and from which it is a positive."""
+        """Return two thresholds: a passage with a score below the first is a negative, and from the second on a
+        positive.
+        """
         return 0.5, 0.5
 
 
@@ -128,14 +140,15 @@ def stored_thresholds(study: Study, name: str) -> tuple[float, float] | None:
 
 
 def judges_of(study: Study) -> list[JudgeCard]:
-    """Return the judges of every kind in a study, by kind."""
+    """Return the cards of all judges in a study, grouped by kind."""
     return [card for kind in JUDGES for card in kind.cards(study)]
 
 
 def unknown_judges(study: Study) -> dict[str, str]:
     """Return one line about each stored judge whose kind is not registered, by name.
 
-    An older version made it (cascades), or a package made it that is not installed now. Its scores can still be used.
+    Such a judge was made by an older version (cascades), or by a package that is not installed. Its scores can still be
+    used.
     """
     return {
         name: f"{about.get('kind')}, a kind of judge that is no longer made, or whose package is not installed; "
@@ -146,12 +159,14 @@ def unknown_judges(study: Study) -> dict[str, str]:
 
 
 def kind_title(kind: str) -> str:
-    """Return the title of a kind of judge; other names come back unchanged."""
+    """Return the title of a kind of judge; an unknown kind is returned unchanged."""
     return JUDGES.get(kind).title if kind in JUDGES else kind
 
 
 def judge_kind_of(study: Study, name: str) -> JudgeKind:
-    """Return the kind of a judge. Raises Missing with the names of the existing judges, Refused for an unknown kind."""
+    """Return the kind of a judge. Raises Missing for an unknown judge (the message lists the existing ones), and
+    Refused if its kind is not registered.
+    """
     cards = judges_of(study)
     for card in cards:
         if card.name == name:
@@ -166,13 +181,15 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
 
 
 def refuse_judge(study: Study, name: str) -> None:
-    """Raise Refused if a judge without a trained model has this name; a model's scores would overwrite its own."""
+    """Raise Refused if a judge without a trained model has this name, because the scores of a new model would overwrite
+    its scores.
+    """
     if study.path("judges", name).exists():
         raise Refused(f"there is already a judge named {name!r}; choose another name")
 
 
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:
-    """Raise Refused if something else has this name, or a judge of this kind has it and `replace` is false."""
+    """Raise Refused if the name is taken by something else, or by a judge of this kind and `replace` is false."""
     taken = next((card for card in judges_of(study) if card.name == name), None)
     if taken is None and not any(study.path(part, name).exists() for part in ("judges", "scores", "models")):
         return

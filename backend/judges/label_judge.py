@@ -1,9 +1,9 @@
-"""The label judge: what people's labels of some pairs say about the pairs that nobody judged.
+"""The label judge: predicts, from people's labels of some pairs, whether the pairs that nobody judged are positive.
 
-It learns from people's labels alone, and it sees what the feature judge may not: whether a passage contains an answer,
-and whether such a passage names the question's subject. So it judges the lists of training questions, whose answers are
-known, and cleans training sets; it does not rerank. With few labels it stays near the prior estimate that orders the
-queue, which counts as PRIOR_LABELS labels.
+It is trained only on people's labels. It uses two features that the feature judge does not have: whether a passage
+contains an answer, and whether such a passage names the question's subject. It therefore judges lists of training
+questions, whose answers are known, and is used to clean training sets, not to rerank. With few labels its predictions
+stay near the prior estimate by which the judging queue is ordered. This prior has the weight of PRIOR_LABELS labels.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ UNLABELLED = -2  # in `LabelledLists.truth`: nobody judged the pair
 
 @dataclass(frozen=True)
 class LabelledLists:
-    """Pairs of some lists, flattened.
+    """The pairs of some lists, flattened.
 
-    lists, places: the lists, and (n, 2) int64 the question and rank (from 0) of each pair. features: (n, f) float32.
-    prior: (n,) the estimate before any label. truth: (n,) int8 POSITIVE, NEGATIVE, UNKNOWN (unsure or in dispute) or
-    UNLABELLED.
+    Attributes:
+        lists, places: the lists, and (n, 2) int64 the question and rank (from 0) of each pair.
+        features: (n, f) float32.
+        prior: (n,) the estimate before any label.
+        truth: (n,) int8 POSITIVE, NEGATIVE, UNKNOWN (unsure or in dispute) or UNLABELLED.
     """
 
     lists: Lists
@@ -64,15 +66,17 @@ class LabelledLists:
 
     @property
     def labelled(self) -> np.ndarray:
-        """(n,) bool: people settled that the pair is positive or negative."""
+        """Return which pairs people labelled positive or negative without a dispute, (n,) bool."""
         return (self.truth == POSITIVE) | (self.truth == NEGATIVE)
 
 
 @dataclass(frozen=True)
 class LabelModel:
-    """A fitted logistic regression over features, answer match and subject.
+    """A fitted logistic regression over the feature judge's features, the answer match and the mention of the subject.
 
-    mean, scale, weights: (f,) float64. intercept: () float64.
+    Attributes:
+        mean, scale, weights: (f,) float64.
+        intercept: () float64.
     """
 
     mean: np.ndarray
@@ -90,11 +94,11 @@ class LabelModel:
 def fit_label_model(
     features: np.ndarray, positive: np.ndarray, pool: np.ndarray, prior: np.ndarray, seed: int = 0
 ) -> LabelModel:
-    """Fit a logistic regression to labels and a prior estimate.
+    """Fit a logistic regression to labels and to a prior estimate.
 
-    Each pair of the pool counts twice, as a positive and as a negative, with weights that are its prior estimate and
-    the rest; all together weigh PRIOR_LABELS labels. So the model exists without any label, and labels of one kind
-    alone do not make it certain.
+    Each pair of the pool is used twice: as a positive with its prior probability p as weight, and as a negative with
+    weight 1 - p. Together these have the weight of PRIOR_LABELS labels. The model can therefore be fitted without any
+    label, and labels of only one class do not make it certain.
 
     Args:
         features, positive: (m, f) and (m,) bool of the labelled pairs; m may be 0.
@@ -129,7 +133,7 @@ def labelled_pairs(
     questions: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> LabelledLists:
-    """Return the pairs of the lists of a run, without gold, with people's labels.
+    """Return the pairs of a run's lists, without gold passages, together with people's labels.
 
     Args:
         run: labels of its questions that may train are learned from.
@@ -138,7 +142,7 @@ def labelled_pairs(
         questions: ids of the questions whose lists are judged; default those that may train. Their own labels count
             only if they may train.
 
-    Raises Missing for no such run or index, Refused if the run has no question that may train.
+    Raises Missing for an unknown run or index, and Refused if no question of the run may be used for training.
     """
     opened = study.run(run)
     trainable = set(trainable_questions(study, opened))
@@ -158,13 +162,13 @@ def labelled_pairs(
 
 
 def gold_rows(study: Study, questions: Sequence[Question]) -> list[set[int]]:
-    """Return the rows of each question's gold."""
+    """Return the collection rows of each question's gold passages."""
     rows = study.corpus.ordinals({id for question in questions for id in question.gold})
     return [{rows[id] for id in question.gold if id in rows} for question in questions]
 
 
 def subjects_named(study: Study, lists: Lists, answers: np.ndarray) -> np.ndarray:
-    """(q, k) bool: does the hit contain an answer and name the question's subject?"""
+    """Return which hits contain an answer and name the question's subject, (q, k) bool."""
     named = np.zeros(answers.shape, bool)
     rows = np.unique(lists.rows[answers]).tolist()
     passages = dict(zip(rows, study.corpus.passages(rows), strict=True))
@@ -183,7 +187,9 @@ def flattened(
     truth: np.ndarray,
     gold: Sequence[set[int]],
 ) -> LabelledLists:
-    """Flatten lists to the pairs that are not gold. features: (q, k, f). The others: (q, k); gold: of each question."""
+    """Flatten lists to pairs, without gold passages. features: (q, k, f). answers, named, truth: (q, k). gold: the rows
+    of each question's gold passages.
+    """
     is_gold = np.array([[row in known for row in rows] for rows, known in zip(lists.rows.tolist(), gold, strict=True)])
     places = np.argwhere((lists.rows >= 0) & ~is_gold)
     i, j = places.T
@@ -211,9 +217,9 @@ def _pair_evidence(has_answers: bool, has_subject: bool, answer: bool, named: bo
 
 @dataclass(frozen=True)
 class LearnedLabelJudge:
-    """The result of `learn_label_judge`. labels, positives: pairs that it learned from. pairs: those that it judged.
-    right: share of the labels that it gets right out of fold, with its 95% interval; None with labels of too few
-    questions.
+    """The result of `learn_label_judge`. labels, positives: number of pairs that it was trained on. pairs: number of
+    pairs that it judged. right: cross-validated accuracy on the labels, with a 95% interval; None if too few questions
+    have labels.
     """
 
     name: str
@@ -236,9 +242,10 @@ def learn_label_judge(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LearnedLabelJudge:
-    """Learn from people's labels which other passages of a run's lists answer, and store the probabilities.
+    """Train a judge on people's labels, judge the unlabelled passages of a run's lists, and store the probabilities.
 
-    The denoising policies judge and judge+labels take them: `--model NAME`. A pair that people judged keeps their label.
+    The denoising policies judge and judge+labels use these probabilities (`--model NAME`). Where people judged a pair,
+    their label is used instead.
 
     Args: see `labelled_pairs`.
 
@@ -282,7 +289,7 @@ def learn_label_judge(
 
 
 def _pair_scores(study: Study, pairs: LabelledLists, model: LabelModel) -> list[tuple[str, str, float]]:
-    """Return (question id, passage id, probability) of some pairs."""
+    """Return (question id, passage id, probability) for each pair."""
     probabilities = np.full(pairs.lists.rows.shape, np.nan)
     probabilities[tuple(pairs.places.T)] = model.probabilities(pairs.features)
     return scored_rows(study, pairs.lists, probabilities)
@@ -290,9 +297,9 @@ def _pair_scores(study: Study, pairs: LabelledLists, model: LabelModel) -> list[
 
 @job("judge with labels")
 def judge_with_labels(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
-    """Judge the first ranks of every list of a run, and add the probabilities to those that the judge has stored.
+    """Judge the top-ranked hits of every list of a run, and add the probabilities to the judge's stored scores.
 
-    Pairs with a probability keep it.
+    Stored probabilities are not replaced.
 
     Raises:
         Missing: no such judge, run or index. Refused: the run was made by another retriever than the one whose lists the
@@ -326,7 +333,9 @@ def _stored_model(study: Study, name: str) -> tuple[Manifest, LabelModel]:
 
 
 def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, float | None, float | None]:
-    """Return the share of labels that models without the labels of the same question get right, with its interval."""
+    """Return the cross-validated share of labels predicted correctly, with its interval. Each label is predicted by a
+    model that was trained without labels of the same question.
+    """
     known = np.flatnonzero(pairs.labelled)
     questions = np.unique(pairs.places[known, 0])
     if len(questions) < 2 * FOLDS:
@@ -347,13 +356,13 @@ def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, f
 
 
 def is_label_judge(study: Study, name: str) -> bool:
-    """Return whether a judge learned from people's labels with `learn_label_judge`."""
+    """Return whether a judge was trained with `learn_label_judge`."""
     about = read_manifest(study.path("judges", check_name(name, "judge")))
     return about is not None and about.get("kind") == KIND
 
 
 class LabelJudgeKind(StoredJudgeKind):
-    """Judges learned from people's labels. Their probabilities are in the store of scores from the start."""
+    """Judges trained on people's labels. Their probabilities are stored when they are trained."""
 
     name, title = KIND, "labels generalised"
     help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
@@ -372,7 +381,7 @@ class LabelJudgeKind(StoredJudgeKind):
 
 
 class StoredLabelJudge:
-    """A label judge, opened: it knows the pairs that it judged when it learned."""
+    """An open label judge. It has probabilities only for the pairs that it has already judged."""
 
     calibrated = True
 
@@ -380,7 +389,7 @@ class StoredLabelJudge:
         self.study, self.name = study, name
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64 probabilities; NaN where padded and where the judge did not judge the pair."""
+        """Return (q, k) float64 probabilities; NaN where padded, and for pairs that the judge has not judged."""
         return stored_probabilities(self.study, self.name, lists)
 
 

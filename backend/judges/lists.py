@@ -1,4 +1,4 @@
-"""The lists that judges judge, and the one loop that stores what a judge says of a run's lists."""
+"""The lists of hits that judges take as input, and the common loop that judges a run's lists and stores the scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTIONS_PER_STEP = 500
 
 @dataclass(frozen=True)
 class Lists:
-    """The first ranks of some questions' lists. rows: (q, k) int32, -1 pads. scores: (q, k) float32."""
+    """The top-ranked hits of some questions. rows: (q, k) int32, padded with -1. scores: (q, k) float32."""
 
     questions: list[Question]
     rows: np.ndarray
@@ -30,7 +30,7 @@ class Lists:
 
 
 def lists_of(run: Run, questions: Sequence[Question], depth: int) -> Lists:
-    """Return the first `depth` ranks of some questions of a run, in the order of the questions."""
+    """Return the top `depth` hits of some questions of a run, in the order of the questions."""
     places = np.array([run.row(question.id) for question in questions], dtype=np.int64)
     depth = min(depth, run.hits.k)
     return Lists(
@@ -48,9 +48,9 @@ def judge_lists(
     questions: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Judge the pairs of a run's first ranks that have no probability, and store what the judge says.
+    """Judge the pairs in a run's top ranks that have no probability yet, and store the probabilities.
 
-    A killed job resumes with the questions that are not stored.
+    A killed job resumes with the questions that are not stored yet.
 
     Args:
         judge: gives (q, k) probabilities of lists; NaN where padded or unknown. Pairs with a probability are padded.
@@ -83,7 +83,7 @@ def scored_rows(study: Study, lists: Lists, probabilities: np.ndarray) -> list[t
 
 
 def refuse_other_retriever(judge: str, learned_from: str, run: Run) -> None:
-    """Raise Refused if a run was made by another retriever than the one whose lists a judge learned from."""
+    """Raise Refused if a run was not made by the retriever on whose lists a judge was trained."""
     if run.manifest["retriever"] != learned_from:
         raise Refused(
             f"judge {judge!r} learned from lists of {learned_from!r}, and run {run.name!r} was made by "

@@ -1,7 +1,7 @@
-"""How good the judges of a study are, measured on pairs that people settled.
+"""Measure the quality of a study's judges on pairs with settled labels.
 
-The pairs come from the random audits where there are any: their figures hold for everything that the audits were drawn
-from. Other settled pairs were chosen because they looked interesting; their figures describe these pairs alone.
+If there are random audits, the pairs come from these, and the figures are estimates for all pairs from which the audits
+were drawn. Other labelled pairs were not drawn at random, so figures on them describe only these pairs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BYS = ("relation", "frequency", "source")
 MACHINE = "imported labels"
 SETTLED = ("positive", "related", "negative")
 SCORES: dict[str, float] = {"positive": 1.0, "related": 0.25, "negative": 0.0, "unsure": 0.5}
-"""The scores of a machine annotator's labels. Unsure is left out before."""
+"""The scores that stand for a machine annotator's labels. Pairs labelled unsure are left out beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJudge:
-    """One judge beside the others.
+    """The quality of one judge.
 
     Attributes:
         kind: The title of its kind.
@@ -72,7 +72,7 @@ class JudgeTable:
 
 @dataclass(frozen=True, slots=True)
 class SamplePairs:
-    """The settled pairs that judges are measured on: (question id, passage id), label, inclusion probability."""
+    """The labelled pairs on which judges are measured: (question id, passage id), label, inclusion probability."""
 
     pairs: list[tuple[str, str]]
     labels: list[str]
@@ -80,7 +80,7 @@ class SamplePairs:
 
 
 def measurable_judges(study: Study) -> dict[str, str]:
-    """Return the judges whose scores the study has, machine annotators included: name to title of the kind."""
+    """Return the judges that have scores in the study, including machine annotators: name to title of the kind."""
     kinds = {card.name: kind_title(card.kind) for card in judges_of(study)}
     scored = {name: kinds.get(name, "scores") for name in study.parts("scores")}
     return scored | {name: MACHINE for name in Labels(study.labels_path).machines() if name not in scored}
@@ -107,7 +107,9 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
 
 
 def drawn_sample(study: Study, requested: Sample | None) -> tuple[Sample, SamplePairs]:
-    """Return the pairs to measure on, and which sample they are. Raises as `measure_judges`."""
+    """Return the kind of sample and the pairs on which judges are measured. Raises the same errors as
+    `measure_judges`.
+    """
     if requested is not None and requested not in SAMPLES:
         raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {requested!r}")
     labels = Labels(study.labels_path)
@@ -153,7 +155,7 @@ def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> M
 def stored_scores(
     study: Study, name: str, kind: str, pairs: Sequence[tuple[str, str]]
 ) -> Mapping[tuple[str, str], float]:
-    """Return the known scores of a judge of `measurable_judges`."""
+    """Return the stored scores of a judge of `measurable_judges` for some pairs."""
     if kind != MACHINE:
         return ScoreStore.open(study, name)(pairs)
     given = Labels(study.labels_path).machine_labels(name)
@@ -161,7 +163,9 @@ def stored_scores(
 
 
 def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
-    """Return the price and the tokens of a label: of a language model by its stored answers, 0 for other judges."""
+    """Return the mean price and number of tokens per label. For a language model they come from its stored answers; for
+    other judges the price is 0.
+    """
     from blindspot.backend.judges.llm.answers import FILE, AnswerStore
     from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 

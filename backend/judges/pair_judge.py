@@ -1,4 +1,4 @@
-"""Judges that need nothing but a question and a passage: the simplest kind of judge that a package can add.
+"""Judges that need only a question and a passage. This is the simplest kind of judge that a package can add.
 
     class ShortIsRight(PairJudge):
         name, title, help = "short", "short passages", "calls short passages right"
@@ -6,8 +6,8 @@
         def probabilities(self, questions, passages):
             return [1 / (1 + len(passage.text)) for passage in passages]
 
-An instance named by an entry point of the group `blindspot.judges` is one judge, in every study, under the name of its
-kind. `blindspot judge run short --run RUN` stores its scores.
+If an entry point of the group `blindspot.judges` names an instance, this instance is available as a judge in every
+study, under the name of its kind. `blindspot judge run short --run RUN` stores its scores.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DEPTH = 100  # ranks of a run that are judged
 def judge_pairs(
     study: Study, name: str, run: str, depth: int = DEPTH, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Judge the first ranks of every list of a run with a `PairJudge`, and keep the scores in `scores/<name>/`.
+    """Judge the top ranks of every list of a run with a `PairJudge`, and store the scores in `scores/<name>/`.
 
-    Pairs with a probability keep it.
+    Stored probabilities are not replaced.
 
     Raises:
         Missing: no such judge or run. BadInput: the judge gives something else than a probability for each pair.
@@ -52,9 +52,9 @@ def judge_pairs(
 
 
 class PairJudge(JudgeKind):
-    """A judge whose probability depends on the question and the passage alone.
+    """A judge whose probability depends only on the question and the passage.
 
-    calibrated: whether the probabilities were fitted to labels, so that they mean what they say.
+    calibrated: whether the probabilities are calibrated on labels.
     """
 
     calibrated: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class PairJudge(JudgeKind):
 
     @abstractmethod
     def probabilities(self, questions: Sequence[str], passages: Sequence[Passage]) -> Sequence[float]:
-        """Return how probable it is, from 0 to 1, that each passage answers the question at the same place."""
+        """Return for each passage the probability, from 0 to 1, that it answers the question at the same index."""
 
     def cards(self, study: Study) -> list[JudgeCard]:
         return [JudgeCard(self.name, self.name, "", self.calibrated, None, self.name in study.parts("scores"))]
@@ -72,7 +72,7 @@ class PairJudge(JudgeKind):
 
 
 class OpenPairJudge:
-    """A `PairJudge` over the passages of a study, with the protocol of `Judge`."""
+    """Adapts a `PairJudge` to the protocol of `Judge`, with the passages of a study."""
 
     def __init__(self, study: Study, kind: PairJudge):
         self.study, self.kind, self.name, self.calibrated = study, kind, kind.name, kind.calibrated

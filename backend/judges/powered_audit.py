@@ -1,7 +1,7 @@
-"""The audit's rates of false negatives with the help of a judge that scored all pairs that the audit was drawn from.
+"""Estimate false-negative rates from an audit together with the scores of a judge for all pairs from which the audit
+was drawn (prediction-powered inference).
 
-`blindspot.backend.judging.audits` has the classical rates, from labels alone. The rates of this module are shown beside
-the classical ones.
+`blindspot.backend.judging.audits` computes the classical rates, which use only labels. Both are shown side by side.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FrameRow = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class JudgeAssistedAudit:
-    """One judge's rates.
+    """The rates estimated with one judge's scores.
 
     Attributes:
         overall: None if `reason` says why there is no rate. scored: Pairs of the frame with a score. pairs: Pairs of the
@@ -52,9 +52,10 @@ class JudgeAssistedAudit:
 def powered_audits(
     study: Study, batch: str | None = None, judges: Sequence[str] | None = None
 ) -> list[JudgeAssistedAudit]:
-    """Return the rates of each judge with scores, or of some judges; empty without a completely judged question.
+    """Return the rates estimated with each judge that has scores, or with some judges; [] if no question is completely
+    judged.
 
-    Raises Missing for an unknown batch, or a judge without scores.
+    Raises Missing for an unknown batch or a judge without scores.
     """
     stores = score_stores(study, judges)
     samples = [sample for sample in audit_samples(study, batch) if sample.complete]
@@ -73,7 +74,7 @@ def powered_audits(
 
 
 def audited_frame(study: Study, settings: Mapping[str, Any]) -> list[FrameRow] | str:
-    """Return every pair that an audit could have drawn, or one sentence on why they are not known."""
+    """Return every pair that an audit could have drawn, or a sentence that explains why these pairs are not known."""
     if settings.get("slice") is not None:
         return "the audit was drawn from a slice, whose questions the batch does not list"
     try:
@@ -109,7 +110,9 @@ def passage_ids(study: Study, ordinals: Iterable[int]) -> dict[int, str]:
 
 
 def score_stores(study: Study, judges: Sequence[str] | None) -> dict[str, ScoreStore | None]:
-    """Return the scores of some judges, or of all; None for scores of another collection. Raises Missing for a judge without scores."""
+    """Return the score stores of some judges, or of all; None for scores that refer to another collection. Raises
+    Missing for a judge without scores.
+    """
     names = list(judges) if judges is not None else list(study.parts("scores"))
     return {name: _store(study, name, judges is not None) for name in names}
 

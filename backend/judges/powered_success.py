@@ -1,8 +1,10 @@
-"""Success@k of a run by the labels that people would give: from random audits, with the scores of judges beside.
+"""Estimate the Success@k that a run would have if people had labelled all its hits, from random audits and the scores
+of judges.
 
-The target is the corrected Success@k of `blindspot.backend.judging.corrected` if people had judged every one of the first k hits that is not gold.
-A question enters the sample if a random audit drew it and showed all those hits. Both are the draw's doing and not the labels', so the
-sample stays random. Labels from priority batches settle no question of the sample that the audit did not show completely.
+The estimated quantity is the corrected Success@k of `blindspot.backend.judging.corrected` if people had judged all of
+the first k hits that are not gold. A question is in the sample if a random audit drew it and showed all these hits to
+annotators. This depends only on the random draw and not on the labels, so the sample is random. Labels from priority
+batches do not add questions to the sample.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedSuccess:
-    """Success@k with one judge's scores. share: None if `reason` says why there is none."""
+    """Success@k estimated with one judge's scores. share: the estimate, or None if there is none; then `reason` states
+    why.
+    """
 
     judge: str
     share: SuccessShare | None
@@ -50,7 +54,7 @@ class JudgedSuccess:
 
 @dataclass(frozen=True)
 class RunSuccess:
-    """Success@k of a run from a random sample.
+    """Success@k of a run, estimated from a random sample.
 
     Attributes:
         labelled: From labels alone; None if `reason` says what is missing. todo: The command that brings it; "" for none.
@@ -67,7 +71,9 @@ class RunSuccess:
     todo: str = ""
 
     def sentences(self) -> list[str]:
-        """Return the figures in words: a line for each judge that helps, else one line with what is missing."""
+        """Return the figures in words: one line for each judge whose scores can be used, or else one line that states
+        what is missing.
+        """
         name = f"Success@{self.k} of {self.run} if people judged every hit"
         if self.labelled is None:
             return [f"{name}: no estimate. {'; '.join(filter(None, (self.reason, self.todo)))}."]
@@ -91,7 +97,7 @@ class RunSuccess:
 
 @dataclass(frozen=True)
 class _TopHits:
-    """A run at one cut-off.
+    """The hits of a run up to one cut-off.
 
     Attributes:
         needed: (q, k) bool, the hits that people have to judge: hits that are not gold.
@@ -120,7 +126,9 @@ class _TopHits:
 
 @dataclass(frozen=True)
 class _DrawnQuestions:
-    """The questions of one audit that were shown completely: their rows in the run, and which questions were bad."""
+    """The questions of one audit that were shown completely: their rows in the run, and which of them were marked as
+    bad.
+    """
 
     rows: np.ndarray
     bad: np.ndarray
@@ -130,7 +138,7 @@ class _DrawnQuestions:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """What the figures are computed from.
+    """The input of the estimates.
 
     Attributes:
         rows: Rows of the sample's questions in the run. from_other_arms: (q,) bool, open questions that other audits took before.
@@ -174,7 +182,7 @@ def run_successes(
     batch: str | None = None,
     judges: Sequence[str] | None = None,
 ) -> list[RunSuccess]:
-    """Estimate Success@k of the run `name` at each cut-off that it is deep enough for.
+    """Estimate Success@k of the run `name` at each cut-off that does not exceed its depth.
 
     Args:
         measured: The run, as `corrected_run` reads it. batch: Only the audit of this batch. judges: Only these judges.
@@ -208,9 +216,11 @@ def _success(
 
 
 def _largest_audit(study: Study, name: str, top_hits: _TopHits, samples: Sequence[AuditSample]) -> _Estimate | str:
-    """Return the audit that showed the most questions completely, or why none can stand for the run's questions.
+    """Return the audit that showed the most questions completely, or a sentence that explains why no audit is
+    representative of the run's questions.
 
-    Audits of different frames are not mixed. The choice goes by what was shown and not by what people answered.
+    Audits of different sampling frames are not combined. The choice depends only on what was shown, not on people's
+    labels.
     """
     estimates, reasons = [], []
     for sample in samples:
@@ -226,7 +236,9 @@ def _largest_audit(study: Study, name: str, top_hits: _TopHits, samples: Sequenc
 
 
 def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _Estimate) -> JudgedSuccess:
-    """Return Success@k with one judge, if it scored every hit to judge of the questions that could be drawn."""
+    """Return Success@k estimated with one judge. The judge must have scored all hits to be judged of all questions that
+    could have been drawn.
+    """
     cut = audit.top_hits
     places = np.argwhere(cut.needed & (cut.is_open & ~audit.from_other_arms)[:, None]).tolist()
     ordinals = cut.run.ordinals[:, : cut.k]
@@ -248,7 +260,9 @@ def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _
 
 
 def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _DrawnQuestions | str:
-    """Return the questions of an audit that it showed completely, or why it cannot stand for the run's questions."""
+    """Return the questions that an audit showed completely, or a sentence that explains why the audit is not
+    representative of the run's questions.
+    """
     settings, changed = sample.settings, "The run or the questions have changed since the audit was drawn"
     if settings.get("slice") is not None:
         return "The random audit was drawn from a slice, not from all questions of the run"
@@ -291,7 +305,9 @@ def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _
 
 
 def _drawn_from(item: Item, shown_rows: set[int], pool: set[int]) -> bool:
-    """Return whether the passages shown can have been drawn from this pool, with the probability that they record."""
+    """Return whether the shown passages can have been drawn from this pool with the inclusion probability that they
+    record.
+    """
     recorded, question = item.candidates[0].inclusion_probability, item.inclusion_probability
     if recorded is None or question is None or len(shown_rows) < len(item.candidates) or not shown_rows <= pool:
         return False
@@ -299,7 +315,7 @@ def _drawn_from(item: Item, shown_rows: set[int], pool: set[int]) -> bool:
 
 
 def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] | None) -> set[str]:
-    """Return the ids of the questions with a hit that is not gold among the first `depth` of some run."""
+    """Return the ids of the questions for which at least one run has a non-gold hit in its top `depth`."""
     found: set[str] = set()
     for run in map(study.run, dict.fromkeys(runs)):
         questions = list(study.questions.some(run.question_ids))
@@ -314,7 +330,7 @@ def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] 
 
 
 def _drawn_elsewhere(study: Study, batches: Sequence[str]) -> set[str]:
-    """Return the questions that other audits took before the last of these batches was drawn."""
+    """Return the questions that other audits drew before the last of these batches was drawn."""
     queue = Queue(study.labels_path)
     names = [batch.name for batch in queue.batches()]
     before = names[: max(names.index(name) for name in batches)]
@@ -328,14 +344,16 @@ def _score_all(judge: str, run: str) -> str:
 
 
 def percent_words(share: SuccessShare) -> str:
-    """Return the value and its interval in words."""
+    """Return an estimated share and its interval in words."""
     if share.value is None or share.low is None or share.high is None:
         return "no figure"
     return f"{100 * share.value:.1f}% ({100 * share.low:.1f} to {100 * share.high:.1f})"
 
 
 def _bounds(share: SuccessShare) -> str:
-    """Say how far questions outside the value could move it; "" if there are none."""
+    """Return a phrase on how far the questions that are not part of the estimate could change it; "" if
+    there are none.
+    """
     if share.lower_bound is None or share.upper_bound is None or share.lower_bound == share.upper_bound:
         return ""
     return (

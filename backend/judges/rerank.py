@@ -1,8 +1,8 @@
-"""Reranking: the first ranks of another retriever's list, or of a stored run, in the order of a judge.
+"""Rerank the top hits of another retriever, or of a stored run, by a judge's scores.
 
-A feature judge reranks lists of the retriever that it learned from. A cross-encoder scores the pairs of any list. A
-language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
-that the judge does not know follow those that it knows, in their old order, and so do the ranks below the depth.
+A feature judge reranks lists of the retriever on whose lists it was trained. A cross-encoder scores the pairs of any
+list. For a language model or an imported judge, only stored scores are used. Passages without a score follow the scored
+ones in their original order, and the ranks below the depth come last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BASE = "bm25"
 
 
 def rerank(hits: Hits, scores: np.ndarray) -> Hits:
-    """Order the first columns of some hits by new scores; ties keep their order, the rest follows as it was.
+    """Sort the first columns of hits by new scores. Ties keep their order, and the other columns follow unchanged.
 
     Args:
         scores: (q, depth) float64, NaN where there is no hit or the judge does not know it.
@@ -68,7 +68,7 @@ def rerank(hits: Hits, scores: np.ndarray) -> Hits:
 
 
 class StoredScores:
-    """The stored scores of a judge; the reranker computes no new ones."""
+    """Adapts the stored scores of a judge for reranking. No new scores are computed."""
 
     calibrated = False
 
@@ -77,7 +77,7 @@ class StoredScores:
         self._store = ScoreStore.open(study, name)
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
-        """Return (q, k) float64; NaN where padded, and for a pair without a score."""
+        """Return the stored scores, (q, k) float64; NaN where padded, and for pairs without a score."""
         found = np.full(lists.rows.shape, np.nan)
         stored = self._store.scores_of({question.id for question in lists.questions})
         for i, question in enumerate(lists.questions):
@@ -90,7 +90,7 @@ class StoredScores:
 
 
 class Rerank:
-    """A retriever whose first ranks a judge has ordered.
+    """A retriever that reranks the top hits of another retriever with a judge.
 
     Args:
         base_retriever: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
@@ -127,7 +127,9 @@ class Rerank:
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """The k best passages of each question. Raises as the retriever below does; Refused if the judge knows no pair."""
+        """Return the k best passages of each question. Raises the errors of the base retriever, and Refused if the
+        judge has a score for no pair.
+        """
         hits = self.base_retriever.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
         depth = min(self.depth, hits.k)
         scores = np.empty((len(questions), depth))
@@ -153,7 +155,7 @@ class Rerank:
         return self.judge.judge(lists, progress)
 
     def _question(self, number: int, text: str) -> Question:
-        """Return the study's question of that text, by which stored scores are found, or a new one."""
+        """Return the study's question with that text, because stored scores are found by its id, or a new question."""
         if isinstance(self.judge, FeatureJudge):
             return Question(str(number), text)
         return self._questions_by_text.get(text) or Question(f"{number}\0live", text)
@@ -188,7 +190,9 @@ class RerankKind(RetrieverKind):
     uses_torch = True
 
     def available(self, study: Study) -> list[str]:
-        """Return each feature judge over its own retriever, each cross-encoder over BM25, and what the study has runs of."""
+        """Return the names of available rerankers: each feature judge with its own retriever, each cross-encoder with
+        BM25, and those of which the study has runs.
+        """
         found = [f"{self.name}:{about['name']}" for about in feature_judges(study)]
         if BASE in _available_below(study, BASE):
             scorers = [card.name for card in judges_of(study) if card.kind == "cross-encoder"]
@@ -257,8 +261,8 @@ class RerankKind(RetrieverKind):
         return Rerank(study, judge, base, options.depth, over if stored else "")
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        """The indexes of the retriever below, and last the one that gives the judge its features of meaning, or the
-        judge's own name, so that its searches get a thread.
+        """Return the indexes of the base retriever and, as the last item, the index that provides the judge's semantic
+        features, or else the judge's own name, so that the judge gets its own thread.
         """
         judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
         about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
@@ -330,7 +334,9 @@ def _kind_below(name: str) -> RetrieverKind:
 
 
 def _resolve_retriever(study: Study, retriever_name: str) -> str:
-    """Return the name of the retriever that --over means: a retriever that can be opened, or "run:NAME" for a run."""
+    """Return the retriever that the option --over refers to: the name of a retriever that can be opened, or "run:NAME"
+    for a run.
+    """
     kind = _kind_below(retriever_name)
     if retriever_name in kind.available(study) or retriever_name.startswith("run:"):
         return retriever_name
@@ -344,8 +350,8 @@ def _resolve_retriever(study: Study, retriever_name: str) -> str:
 
 
 def _retriever_of_judge(study: Study, description: Mapping[str, Any]) -> str:
-    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call
-    it.
+    """Return the name of the retriever on whose lists a judge was trained. Records of older versions contain only the
+    name that runs use.
     """
     if "retriever_name" in description:
         return str(description["retriever_name"])

@@ -1,5 +1,5 @@
-"""The models of the feature judge as plain arrays: opened without scikit-learn and without a pickle, in
-milliseconds.
+"""The feature judge's models as plain arrays, which can be opened in milliseconds without scikit-learn and without a
+pickle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear:
-    """Logistic regression on standardised features; an unknown value counts as the median of the examples."""
+    """Logistic regression on standardised features. A missing value is replaced by the median over the examples."""
 
     weights: np.ndarray
     intercept: np.ndarray
@@ -39,11 +39,14 @@ class Linear:
 
 @dataclass(frozen=True)
 class Trees:
-    """Boosted trees in one table of nodes. A leaf is its own child, so every row may take the same number of steps.
+    """Boosted trees in one table of nodes. A leaf is its own child, so that all rows can take the same number of steps.
 
-    feature, left, right: (nodes,) int32. threshold, value: (nodes,) float64; a row goes left where its feature is at
-    most the threshold. missing_left: (nodes,) bool, where a NaN goes left. roots, depths: (trees,) int32. baseline:
-    (1,) float64.
+    Attributes:
+        feature, left, right: (nodes,) int32.
+        threshold, value: (nodes,) float64; a row goes left where its feature is at most the threshold.
+        missing_left: (nodes,) bool, where a NaN goes left.
+        roots, depths: (trees,) int32.
+        baseline: (1,) float64.
     """
 
     feature: np.ndarray
@@ -58,7 +61,7 @@ class Trees:
 
     @classmethod
     def from_model(cls, model: HistGradientBoostingClassifier) -> Trees:
-        """Take the trees out of a fitted binary classifier."""
+        """Extract the trees from a fitted binary classifier."""
         # scikit-learn has no public way to read the trees; a test holds this against its `decision_function`.
         tables = [iteration[0].nodes for iteration in model._predictors]
         begins = np.concatenate([[0], np.cumsum([len(table) for table in tables])]).astype(np.int32)
@@ -107,7 +110,7 @@ ENSEMBLE = "ensemble"
 
 
 def to_arrays(scorer: Scorer) -> dict[str, np.ndarray]:
-    """Return the arrays of a scorer, as np.savez takes them."""
+    """Return the arrays of a scorer by name, for np.savez."""
     if isinstance(scorer, Ensemble):
         linear, trees = to_arrays(scorer.linear), to_arrays(scorer.trees)
         return {f"linear.{name}": a for name, a in linear.items()} | {f"trees.{name}": a for name, a in trees.items()}
@@ -115,7 +118,9 @@ def to_arrays(scorer: Scorer) -> dict[str, np.ndarray]:
 
 
 def from_arrays(kind: str, arrays: Mapping[str, np.ndarray]) -> Scorer:
-    """Make a scorer of KINDS, or an ensemble, from its arrays. Raises ValueError for arrays that are no such scorer."""
+    """Make a scorer of KINDS, or an ensemble, from its arrays. Raises ValueError if the arrays do not fit such a
+    scorer.
+    """
     if kind == ENSEMBLE:
         linear, trees = (
             from_arrays(each, {n.removeprefix(f"{part}."): a for n, a in arrays.items() if n.startswith(f"{part}.")})

@@ -1,8 +1,6 @@
-"""The scores of a cross-encoder: a probability for each (question, passage) pair, stored by model in
-`scores/<model>/`.
+"""Store the scores of judges: a probability for each (question, passage) pair, in `scores/<model>/`.
 
-An absent pair is unknown, never zero. Pairs are added in transactions, so a killed scoring resumes with the absent
-ones.
+A missing pair is unknown, never zero. Pairs are added in transactions, so a killed job resumes with the missing pairs.
 """
 
 from __future__ import annotations
@@ -49,9 +47,9 @@ class ScoreStore(PerThread):
 
     @classmethod
     def open(cls, study: Study, model: str) -> ScoreStore:
-        """Open the scores of a model.
+        """Open the stored scores of a model.
 
-        Raises Missing if the model scored nothing, Refused if it scored other passages.
+        Raises Missing if the model has no scores, and Refused if they refer to another collection.
         """
         check_name(model, "model")
         manifest = read_manifest(study.path("scores", model))
@@ -66,7 +64,7 @@ class ScoreStore(PerThread):
     def create(
         cls, study: Study, model: str, calibrated: bool, description: Mapping[str, Any] | None = None
     ) -> ScoreStore:
-        """Open the store to add scores to, and create it if necessary.
+        """Open the scores of a model for adding, and create the store if necessary.
 
         Args:
             calibrated: whether the probabilities are calibrated on labels; `positive_aware` requires it.
@@ -97,13 +95,13 @@ class ScoreStore(PerThread):
 
     @staticmethod
     def remove(study: Study, model: str) -> None:
-        """Forget every score of a model, if there are any. Code that replaces the model calls this first."""
+        """Delete all scores of a model, if there are any. Code that replaces the model calls this first."""
         shutil.rmtree(study.path("scores", check_name(model, "model")), ignore_errors=True)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
-        """Store (question id, passage id, probability) rows, all or none, and return their number.
+        """Store (question id, passage id, probability) rows in one transaction, and return their number.
 
-        A new value replaces an old one.
+        A new probability replaces an old one.
 
         Raises:
             BadInput: a value that is not a probability.
@@ -128,12 +126,12 @@ class ScoreStore(PerThread):
         return self.connection.execute("SELECT count(*) FROM score").fetchone()[0]
 
     def __call__(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
-        """The known probabilities among these pairs."""
+        """Return the stored probabilities of these pairs; other pairs are absent."""
         known = self.scores_of({question for question, _ in pairs})
         return {pair: known[pair[0]][pair[1]] for pair in pairs if pair[1] in known.get(pair[0], ())}
 
     def scores_of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Every known probability of some questions: question to passage to probability."""
+        """Return all stored probabilities for some questions: question id to passage id to probability."""
         rows = self.connection.execute(
             "SELECT question, passage, probability FROM score WHERE question IN (SELECT value FROM json_each(?))",
             (json.dumps(sorted(questions)),),
@@ -144,12 +142,14 @@ class ScoreStore(PerThread):
         return by_question
 
     def questions(self) -> set[str]:
-        """Ids of the questions with at least one known pair."""
+        """Return the ids of the questions with at least one scored pair."""
         return {question for (question,) in self.connection.execute("SELECT DISTINCT question FROM score")}
 
     @property
     def digest(self) -> str:
-        """A hash that changes with every added pair. Records which scores something was made from."""
+        """Return a hash that changes with every added pair. Manifests record it to identify the scores that a part was
+        made from.
+        """
         return self._digest(self.connection)
 
     @staticmethod
@@ -159,7 +159,9 @@ class ScoreStore(PerThread):
 
 
 def score_digests(study: Study) -> tuple[tuple[str, str], ...]:
-    """Return (judge, hash of its scores) of every judge whose scores can be read: a cache key that changes with every score."""
+    """Return (judge, hash of its scores) for every judge whose scores can be read, as a cache key that changes with
+    every score.
+    """
     digests = []
     for name in study.parts("scores"):
         try:
@@ -170,7 +172,7 @@ def score_digests(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
-    """Return (q, k) float64 stored probabilities of the hits of some lists; NaN where padded or unknown."""
+    """Return the stored probabilities for the hits of some lists, (q, k) float64; NaN where padded or unknown."""
     import numpy as np
 
     known = ScoreStore.open(study, model).scores_of(question.id for question in lists.questions)
@@ -184,5 +186,7 @@ def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
 
 
 def lookup(study: Study, model: str, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
-    """A model's probabilities of some pairs; absent means unknown. Raises as `ScoreStore.open` does."""
+    """Return a model's stored probabilities for some pairs; unknown pairs are absent. Raises the same errors as
+    `ScoreStore.open`.
+    """
     return ScoreStore.open(study, model)(pairs)

@@ -15,7 +15,7 @@ ModelKind = Literal["auto", "logistic", "boosting"]
 
 @settings_class
 class FeatureJudgeSettings:
-    """What the feature judge learns with."""
+    """The settings for training the feature judge."""
 
     depth: int = Field(
         default=20,

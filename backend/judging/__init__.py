@@ -1,1 +1,3 @@
-"""Judging: batches of candidates, cards for annotators, guidelines, import and export of labels, and label quality."""
+"""Judging by people: batches of candidate passages, cards for annotators, guidelines, import and export of labels, and
+label quality.
+"""

@@ -1,4 +1,4 @@
-"""Agreement in a sentence: how strong it is, and which label the disputes are about."""
+"""Describe the agreement of annotators in a sentence: how strong it is, and which label most disputes involve."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
 
 
 def strength(alpha: float) -> str:
-    """Return a word for Krippendorff's alpha, by his own two thresholds."""
+    """Return a word for the strength of Krippendorff's alpha, using the two thresholds that Krippendorff proposed."""
     return next((word for least, word in STRENGTHS if alpha >= least), POOR)

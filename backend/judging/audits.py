@@ -1,9 +1,9 @@
-"""Estimate the false-negative rate among unlabelled passages from the audit arms alone, and report the progress of
+"""Estimate the false-negative rate among unlabelled passages from the audit arms of batches, and report the progress of
 batches.
 
-A drawn question counts once every one of its sampled passages has a label from the audit's own batch. If labels from
-other batches were enough, questions from priority arms would count earlier than others, and they are not
-representative. The label of a passage that counts is its consensus, adjudication included.
+A drawn question is included in the estimate as soon as all its sampled passages have a label from the audit's own
+batch. If labels from other batches were accepted, questions that were also in priority arms would be included earlier,
+and these are not representative. The label used for a passage is the consensus, including adjudication.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of the audit arms.
+    """The rates estimated from the audit arms.
 
     Attributes:
         batches: Names of the batches that have an audit arm.
@@ -68,10 +68,11 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """A batch, the number of its questions by arm, and the rates of its strata if the batch was made of pairs.
+    """A batch with the number of its questions by arm, and the rates by stratum if the batch was made from a list of
+    pairs.
 
-    A stratum's rates weight the passages judged so far equally: the share of correct pseudo-labels, or of false
-    negatives. They estimate the whole stratum if the batch's pairs were drawn from it at random.
+    The rates of a stratum are the unweighted shares, among the passages judged so far, of correct pseudo-labels or of
+    false negatives. They are estimates for the whole stratum if the batch's pairs were drawn from it at random.
     """
 
     batch: Batch
@@ -80,10 +81,11 @@ class BatchProgress:
 
 
 def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audit:
-    """Estimate the rates from the audit arms of all batches, or of one. Raises Missing for an unknown batch.
+    """Estimate the rates from the audit arms of all batches, or of one batch. Raises Missing for an unknown batch.
 
-    Audits drawn from the same questions and pools add up to one larger sample. If batches were pooled from different
-    runs or depths, the rates cover all these pools together; choose one batch to see its own rates.
+    Audits that were drawn from the same questions and pools form one larger sample. If batches have pools from
+    different runs or depths, the rates refer to all these pools together. To see the rates of one batch, name that
+    batch.
 
     Args:
         target: Width of the confidence interval to aim for.
@@ -104,7 +106,7 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
 def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
     """Return the pairs of completely judged audit questions, each with its inclusion probability.
 
-    A pair that two audits drew is there once, with the probability of the first.
+    A pair that two audits drew occurs once, with the inclusion probability of the first audit.
     """
     drawn = _audited_items(study, None)
     complete = _complete(Labels(study.labels_path), drawn)[1] if drawn else []
@@ -117,7 +119,7 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
 
 @dataclass(frozen=True, slots=True)
 class AuditSample:
-    """The questions that audits drew from one frame.
+    """The questions that audits drew from one sampling frame.
 
     Attributes:
         settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
@@ -132,7 +134,9 @@ class AuditSample:
 
 
 def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
-    """Return the audits of all batches, or of one, by the frame that they were drawn from. Raises Missing."""
+    """Return the audits of all batches, or of one batch, grouped by sampling frame. Raises Missing for an unknown
+    batch.
+    """
     drawn = _audited_items(study, batch)
     settings = {stored.name: stored.settings for stored in Queue(study.labels_path).batches()}
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
@@ -148,12 +152,12 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
 
 
 def _frame(settings: dict[str, Any], name: str) -> str:
-    """Return a key that distinguishes the frames of batches."""
+    """Return a key that identifies the sampling frame of a batch."""
     return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)
 
 
 def _audited_items(study: Study, batch: str | None) -> list[tuple[str, Item]]:
-    """Return the questions of the audit arms with their batches, as one sample."""
+    """Return the questions of all audit arms as one sample, each with the name of its batch."""
     queue = Queue(study.labels_path)
     batches = queue.batches()
     names = [stored.name for stored in batches if not stored.practice] if batch is None else [batch]
@@ -162,7 +166,7 @@ def _audited_items(study: Study, batch: str | None) -> list[tuple[str, Item]]:
 
 
 def _complete(labels: Labels, draws: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
-    """Return the drawn questions that nobody called bad, and of these the completely judged ones."""
+    """Return the drawn questions that nobody marked as bad, and those of them that are completely judged."""
     questions = {item.question for _, item in draws}
     done = {
         (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
@@ -189,12 +193,12 @@ def batch_progress(study: Study) -> list[BatchProgress]:
 
 
 def as_one_sample(draws: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
-    """Return the items with their inclusion probabilities in the combined sample of all audits drawn from the same
+    """Return the items with their inclusion probabilities in the combined sample of all audits from the same sampling
     frame.
 
-    Each audit draws from the questions that earlier audits left, so drawing n1 and then n2 of N questions equals
-    drawing n1 + n2 at once. With its own probability, a question of a small later audit would weigh as much as many
-    questions of the first one, and additional labels would widen the interval.
+    Each audit draws from the questions that earlier audits did not draw, so drawing n1 and then n2 of N questions is
+    equivalent to drawing n1 + n2 at once. If each audit kept its own probabilities, a question of a small later audit
+    would have a much larger weight than a question of the first audit, and additional labels would widen the interval.
     """
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in draws:
@@ -209,7 +213,7 @@ def as_one_sample(draws: list[tuple[str, Item]], settings: dict[str, dict[str, A
 
 
 def _probability(sampled: Item | Candidate) -> float:
-    """Return the inclusion probability, which everything in an audit arm has."""
+    """Return the inclusion probability of a question or passage, which is always set in an audit arm."""
     if sampled.inclusion_probability is None:
         raise ValueError(f"{sampled} was not sampled")
     return sampled.inclusion_probability
@@ -252,7 +256,7 @@ class _Sample:
         draw_facts: tuple[np.ndarray, np.ndarray],
         target: float,
     ):
-        """draw_facts: the inclusion probability and the unit of observation of each row."""
+        """Store the sampled passages. draw_facts: the inclusion probability and the unit of observation of each row."""
         probabilities, self._units = draw_facts
         settled = _consensus_labels(labels, {question for question, _ in rows})
         label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
@@ -269,8 +273,8 @@ class _Sample:
         )
 
     def rates_by_group(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
-        """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each
-        passage.
+        """Return the rates by group, sorted by the key function `order`. `groups`: the group of each
+        passage, or None.
         """
         rates = {
             name: rates_by(groups, hits, *self._rest, self._target, self._units) for name, hits in self._hits.items()

@@ -1,4 +1,4 @@
-"""Build one batch: its arms, and the candidates of its questions."""
+"""Build one batch: draw the questions of its arms, and the candidate passages of each question."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
-"""From question id to passage ids, with or without the probability of each."""
+"""Maps question ids to passage ids, with or without the probability of each."""
 
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
-"""From pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a score."""
+"""A function from pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a
+score.
+"""
 
 _BLOCK = 500
 
 
 @dataclass(frozen=True)
 class PriorityEvidence:
-    """What the priority arm of a batch goes by, besides labels.
+    """The evidence, besides labels, by which the priority arm of a batch selects candidates.
 
     Attributes:
         scores: A judge's probabilities; None for the estimate from answer match, subject and rank.
@@ -51,7 +53,9 @@ class PriorityEvidence:
 
 
 class BatchBuilder:
-    """Builds one batch. Build the arms in the order audit, second, repeat, priority; no question is drawn twice."""
+    """Builds one batch. The arms must be built in the order audit, second, repeat, priority, so that no question is
+    drawn twice.
+    """
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class BatchBuilder:
             self.judged[judgement.question].append(judgement)
 
     def audit(self, count: int, people_needed: int) -> list[Item]:
-        """Draw questions uniformly from the frame, and passages uniformly from each pool."""
+        """Draw questions uniformly from the sampling frame, and passages uniformly from each question's pool."""
         audited = self.queue.audited()
         free = [id for id in self.frame if id not in audited]
         count = min(count, len(free))
@@ -103,15 +107,15 @@ class BatchBuilder:
         return items
 
     def second_opinions(self, count: int) -> list[Item]:
-        """Draw questions that exactly one annotator judged, with the passages that they judged, for another active
-        annotator.
+        """Draw questions that exactly one annotator has judged, with the judged passages, for another
+        active annotator.
         """
         judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free_passages()}
         free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
         return [self._repeat_item(id, "second", None) for id in self._draw(free, count)]
 
     def repeat_items(self, count: int) -> list[Item]:
-        """Draw settled questions, each for one of the active annotators who judged it."""
+        """Draw settled questions, and assign each to one of the active annotators who judged it before."""
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
             id: sorted({given.annotator for given in self.judged.get(id, ())} & self.active)
@@ -122,7 +126,7 @@ class BatchBuilder:
         return [self._repeat_item(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
-        """Select unsettled candidates of at most `count` questions in the order of the batch."""
+        """Select unsettled candidates of at most `count` questions, by the selection method of the batch."""
         if self.settings.order == "priority":
             return self._by_harm(count, people_needed)
         return self._at_random(count, people_needed)
@@ -157,7 +161,7 @@ class BatchBuilder:
         ]
 
     def _at_random(self, count: int, people_needed: int) -> list[Item]:
-        """Draw unsettled pairs uniformly, within the limits, and serve them by question."""
+        """Draw unsettled pairs uniformly within the limits, and group them by question."""
         done = self._settled()
         rows = [
             (id, pooled)
@@ -186,7 +190,7 @@ class BatchBuilder:
         ]
 
     def _settled(self) -> set[tuple[str, int]]:
-        """Return (question id, row) of the pairs whose label is settled."""
+        """Return (question id, row) for the pairs whose label is settled."""
         settled = {
             (pair.question, pair.passage) for pair in Labels(self.study.labels_path).consensus() if pair.state != "open"
         }
@@ -194,7 +198,9 @@ class BatchBuilder:
         return {(question, known[passage]) for question, passage in settled if passage in known}
 
     def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
-        """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
+        """Return P(false negative): the estimate from answer match, subject and rank, combined with the judge's
+        probability if there is one.
+        """
         if judged is None:
             return self.calibration.probability(pooled.answer_evidence, pooled.rank)
         if not self.evidence.pooled_judge:
@@ -202,8 +208,8 @@ class BatchBuilder:
         return self.calibration.with_judge(judged, pooled.answer_evidence, pooled.rank)
 
     def mix_arms(self, priority: list[Item], other_items: list[Item]) -> list[Item]:
-        """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep
-        their order.
+        """Insert the items of the other arms at random positions among the priority items, so that a position does not
+        reveal the arm. Priority items keep their order.
         """
         other_items = [other_items[index] for index in self.random.permutation(len(other_items))]
         places = set(self.random.permutation(len(priority) + len(other_items))[: len(other_items)].tolist())
@@ -219,8 +225,8 @@ class BatchBuilder:
         return drawn
 
     def _repeat_item(self, id: str, arm: Arm, assigned_to: str | None) -> Item:
-        """Return the judged passages of a question in random order. If it is assigned, only those that this annotator
-        judged.
+        """Return an item with the judged passages of a question in random order. If it is assigned to an annotator, it
+        contains only the passages that this annotator judged.
         """
         passages = dict.fromkeys(given.passage for given in self.judged[id] if assigned_to in (None, given.annotator))
         ordinals = self._ordinals(passages)
@@ -259,7 +265,7 @@ class BatchBuilder:
         return tuple(group_duplicates(candidates))
 
     def _outcomes(self) -> list[tuple[Evidence, int | None, str]]:
-        """Return (evidence, rank, label) of the settled candidates of all batches."""
+        """Return (evidence, rank, label) for the settled candidates of all batches."""
         outcomes = self.queue.outcomes()
         held = self._ordinals({outcome.passage for outcome in outcomes if outcome.answer})
         asked = {outcome.question for outcome in outcomes if outcome.passage in held}
@@ -278,7 +284,7 @@ class BatchBuilder:
         return [((outcome.answer, subject(outcome)), outcome.rank, outcome.label) for outcome in outcomes]
 
     def _judge_scores(self) -> dict[tuple[str, int], float]:
-        """Return the judge's probabilities by (question id, row), where it has them."""
+        """Return the judge's known probabilities by (question id, row)."""
         if self.evidence.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}
@@ -299,7 +305,7 @@ class BatchBuilder:
 
 
 def group_duplicates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Move near-duplicates next to each other, at the position of the group's first member."""
+    """Reorder candidates so that near-duplicates are next to each other, at the position of the first one."""
     first_of_group: dict[int, int] = {}
     for place, candidate in enumerate(candidates):
         first_of_group.setdefault(candidate.near_duplicates, place)

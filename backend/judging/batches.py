@@ -1,16 +1,18 @@
-"""Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
+"""Make batches of questions to judge. Candidate passages are pooled from runs, and each question belongs to one of four
+arms:
 
-- priority: questions by P(false negative) x harm, spread over frequency buckets and relations; or pairs at random.
-- audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random
-  order.
+- priority: questions selected by P(false negative) x harm and spread over frequency buckets and relations; or pairs
+drawn at random.
+- audit: questions drawn uniformly from the whole sampling frame, each with passages drawn uniformly from its pool, in
+random order.
   False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's
   probability times the drawn share of its pool.
 - second: questions that one annotator has judged, for another annotator.
 - repeat: settled questions, for an annotator who judged them before, to measure drift.
 
-An audit may draw questions that have been judged before; excluding them would bias the estimate, because annotators and
+An audit may draw questions that have been judged before. Excluding them would bias the estimate, because annotators and
 priority arms do not choose questions at random. Questions that an earlier audit drew are excluded, so all audits
-together are one larger sample without replacement.
+together form one larger sample without replacement.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """Size of a new batch.
+    """The size of a new batch.
 
     Attributes:
         arms: Number of questions by arm.
@@ -121,7 +123,7 @@ def make_batch(
 
 
 def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
-    """Build all arms of a batch, and mix them."""
+    """Build all arms of a batch and mix their items."""
     size, mix, people = settings.size, settings.mix, settings.people_needed
     audit = builder.audit(round(size * mix.audit), people)
     others = builder.second_opinions(round(size * mix.second)) + builder.repeat_items(round(size * mix.repeat))
@@ -130,7 +132,7 @@ def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
 
 
 def former_order(batch: Batch) -> str:
-    """Say that the order of an older version chose a batch; empty for every other batch."""
+    """Return a note if a batch was selected by the method of an older version; else ""."""
     order = batch.settings.get("order", "priority")
     return "" if order in ORDERS else f"chosen in the order {order!r}, which is no longer made"
 
@@ -146,9 +148,10 @@ def batch_of_pairs(
     strata: Sequence[str] | None = None,
     actor: str | None = None,
 ) -> BatchSummary:
-    """Put (question id, passage id) pairs into the queue, in their order.
+    """Add a batch of (question id, passage id) pairs to the queue, in the given order.
 
-    The pairs may be a stratum of a training set, a selection on a map, or practice.
+    The pairs may come from a stratum of a training set, from a selection on a map, or from settled questions for
+    practice.
 
     Args:
         origin: Where the pairs come from.
@@ -176,7 +179,7 @@ def pair_items(
     probabilities: Mapping[tuple[str, str], float] | None = None,
     people_needed: int = 1,
 ) -> list[Item]:
-    """Return the items of a batch of (question id, passage id) pairs; a question comes where its first pair is.
+    """Return the items of a batch of (question id, passage id) pairs, ordered by each question's first pair.
 
     Args:
         probabilities: How probable each draw was, if the pairs are a random sample.
@@ -236,7 +239,7 @@ def questions_of(
 
 
 def _eligible(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
-    """The questions that the runs searched, of these splits and this slice."""
+    """Return the questions that the runs searched and that are in the splits and the slice of the settings."""
     asked = settings.slice
     questions = study.questions.all() if asked is None else study.questions.some(dict.fromkeys(asked))
     return [q for q in questions if q.id in searched and (not settings.splits or q.split in settings.splits)]

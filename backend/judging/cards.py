@@ -1,7 +1,8 @@
-"""Cards: a question with its answers, known positives and candidates, as the annotator's browser shows it.
+"""Cards: the data that the annotator's browser shows for a question, with its answers, known positives and candidate
+passages.
 
-Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting:
-"answer", "word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
+Cards are sent to the browser as JSON. Texts are split into pieces, each with a kind for highlighting: "answer", "word"
+(a word of the question), or "" for the rest. The browser renders pieces as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ _CACHE_SIZE = 500
 
 
 def key(batch: str | None, question: str) -> str:
-    """Return the browser's key of a card."""
+    """Return the key by which the browser identifies a card."""
     return f"{batch or ''}\n{question}"
 
 
 class Cards:
-    """Makes the cards of one study. Caches the most recent ones, because questions and passages do not change."""
+    """Makes the cards of one study, and caches recent cards, because questions and passages do not change."""
 
     def __init__(self, study: Study):
         self._study, self._labels, self._queue = study, Labels(study.labels_path), Queue(study.labels_path)
         self._cache: OrderedDict[str, Card] = OrderedDict()
 
     def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
-        """Return the cards of an annotator's leases, in their order.
+        """Return the cards for an annotator's leases, in the order of the leases.
 
-        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it.
-        The browser never receives them earlier, so nobody can look them up there.
+        A passage's run, rank, score and (in practice batches) settled label are not sent to the browser until the
+        annotator has labelled the passage, so annotators cannot look them up.
         """
         by_batch: dict[str, list[str]] = {}
         practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
@@ -138,7 +139,7 @@ class Cards:
         }
 
     def _settled_labels(self, question: str) -> dict[str, dict[str, str]]:
-        """Return the settled label of each passage of a practice question, with the adjudicators' notes."""
+        """Return for each passage of a practice question its settled label and the adjudicators' notes."""
         notes: dict[str, str] = {}
         for event in self._labels.notes(question):
             if event.passage is not None and event.note:
@@ -177,8 +178,8 @@ def _passage_dict(passage: Passage, question: Question) -> dict[str, Any]:
 
 
 def _excerpt_span(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before
-    it.
+    """Return the span of a one-line excerpt: about LINE characters from the start of the answer's sentence, or from a
+    word shortly before the answer.
     """
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))

@@ -1,4 +1,4 @@
-"""A run's accuracy before and after correction by labels, and the share of its hits that have been judged."""
+"""Compute a run's accuracy before and after correction by labels, and the share of its hits that have been judged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRun:
-    """The hits of the q questions that can be measured, in the form of `blindspot.analysis.judged`.
+    """The hits of the q measurable questions, in the format of `blindspot.analysis.judged`.
 
     Attributes:
         questions: The q questions.
@@ -50,14 +50,14 @@ class CorrectedRun:
         return hits
 
     def figures_at(self, ks: Sequence[int]) -> list[JudgedFigures]:
-        """Return the figures at each cut-off in `ks` that the run is deep enough for."""
+        """Return the figures at each cut-off in `ks` that does not exceed the run's depth."""
         within = [k for k in ks if k <= self.relevant.shape[1]]
         return judged_figures(self.relevant, self.gold, self.labels, self.present, within, self.units.codes)
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
-    """Read a run's hits with their relevance, gold and labels. Raises as `blindspot.backend.evaluation.relevance.relevant`
-    does.
+    """Read a run's hits with their relevance, gold and labels. Raises the same errors as
+    `blindspot.backend.evaluation.relevance.relevant`.
     """
     measured = relevant(study, run, relevance, rule, as_imported=True)
     ordinals = np.asarray(run.hits.ordinals)[measured.rows]
@@ -76,8 +76,8 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
 
 
 def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
-    """Return the settled label of each hit as (q, k) int8 codes of `blindspot.analysis.judged`. Unsure and disputed pairs are not
-    settled.
+    """Return the settled label of each hit as (q, k) int8 codes of `blindspot.analysis.judged`. Pairs labelled unsure
+    and disputed pairs count as unlabelled.
     """
     settled = [
         pair

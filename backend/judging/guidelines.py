@@ -1,5 +1,5 @@
-"""The judging guidelines: Markdown in the study, or the default. Each label records the version of the guidelines in
-force.
+"""The judging guidelines: a Markdown file in the study, or the default text. Each label records the version of the
+guidelines at that time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEFAULT = Path(__file__).with_name(FILE)
 
 @dataclass(frozen=True, slots=True)
 class Guidelines:
-    """The guidelines in force.
+    """The current guidelines of a study.
 
     Attributes:
         version: The first 12 hex digits of the text's sha256.
@@ -35,14 +35,17 @@ class Guidelines:
     text: str
 
     def tree(self) -> list[Any]:
-        """Return the text as elements for a browser: [tag, attributes, *children], or a string. HTML in it is text."""
+        """Return the text as elements for a browser: [tag, attributes, *children], or a string. HTML in the text is
+        shown as plain text.
+        """
         return _tree(self.text)
 
 
 def guidelines(folder: Path) -> Guidelines:
     """Return the guidelines of a study: its `guidelines.md`, or the default.
 
-    Store the version in `guidelines/` of the study, so that the text that a label names can be read later.
+    The text is also stored under its version in the study's folder `guidelines/`, so that the guidelines recorded in a
+    label can be read later.
     """
     own = folder / FILE
     path = own if own.is_file() else _DEFAULT
@@ -59,7 +62,7 @@ def guidelines(folder: Path) -> Guidelines:
 
 
 def version_of(text: str) -> str:
-    """Return the version of a guidelines text."""
+    """Return the version (a hash) of a guidelines text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -93,7 +96,7 @@ def _tree(text: str) -> list[Any]:
 
 
 def _elements(nodes: Sequence[SyntaxTreeNode]) -> list[Any]:
-    """Return the elements of Markdown nodes. A page shows them below its own title, so headings begin at h2."""
+    """Return the elements for Markdown nodes. Headings begin at h2, because the page has its own title."""
     elements: list[Any] = []
     for node in nodes:
         if node.type in ("text", "code_inline", "code_block", "fence"):

@@ -1,10 +1,10 @@
-"""Export and import labels. An export records the last event it contains; with that number it can be repeated byte for
-byte.
+"""Export and import labels. An export records the number of its last event; with this number the same export can be
+repeated byte for byte.
 
-- jsonl, csv: every event, undone ones included. Imported into an empty store, events keep their numbers.
+- jsonl, csv: every event, including undone ones. Events that are imported into an empty store keep their numbers.
 - qrels: the consensus as `question 0 passage grade`: 1 for positive, 0 for related and negative. Disputed and unsure
   pairs have no
-  line. Imported qrels become the labels of one annotator, a machine unless somebody says that a person gave them.
+  line. Imported qrels become the labels of one annotator. By default this annotator is a machine.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LabelImport:
 
 
 def export_labels(study: Study, format: str, path: Path | None = None, last_event: int | None = None) -> LabelExport:
-    """Write the labels to a file, and `FILE.about.json` beside it with the format, last event, rows and sha256.
+    """Write the labels to a file. A second file `FILE.about.json` states the format, last event, rows and sha256.
 
     Args:
         path: Default `labels-<last event>.<format>` in the current folder.
@@ -112,7 +112,8 @@ def import_labels(
     by_person: bool = False,
     progress: Progress | None = None,
 ) -> LabelImport:
-    """Import labels, all or none. Events that are already in the study are skipped.
+    """Import labels. If a line is invalid, nothing is imported, unless `skip_bad` is set. Events that are already in
+    the study are skipped.
 
     Args:
         format: Default the file's ending.
@@ -238,7 +239,7 @@ def _blocks(lines: Iterator[EventLine | EventProblem]) -> Iterator[list[EventLin
 
 
 class _LabelImporter:
-    """Collects the events of a file.
+    """Collects the events of a file for import.
 
     Attributes:
         events: The events that are not in the study.
@@ -320,9 +321,7 @@ class _LabelImporter:
 
 
 def _number(event: EventRow) -> int:
-    """Return the number of an event that was read from a file or a store; only an event that is not stored yet has
-    none.
-    """
+    """Return the number of an event that was read from a file or a store, which always has one."""
     if event.number is None:
         raise ValueError(f"{event} has no number")
     return event.number
@@ -333,5 +332,7 @@ def _gesture_key(event: EventRow) -> tuple[str, str, str]:
 
 
 def _event_content(event: EventRow) -> tuple[object, ...]:
-    """Return an event's fields except its number and the event it undoes, which differ between stores."""
+    """Return an event's fields, except its own number and the number of the event that it undoes, because numbers
+    differ between stores.
+    """
     return tuple(getattr(event, name) for name in event.__slots__ if name not in ("number", "undoes"))

@@ -1,6 +1,6 @@
-"""Live questions that would show a person the ranks of a question that they still have to judge.
+"""Refuse live searches that would show a person the ranks of a question that they still have to judge.
 
-Which questions these are is in `blindspot.db.blindness`.
+`blindspot.db.blindness` determines these questions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = re.compile(r"\w+")
 
 
 def refuse_live(study: Study, question: str, hidden: Set[str], sees_others: bool) -> None:
-    """Raise Refused for a typed question that would show the ranks of a hidden question.
+    """Raise Refused if searching a typed question would show the ranks of a hidden question.
 
     Args:
         hidden: ids of the questions that are hidden from the person.

@@ -1,4 +1,4 @@
-"""Group passages that say the same thing in nearly the same words."""
+"""Group passages with nearly the same text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's own finished questions: the list on the Judge page to go back to and change an answer."""
+"""List a person's own finished questions for the Judge page, where the person can go back and change an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ LATEST = 200  # answers listed
 
 
 def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> list[dict[str, Any]]:
-    """Return what a person answered in open batches, latest first: `key`, `text`, `labels` in words, `bad`."""
+    """Return the questions that a person answered in open batches, latest first: `key`, `text`, `labels` in words, and
+    `bad`.
+    """
     answered = queue.finished_questions(annotator, LATEST)
     texts = {question.id: question.text for question in study.questions.some([question for _, question in answered])}
     label_counts: dict[tuple[str, str], Counter[str]] = {}

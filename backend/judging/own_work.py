@@ -1,7 +1,8 @@
-"""One person's judging, summarised for that person: how much, how fast, how consistent, and what it changes.
+"""Summarise a person's judging for that person: how much they judged, how fast, how consistently, and what their labels
+changed.
 
-The figures are about labels alone. An annotator must not see how well retrieval does, nor other people's labels, so
-agreement with others is given only over enough passages that no single label shows.
+The figures concern only labels, because an annotator must not see retrieval results or other people's labels. Agreement
+with others is therefore shown only for a number of passages that is large enough to hide each single label.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 MIN_COMPARED = 10
-"""Agreement with others is given over at least this many passages; with fewer it would show their labels."""
+"""Minimum number of passages for which agreement with others is shown; with fewer passages it would reveal the others'
+labels.
+"""
 
 
 def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
-    """Return a person's own figures as (name, words), without practice; empty before their first label."""
+    """Return a person's own figures as (name, words), without practice labels; [] before their first label."""
     labels = Labels(study.labels_path)
     standing = standing_labels(labels.events(by_people=True))
     own = [event for event in standing if event.annotator == annotator]
@@ -66,8 +69,9 @@ def _pace_sentence(work: AnnotatorStats) -> str:
 
 
 def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
-    """Return (question, whether the labels are the same) for each label of another person on the annotator's passages;
-    blind labels alone."""
+    """Return (question id, whether the labels are the same) for each label that another person gave to a passage of the
+    annotator. Only labels given blind are compared.
+    """
     blind = last_blind_labels(label_events)
     return [
         (question, label == blind[annotator, question, passage])
@@ -90,7 +94,9 @@ def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:
 
 
 def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
-    """Say what the person's own labels say of pairs that are not gold, and of how many of these training hears."""
+    """Return a sentence on the labels that the person gave to non-gold pairs, and on how many of these pairs training
+    uses.
+    """
     label_of = {(event.question, event.passage): event.label for event in own_events}
     pairs = [
         (label_of[pair.question, pair.passage], pair.split == "train")

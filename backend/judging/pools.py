@@ -1,4 +1,4 @@
-"""Pool the top-ranked unlabelled passages of several runs, each passage once per question."""
+"""Pool the top-ranked unlabelled passages of several runs, without duplicates within a question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pools:
-    """The pools of questions over several runs.
+    """The candidate pools of questions, built from several runs.
 
     Args:
         depth: Number of top ranks to take from each run.
@@ -43,9 +43,9 @@ class Pools:
         return {id for run, _ in self._runs for id in run.question_ids}
 
     def pools_of(self, questions: Sequence[Question], subjects: bool = True) -> dict[str, list[PooledPassage]]:
-        """Return each question's pool without its gold, sorted by best rank, then by row.
+        """Return each question's pool without its gold passages, sorted by best rank and then by row.
 
-        subjects: whether to read which passages mention the question's subject.
+        subjects: whether to determine which passages mention the question's subject.
         """
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
         pools = {
@@ -57,7 +57,7 @@ class Pools:
     def _with_subjects(
         self, questions: Sequence[Question], pools: dict[str, list[PooledPassage]]
     ) -> dict[str, list[PooledPassage]]:
-        """Read the passages that contain an answer, and note which of them mention the question's subject."""
+        """Determine which of the passages that contain an answer mention the question's subject."""
         subjects = {question.id: question for question in questions if question.subject}
         rows = sorted({pooled.ordinal for id in subjects for pooled in pools[id] if pooled.answer})
         passages = dict(zip(rows, self._corpus.passages(rows), strict=True))

@@ -1,5 +1,6 @@
-"""Practice: settled questions that new annotators judge before the queue opens. They then see where and why they
-differ."""
+"""Practice batches: settled questions that new annotators judge before they get other questions. Afterwards they see
+where their labels differ from the settled ones, and why.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ class PracticeSummary:
 
 
 def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None = None) -> PracticeSummary:
-    """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated
-    ones.
+    """Make a practice batch of `size` settled questions. Questions with more annotators are preferred, and among them
+    adjudicated ones.
 
-    A question qualifies if every judged passage of it is settled, none of them as unsure, and nobody marked the
+    A question qualifies if all its judged passages have a settled label other than unsure, and nobody marked the
     question as bad. Its number of annotators is the minimum over its passages. Practice labels never count as
     judgements.
 

@@ -1,7 +1,8 @@
-"""Rank candidates by P(false negative) x harm, and spread questions over frequency buckets and relations.
+"""Rank candidate passages by P(false negative) x harm, and select questions spread over frequency buckets and
+relations.
 
-A passage that contains an answer and mentions the question's subject is likely to answer the question. One that
-contains an answer only may match by chance.
+A passage that contains an answer and mentions the question's subject is likely to answer the question. A passage that
+contains an answer but not the subject may match only by chance.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from blindspot.db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
 Evidence = tuple[bool | None, bool | None]
-"""(contains an answer, mentions the subject); None if that is not known. Passages without an answer are not read for
-the subject.
+"""(contains an answer, mentions the subject); None if that is not known. In passages without an answer, the subject is
+not looked for.
 """
 
 _PRIOR: dict[Evidence, tuple[float, ...]] = {
@@ -27,7 +28,7 @@ _PRIOR: dict[Evidence, tuple[float, ...]] = {
     (None, None): (0.3, 0.15, 0.08, 0.04),
     (False, None): (0.1, 0.05, 0.03, 0.02),
 }
-"""Prior P(false negative) by evidence and rank group: our estimate before any labels."""
+"""The probability that a passage is a false negative, by evidence and rank group, as assumed before any labels."""
 _PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
 JUDGE_WEIGHT = (
@@ -66,8 +67,8 @@ class PooledPassage:
 
 
 class Calibration:
-    """Estimates P(false negative) by evidence and rank group: the share of positives among settled candidates, with a
-    prior.
+    """Estimates P(false negative) for each kind of evidence and rank group, as the share of positives among settled
+    candidates, smoothed with a prior.
 
     Args:
         outcomes: (evidence, rank, label) of settled candidates.
@@ -97,9 +98,10 @@ class Calibration:
         return self._table[evidence, rank_group(rank)]
 
     def with_judge(self, probability: float, evidence: Evidence, rank: int) -> float:
-        """Return P(false negative) from this estimate and a judge's probability: a logarithmic opinion pool.
+        """Combine this estimate of P(false negative) with a judge's probability, using a logarithmic opinion pool.
 
-        The judge sees no answers, and this estimate sees nothing else. The judge's log-odds weigh JUDGE_WEIGHT.
+        The judge does not know the answers, whereas this estimate uses only the answer match, the subject and the rank.
+        The judge's log-odds have the weight JUDGE_WEIGHT.
         """
         judged = min(max(probability, _SURE), 1 - _SURE)
         odds = _posterior_odds(self.probability(evidence, rank)) * _posterior_odds(judged) ** JUDGE_WEIGHT
@@ -107,12 +109,13 @@ class Calibration:
 
 
 def rank_group(rank: int) -> int:
-    """Return the index of the group (see `RANK_STEPS`) that a rank belongs to."""
+    """Return the index of the rank group (see `RANK_STEPS`) to which a rank belongs."""
     return bisect_left(RANK_STEPS, rank)
 
 
 def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
-    """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply.
+    """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED if training uses it as a negative, plus
+    HARM_ABOVE_GOLD if a run ranks it above the gold passages.
 
     Args:
         expected_draws: how likely a step of training draws the passage as a negative, from 0 to 1.
@@ -123,9 +126,9 @@ def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
 def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
     """Select the ids of `count` questions, spread over frequency buckets and relations.
 
-    The buckets take turns, rarest first. A bucket gives the question with the highest priority, divided by one plus the
-    number of questions of the same relation selected so far, so relations share the places in proportion to their
-    priorities (D'Hondt).
+    Questions are taken from the buckets in turn, rarest bucket first. From a bucket, the question with the highest
+    quotient is taken: its priority divided by one plus the number of questions of its relation selected so far.
+    Relations are therefore represented in proportion to their priorities (the D'Hondt method).
     """
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for question in questions:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 MAX_GESTURE_MS = 120_000
-"""Limit of the milliseconds counted for one gesture; beyond it the annotator was probably away."""
+"""Maximum number of milliseconds counted for one key press; after a longer time the annotator was probably away."""
 _RESAMPLES = 1000
 _CODE = {label: code for code, label in enumerate(LABELS)}
 _WORST = {frozenset({"positive", "negative"}): 0, frozenset({"positive", "related"}): 1}
@@ -34,7 +34,7 @@ _WORST = {frozenset({"positive", "negative"}): 0, frozenset({"positive", "relate
 
 @dataclass(frozen=True, slots=True)
 class DisputedPassage:
-    """An unsettled passage.
+    """A passage whose label is not settled.
 
     Attributes:
         votes: The annotators by the label they gave, in the order of `blindspot.db.events.LABELS`.
@@ -52,7 +52,7 @@ class DisputedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A question with its disputed passages."""
+    """A question and its disputed passages."""
 
     question: str
     text: str
@@ -61,7 +61,7 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """Agreement of all annotators, or of two of them.
+    """Agreement between all annotators, or between two of them.
 
     Attributes:
         people: The annotators.
@@ -76,7 +76,7 @@ class Agreements:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorStats:
-    """One annotator's work.
+    """Statistics of one annotator's labels.
 
     Attributes:
         labels: Number of labels, without undone ones.
@@ -103,7 +103,7 @@ class AnnotatorStats:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The figures of the Quality page, audits excepted.
+    """The figures of the Quality page, without those of the audits.
 
     Attributes:
         events: Number of the newest label event included.
@@ -145,7 +145,7 @@ def quality(study: Study) -> Quality:
 
 
 def standing_labels(events: Iterable[EventRow]) -> list[EventRow]:
-    """Return the label events that were not undone, in order, without practice and adjudication."""
+    """Return the label events that were not undone, in order, without practice and adjudication labels."""
     events = list(events)
     undone = {event.undoes for event in events if event.undoes is not None}
     return [event for event in events if event.kind == "label" and event.number not in undone and not event.practice]
@@ -179,11 +179,11 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
 
 
 def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
-    """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one
-    annotator.
+    """Return (question, annotator, whether the label is the same) for each passage that an annotator judged blind in
+    two batches.
 
-    Within a batch the last label counts, because correcting a label at once is not drift. Three batches make two
-    repeats.
+    Within a batch the last label is used, because correcting a label immediately is not drift. A passage judged in
+    three batches gives two repeats.
     """
     labels_by_pair: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
     for event in label_events:
@@ -197,10 +197,12 @@ def repeated_judgements(label_events: Sequence[EventRow]) -> list[tuple[str, str
 
 
 def missed_positives(labels: Labels) -> tuple[int, int]:
-    """Return how many blind labels of positives were related or negative, and of how many.
+    """Return how many of the blind labels given to positives were related or negative, and the number of these blind
+    labels.
 
-    A positive is a passage that people settled as positive after more than one label: by adjudication, by several people,
-    or by a repeat. Each label in force counts, in each batch the last one. "Unsure" counts as neither.
+    A positive is a passage whose settled label is positive and is based on more than one label: by adjudication, by
+    several people, or by a repeat. Labels that were not undone are counted, and in each batch only the last one. Labels
+    "unsure" are not counted.
     """
     state = {(pair.question, pair.passage): pair.state for pair in labels.consensus() if pair.label == "positive"}
     labels_by_passage: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
@@ -220,7 +222,7 @@ def missed_positives(labels: Labels) -> tuple[int, int]:
 
 
 def share_same(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
-    """Return the share of equal labels, resampled by unit of observation.
+    """Return the share of equal labels, with a bootstrap interval over units of observation.
 
     Args:
         compared: The question of each compared passage, and whether its two labels are the same.
@@ -255,7 +257,7 @@ def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], 
 
 
 def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
-    """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
+    """Return how often two people gave a passage different labels, by pair of labels, most frequent first."""
     by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
     for (_, question, passage), label in last_blind_labels(label_events).items():
         by_pair[question, passage].append(label)
@@ -319,7 +321,7 @@ def _annotator_stats(
 
 
 def work_of(name: str, events: Sequence[EventRow], repeated: int, same_labels: int) -> AnnotatorStats:
-    """Return the figures of one annotator's standing labels."""
+    """Return the statistics of one annotator's labels that were not undone."""
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
     per_label = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]

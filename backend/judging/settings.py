@@ -1,4 +1,4 @@
-"""The settings of a batch to judge, declared once: for the command, the form, the job and HTTP."""
+"""The settings of a batch to judge, declared once for the command, the form, the job and HTTP."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ORDERS: tuple[Order, ...] = ("priority", "random")
 
 @settings_class
 class ArmShares:
-    """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot
-    fill.
+    """The shares of the arms, from 0 to 1. The priority arm gets the remaining share, and also the places that other
+    arms cannot fill.
     """
 
     audit: float = 0.10
@@ -25,7 +25,7 @@ class ArmShares:
 
 @settings_class
 class BatchSettings:
-    """Which questions a batch asks about, and how it chooses their passages."""
+    """The questions of a batch, and how their passages are chosen."""
 
     size: int = Field(default=100, title="Questions", description="Number of questions", ge=1)
     depth: int = Field(default=20, title="Depth", description="Number of top ranks pooled from each run", ge=1)

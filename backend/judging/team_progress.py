@@ -1,4 +1,6 @@
-"""Each annotator's progress, pace by day, and labels given faster than one can read. Practice is left out."""
+"""Compute each annotator's progress, labels per hour by day, and labels given faster than a person can read. Practice
+labels are left out.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,15 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 WORDS_PER_SECOND = 15
-"""Nobody reads faster: 900 words a minute, three to four times the usual speed."""
+"""Faster than anybody reads: 900 words a minute, three to four times the usual speed."""
 EXCERPT_WORDS = 35
-"""Words of a passage that must be read at least: the excerpt around the answer, or the passage if it is shorter."""
+"""Number of words of a passage that an annotator has to read at least: the excerpt around the answer, or the passage if
+it is shorter.
+"""
 FLAGGED_SHARE, FLAGGED_LABELS = 0.25, 20
-"""A person is flagged if more than this share of at least this many timed labels came too fast."""
+"""A person is flagged if more than this share of their timed labels was given too fast, and there are at least this
+many timed labels.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class PersonProgress:
-    """What one person has done.
+    """The progress of one person.
 
     Attributes:
         finished: Number of finished questions, by batch.
@@ -58,12 +64,12 @@ class PersonProgress:
 
     @property
     def labels(self) -> int:
-        """Number of labels in force."""
+        """Number of labels, without undone ones."""
         return sum(day.labels for day in self.days)
 
     @property
     def is_too_fast(self) -> bool:
-        """Whether so many labels came too fast that a lead should look."""
+        """Whether so many labels were given too fast that a lead should look at them."""
         return self.timed >= FLAGGED_LABELS and self.fast > FLAGGED_SHARE * self.timed
 
 
@@ -85,7 +91,7 @@ def team_progress(study: Study) -> list[PersonProgress]:
 
 
 def days(events: Iterable[EventRow]) -> tuple[Day, ...]:
-    """Return the days on which labels were given, with the pace of each."""
+    """Return the days on which labels were given, with the labels per hour of each day."""
     by_day: dict[str, list[EventRow]] = defaultdict(list)
     for event in events:
         by_day[datetime.fromtimestamp(event.server_time, UTC).strftime("%Y-%m-%d")].append(event)
@@ -99,7 +105,8 @@ def _per_hour(events: Sequence[EventRow]) -> float | None:
 
 
 def too_fast(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tuple[int, int]:
-    """Return the number of labels with a known time, and of those given faster than one can read.
+    """Return the number of labels with a known time, and the number of these that were given faster than a person can
+    read.
 
     Args:
         word_counts: The number of words of each passage; of an unknown one, EXCERPT_WORDS.

@@ -1,4 +1,4 @@
-"""What a batch waits for, in sentences that name the people, for leads."""
+"""Describe in sentences for leads which people a batch is waiting for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NAMES = 6
 
 
 def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[str]:
-    """Return one sentence for each group of questions that wait for the same people; blocked ones first.
+    """Return one sentence for each group of questions that wait for the same people, blocked groups first.
 
     Args:
         people: Everybody in the study.
@@ -27,9 +27,9 @@ def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[
 
 
 def reassigned_words(result: Reassigned) -> str:
-    """Return what moving blocked questions on did, in a sentence or two."""
+    """Describe in a sentence or two how blocked questions were reassigned to other people."""
     if not (result.moved or result.done or result.left):
-        return "No question waits for somebody who is not active."
+        return "No question is waiting for a person who is not active."
     sentences = []
     if result.moved:
         sentences.append(f"Active people now get {counted(result.moved, 'question')}.")

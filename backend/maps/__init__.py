@@ -1,3 +1,3 @@
-"""Maps of the embedding space: their points, projection, storage and clusters, and the way from a selection to
+"""Maps of the embedding space: their points, projection, storage and clusters, and sending a selection of points to
 judging.
 """

@@ -1,7 +1,7 @@
-"""Map colours: the categories that colour the points of a map.
+"""The ways to colour a map's points by category.
 
-A map colour gives every point a category. To add a colour, write a file in this package, or in an installed one (entry
-point group `blindspot.map_colours`), that registers a `MapColour` in `MAP_COLOURS`. The Map page offers it.
+A map colour assigns every point a category. To add one, write a module in this package, or in an installed package
+(entry point group `blindspot.map_colours`), that registers a `MapColour` in `MAP_COLOURS`. The Map page then offers it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,14 @@ class MapView:
 class MapColour:
     """A way to colour a map.
 
-    name: used in addresses. title: shown in the interface. categories: one category for each point, questions first.
-    quiet: categories drawn in grey. needs_run: whether the colour needs a run over the map's questions. relations:
-    whether the categories are relation ids; the page then shows the relations' names. note: a sentence below the map,
-    formatted with the run's name and k.
+    Attributes:
+        name: used in addresses.
+        title: shown in the interface.
+        categories: one category for each point, questions first.
+        quiet: categories drawn in grey.
+        needs_run: whether the colour needs a run over the map's questions.
+        relations: whether the categories are relation ids; the page then shows the relations' names.
+        note: a sentence below the map, formatted with the run's name and k.
     """
 
     name: str
@@ -113,7 +117,9 @@ def _kind_of_points(view: MapView) -> list[str]:
 
 
 def _categories_of_questions(view: MapView, category: Callable[[Question], str], several_label: str) -> list[str]:
-    """Return the category of each point. A passage gets the category of the questions for which it is a positive."""
+    """Return the category of each point. A passage gets the category of the questions for which it is a positive, or
+    `several_label` if these differ.
+    """
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
@@ -141,8 +147,8 @@ def _cluster_of_points(view: MapView) -> list[str]:
 
 
 def _hit_of_points(view: MapView) -> list[str]:
-    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage, a passage
-    if it is in the top k of a question for which it is a positive.
+    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage. A passage
+    is a hit if it is in the top k of a question for which it is a positive.
     """
     if view.run is None or view.first is None:
         return [NOT_IN_RUN] * len(view.map)

@@ -1,4 +1,4 @@
-"""People's edits of a map's clusters: split, merge, rename, note. Edits are stored as a list, and each can be
+"""People's edits of a map's clusters: split, merge, rename, and add a note. Edits are stored as a list and can be
 undone.
 """
 
@@ -31,10 +31,13 @@ _FILE = "edits.json"
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of a map after `edits` edits.
+    """The clusters of a map after the first `edits` edits.
 
-    labels: (p,) int32, the cluster of each passage, -1 for none. words: characteristic words of each cluster. names:
-    names that people gave. undoable, redoable: descriptions of the last edit and of the last undone edit, or None.
+    Attributes:
+        labels: (p,) int32, the cluster of each passage, -1 for none.
+        words: characteristic words of each cluster.
+        names: names that people gave.
+        undoable, redoable: descriptions of the last edit and of the last undone edit, or None.
     """
 
     labels: np.ndarray
@@ -47,13 +50,13 @@ class Clusters:
 
     @property
     def ids(self) -> list[int]:
-        """Cluster ids by decreasing size; equal sizes by id."""
+        """Return cluster ids by decreasing size; clusters of equal size by id."""
         ids, sizes = np.unique(self.labels[self.labels != NOISE], return_counts=True)
         return [int(id) for id in ids[np.lexsort((ids, -sizes))]]
 
     def name(self, id: int) -> str:
-        """Return the name that people gave, else the characteristic words. The number distinguishes clusters with equal
-        names.
+        """Return the cluster's number together with the name that people gave it, or else its characteristic words. The
+        number distinguishes clusters with equal names.
         """
         if id == NOISE:
             return NO_CLUSTER
@@ -95,7 +98,9 @@ def clusters_of(map: Map) -> Clusters:
 
 
 def rename(map: Map, id: int, name: str, seen_version: int | None = None, actor: str | None = None) -> Clusters:
-    """Give a cluster a name; an empty name restores the characteristic words. Raises Missing, Refused."""
+    """Give a cluster a name; an empty name restores the characteristic words. Raises Missing for an unknown cluster,
+    and Refused if the edit is not allowed.
+    """
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
         raise Refused(f"a cluster's name may have at most {LONGEST_NAME} characters")
@@ -108,7 +113,9 @@ def rename(map: Map, id: int, name: str, seen_version: int | None = None, actor:
 
 
 def note(map: Map, id: int, text: str, seen_version: int | None = None, actor: str | None = None) -> Clusters:
-    """Write a note on a cluster, replacing the previous note. Raises Missing, Refused."""
+    """Write a note on a cluster, replacing the previous note. Raises Missing for an unknown cluster, and Refused if the
+    edit is not allowed.
+    """
     if len(text) > LONGEST_NOTE:
         raise Refused(f"a note may have at most {LONGEST_NOTE:,} characters")
     return _write_edit(
@@ -120,8 +127,8 @@ def note(map: Map, id: int, text: str, seen_version: int | None = None, actor: s
 
 
 def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, actor: str | None = None) -> Clusters:
-    """Merge several clusters; the result keeps the number, name and note of the first. Raises Missing, and Refused for
-    fewer than two clusters.
+    """Merge several clusters. The result keeps the number, name and note of the first one. Raises Missing for an
+    unknown cluster, and Refused for fewer than two clusters.
     """
     ids = list(dict.fromkeys(ids))
     if len(ids) < 2:
@@ -144,7 +151,9 @@ def merge(map: Map, ids: Sequence[int], seen_version: int | None = None, actor: 
 def split(
     map: Map, id: int, parts: int = 2, seed: int = 0, seen_version: int | None = None, actor: str | None = None
 ) -> Clusters:
-    """Split a cluster by k-means in the original space; the largest part keeps the number. Raises Missing, Refused."""
+    """Split a cluster with k-means on the original vectors. The largest part keeps the number. Raises Missing for an
+    unknown cluster, and Refused if it cannot be split.
+    """
 
     def edit(now: Clusters) -> dict:
         members = now.members(id)
@@ -176,7 +185,7 @@ def undo(map: Map, seen_version: int | None = None, actor: str | None = None) ->
 
 
 def redo(map: Map, seen_version: int | None = None, actor: str | None = None) -> Clusters:
-    """Redo the last undone edit. Raises Refused if there is no edit to undo, or if a later edit exists."""
+    """Redo the last undone edit. Raises Refused if there is none, or if another edit was made since."""
     return _move_edit(map, "undone", "edits", "nothing to redo", seen_version, actor)
 
 
@@ -192,7 +201,7 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
 
 
 def _next_number(clusters: Clusters, edits: Sequence[Mapping]) -> int:
-    """Return a number that no cluster has or had."""
+    """Return a number that no cluster has now or had before."""
     used = [
         int(clusters.labels.max(initial=-1)),
         *clusters.words,
@@ -275,7 +284,7 @@ def _read_edits(map: Map) -> dict[str, list]:
 
 @contextmanager
 def _lock_edits(map: Map) -> Iterator[None]:
-    """Lock a map's clusters for one editor at a time; others wait a moment."""
+    """Lock a map's clusters during an edit; other editors wait."""
     file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

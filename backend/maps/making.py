@@ -1,4 +1,6 @@
-"""Make a map: vectors, projection, quality, clusters and spread, stored in one folder."""
+"""Make a map: read the vectors, project them, measure the projection's quality, cluster the passages, and store
+everything in one folder.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _LOOK = 0.25  # seconds between two checks for cancellation
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """One encoder's vectors of the map's points: as stored, and as the map compares them (questions first, then
+    """One encoder's vectors of the map's points: as stored in the index, and as used for the map (questions first, then
     passages).
     """
 
@@ -107,7 +109,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
 def _about(
     study: Study, request: MapRequest, points: Points, encoders: Sequence[_Vectors], qualities: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return what the manifest says of a map."""
+    """Return the content of a map's manifest."""
     return {
         "kind": "map",
         "name": request.name,
@@ -149,7 +151,7 @@ def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, 
 
 
 def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> tuple[list[np.ndarray], dict]:
-    """Return coordinates for each encoder, and how they belong together, for the manifest."""
+    """Return the coordinates for each encoder, and for the manifest how the encoders' coordinates are aligned."""
 
     def drawn(components: Components, activity: str, start: np.ndarray | None = None) -> np.ndarray:
         return run_watched(
@@ -195,7 +197,9 @@ def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
 def _clusters(
     study: Study, encoder: _Vectors, points: Points, request: MapRequest, report: Progress
 ) -> tuple[np.ndarray, dict]:
-    """Return the cluster of each passage by the first encoder, and each cluster's words."""
+    """Cluster the passages by the first encoder's vectors. Return each passage's cluster, and each cluster's
+    characteristic words.
+    """
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
     method = request.clusters
@@ -216,8 +220,8 @@ def _clusters(
 
 
 def cluster_words(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dict[int, list[str]]:
-    """Return the characteristic words of each cluster of passages. Titles are left out, because a name repeated in
-    titles is not a topic.
+    """Return the characteristic words of each cluster of passages. Titles are not used, because a name that is repeated
+    in titles is not a topic.
     """
     texts = [clusters.distinct_words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
     return clusters.telling_words(texts, labels)

@@ -1,4 +1,4 @@
-"""The points of a map: questions, and passages that are gold, in a run's top k, or random."""
+"""Choose the points of a map: questions, and passages that are gold, in a run's top k, or drawn at random."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Points:
 def chosen_points(study: Study, request: MapRequest) -> Points:
     """Return the questions and passages of a request.
 
-    Raises Missing if the questions, the run or the slice do not exist, Refused for too few passages.
+    Raises Missing if the questions, the run or the slice do not exist, and Refused if there are too few passages.
     """
     questions = _questions(study, request)
     rng, ordinals = np.random.default_rng(request.seed), np.empty(0, np.int64)
@@ -55,7 +55,7 @@ def _rows_of_source(
     subset: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return distinct rows, in order of priority."""
+    """Return the distinct rows of the passages from one source, in order of priority."""
     if source == "gold":
         ordinals = study.corpus.ordinals({id for question in questions for id in question.gold})
         return np.array(sorted(ordinals.values()), np.int64)

@@ -1,4 +1,4 @@
-"""Turn points selected on a map into pairs to judge and into the questions of a slice. Points are identified by id."""
+"""Convert points selected on a map to pairs to judge, and to the questions of a slice. Points are identified by id."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ QUESTION, PASSAGE = "q:", "p:"
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(question id, passage id), by question. without_pairs: selected passages that are not unlabelled in the top k of any
-    question of the map. further_pairs: pairs left out because a question shows at most `CANDIDATES` passages.
+    """The pairs to judge, (question id, passage id), grouped by question. without_pairs: number of selected passages
+    that give no pair, because they are in no question's top k or already labelled. further_pairs: number of pairs left
+    out because a question shows at most `CANDIDATES` passages.
     """
 
     pairs: list[tuple[str, str]]
@@ -40,9 +41,9 @@ def pairs_to_judge(
 ) -> Pairs:
     """Return the unlabelled pairs of a selection.
 
-    A selected passage is paired with each question of the map that has it in the top k of `run`, and a selected
-    question with every passage in its top k. Gold and judged pairs are left out. At most `maximum` pairs of each question
-    are taken, by rank.
+    A selected passage is paired with each question of the map whose top k in `run` contain it. A selected question is
+    paired with every passage in its top k. Gold and judged pairs are left out. Of each question, the `maximum` pairs
+    with the best ranks are returned.
     """
     chosen = set(chosen)
     selected = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
@@ -91,7 +92,8 @@ def send_to_judging(
     people_needed: int = 1,
     actor: str | None = None,
 ):
-    """Queue a selection's unlabelled pairs as a batch, and return its `blindspot.backend.judging.batches.BatchSummary`.
+    """Queue a selection's unlabelled pairs as a batch, and return the `blindspot.backend.judging.batches.BatchSummary`
+    of the batch.
 
     Raises Refused if there is nothing to judge, or if the batch's name is taken.
     """

@@ -1,4 +1,4 @@
-"""The settings of a map, declared once: for the command, the form, the job and HTTP."""
+"""The settings of a map, declared once for the command, the form, the job and HTTP."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ FEWEST, MOST = 30, 200_000
 
 @settings_class
 class MapRequest:
-    """The request for a map; with `second` the map shows both encoders, before and after.
+    """The settings of one map. With `second`, the map shows the vectors of two encoders, for example before and after
+    training.
 
-    Gold passages are chosen first, then the run's passages by rank, then random ones. Too many gold passages are
-    sampled.
+    Gold passages are chosen first, then the run's passages by rank, then random passages. If there are too many gold
+    passages, a sample is drawn.
     """
 
     name: str = Field(description="Name of the map, also its folder and part of its address")
@@ -66,7 +67,7 @@ class MapRequest:
     )
 
     def __post_init__(self) -> None:
-        """Check what the bounds do not. Raises Refused for a contradiction."""
+        """Check combinations of settings. Raises Refused for settings that contradict each other."""
         check_name(self.name, "map")
         if not self.passages:
             raise Refused(f"choose at least one source of passages: {', '.join(SOURCES)}")

@@ -1,4 +1,4 @@
-"""The spread of each relation's positives under each encoder of a map."""
+"""Measure how spread out the positives of each relation are, under each encoder of a map."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ALL = "all"
 def spreads(
     study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]]
 ) -> list[dict[str, Any]]:
-    """Return a row for each relation whose questions have two positives on the map, and one row for all; the largest
-    relation first.
+    """Return a row for each relation with at least two positives on the map, largest relation first, and one row for
+    all relations.
 
     Args:
         encoders: (passages (p, d), questions (q, d) or None) for each, rows as in `points`.

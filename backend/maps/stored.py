@@ -1,4 +1,6 @@
-"""A stored map: points by id, coordinates and quality. Neighbours come from the original space."""
+"""A stored map: the ids of its points, their coordinates, and the quality of the projection. Neighbours are searched
+among the original vectors, not on the map.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {
     SINGLE: "One encoder.",
-    ALIGNED: "Both encoders on one map. The second encoder's vectors were rotated onto the first's (orthogonal "
+    ALIGNED: "The map shows both encoders. The second encoder's vectors were rotated onto the first's (orthogonal "
     "Procrustes, which preserves every cosine), then all points were projected together. You can compare "
     "the two positions of a point.",
     MATCHED: "Two maps. The encoders have different dimensions, so each is projected alone; the second projection "
@@ -31,7 +33,9 @@ TOGETHER = {
 class Map:
     """A finished map. Points are numbered: first the questions shown as points, then the passages.
 
-    question_ids: of the map's questions, shown or not. ordinals: (p,) int32, the rows of its passages, ascending.
+    Attributes:
+        question_ids: of the map's questions, shown or not.
+        ordinals: (p,) int32, the rows of its passages, ascending.
     """
 
     def __init__(self, study: Study, folder: Path, manifest: dict):
@@ -39,7 +43,7 @@ class Map:
 
     @classmethod
     def open(cls, study: Study, name: str) -> Map:
-        """Open a map. Raises Missing for an absent or unfinished map, Refused for a map of other passages."""
+        """Open a map. Raises Missing for an absent or unfinished map, and Refused for a map of another collection."""
         manifest = study.finished("maps", name, "map", "map new", "make the map again")
         return cls(study, study.path("maps", name), manifest)
 
@@ -57,7 +61,7 @@ class Map:
 
     @property
     def alignment_sentence(self) -> str:
-        """A sentence on how the encoders' positions can be compared."""
+        """A sentence on how the positions under the two encoders can be compared."""
         return TOGETHER[self.manifest["together"]]
 
     @cached_property
@@ -70,15 +74,15 @@ class Map:
 
     @cached_property
     def spread(self) -> list[dict]:
-        """Rows of `blindspot.backend.maps.spreads.spreads`."""
+        """The stored result of `blindspot.backend.maps.spreads.spreads`."""
         return read_json(self.folder / "spread.json")
 
     def coordinates(self, encoder: int = 0) -> np.ndarray:
-        """(points, 2) float32."""
+        """Return the coordinates of all points under one encoder, (points, 2) float32."""
         return self._array(f"coordinates.{encoder}.npy")
 
     def outdated_indexes(self) -> list[str]:
-        """The encoders whose index was rebuilt or deleted since the map was made."""
+        """Return the encoders whose index was rebuilt or deleted since the map was made."""
         indexes = self.study.parts("indexes")
 
         def index_made(encoder: str) -> str | None:
@@ -87,10 +91,10 @@ class Map:
         return [each["name"] for each in self.manifest["encoders"] if index_made(each["name"]) != each["index_made"]]
 
     def neighbours(self, point: int, k: int = 10, encoder: int = 0) -> Neighbours:
-        """Return the passages of the whole collection nearest to a point in the original space, without the point
+        """Return the passages of the whole collection whose vectors are nearest to a point's vector, without the point
         itself.
 
-        Raises Missing if the encoder's index is gone, Refused if it was rebuilt since.
+        Raises Missing if the encoder's index was deleted, and Refused if it was rebuilt since the map was made.
         """
         each = self.manifest["encoders"][encoder]
         if each["name"] in self.outdated_indexes():

@@ -1,4 +1,4 @@
-"""What the study knows of a map's points and clusters."""
+"""Collect the study's gold, labels and units for a map's points, and compute statistics of its clusters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 
 @dataclass(frozen=True)
 class KnownKinds:
-    """What the study says of a map's points; made once for each state of questions and labels.
+    """Gold, labels and units of a map's points. Computed again only when questions or labels change.
 
-    questions: the map's, in its order. positives: for each its positive passages, as places in the map's `ordinals`.
-    asked: the other way round. labels: what was said of each passage on the map, strongest of _STRONGEST.
-    judged: (question id, ordinal) of every pair that is gold or has a label. units: (q,) int64, the unit of observation
-    of each question.
+    Attributes:
+        questions: the map's, in its order.
+        positives: for each its positive passages, as places in the map's `ordinals`.
+        asked: the other way round.
+        labels: what was said of each passage on the map, strongest of _STRONGEST.
+        judged: (question id, ordinal) of every pair that is gold or has a label.
+        units: (q,) int64, the unit of observation of each question.
     """
 
     questions: list[Question]
@@ -38,7 +41,7 @@ class KnownKinds:
 
 
 def known(map: Map) -> KnownKinds:
-    """Reads the questions and the labels."""
+    """Read the questions and the labels for a map's points."""
     study = map.study
     questions = study.questions.some(map.question_ids)
     pairs = Labels(study.labels_path).corrected(map.question_ids) if questions else []
@@ -70,7 +73,9 @@ def known(map: Map) -> KnownKinds:
 
 
 def categories(categories_of_points: Iterable[str], maximum: int = 12) -> list[str]:
-    """The categories by falling count, at most `maximum`; the rest are to be drawn as one."""
+    """Return the `maximum` most frequent categories, most frequent first. The caller draws the other
+    categories as one.
+    """
     return [name for name, _ in sorted(Counter(categories_of_points).items(), key=lambda item: (-item[1], item[0]))][
         :maximum
     ]
@@ -78,11 +83,14 @@ def categories(categories_of_points: Iterable[str], maximum: int = 12) -> list[s
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster in numbers.
+    """Statistics of a cluster.
 
-    size: passages. positives: how many of them are a positive of a question of the map. unlabelled: the share that is
-    nobody's gold and that nobody judged, for the map's questions. questions: those with a positive in it; hits: the
-    share of them that each run finds within k, of the questions that the run can be measured on.
+    Attributes:
+        size: passages.
+        positives: how many of them are a positive of a question of the map.
+        unlabelled: the share that is nobody's gold and that nobody judged, for the map's questions.
+        questions: those with a positive in it
+        hits: the share of them that each run finds within k, of the questions that the run can be measured on.
     """
 
     id: int
@@ -97,7 +105,9 @@ class ClusterRow:
 def cluster_rows(
     known_kinds: KnownKinds, state: Clusters, firsts: Mapping[str, Mapping[str, int]], k: int
 ) -> list[ClusterRow]:
-    """Every cluster, by falling size. firsts: by run, the rank of the first relevant passage by question id."""
+    """Return the statistics of every cluster, largest first. firsts: for each run, the rank of the first relevant
+    passage by question id.
+    """
     rows = []
     for id in state.ids:
         members = state.members(id).tolist()

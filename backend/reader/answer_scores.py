@@ -1,8 +1,9 @@
 """Score predicted answers: exact match and F1 after SQuAD's normalisation (Rajpurkar et al. 2016).
 
 Normalisation lowers case, removes ASCII punctuation and the words a, an, the, and joins words by single spaces. For a
-question with several answers, the best-fitting one counts. If answers are patterns (CuratedTREC), a prediction is
-right if a pattern matches at its beginning, as DrQA counts; F1 is then the same as exact match.
+question with several answers, the maximum over the answers is used. If answers are regular expressions (CuratedTREC), a
+prediction is correct if one of them matches at its beginning, as in DrQA's evaluation; F1 is then the same as exact
+match.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def f1(prediction: str, answers: Iterable[str]) -> float:
     """Return the largest harmonic mean of precision and recall over the words shared by the prediction and an answer,
     from 0 to 1.
 
-    Two texts that are both empty after normalisation are equal: 1.
+    If both texts are empty after normalisation, the result is 1.
     """
     return max((_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
@@ -46,7 +47,9 @@ def _f1(predicted: Sequence[str], answer_words: Sequence[str]) -> float:
 
 
 def score_prediction(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
-    """Return (exact match, F1) of a prediction. A prediction of None is wrong. `patterns`: the answers are patterns."""
+    """Return (exact match, F1) of a prediction. A prediction of None is wrong. `patterns`: the answers are regular
+    expressions.
+    """
     if prediction is None:
         return False, 0.0
     if patterns:

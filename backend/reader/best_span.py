@@ -1,4 +1,4 @@
-"""The best answer span of each passage, from its logits."""
+"""Find the best answer span of each passage from its logits."""
 
 from __future__ import annotations
 

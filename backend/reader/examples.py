@@ -1,4 +1,4 @@
-"""The reader's training examples: the first passages of a run for each eligible question, with and without an
+"""The reader's training examples: for each eligible question, the top-ranked passages of a run with and without an
 answer.
 """
 
@@ -33,10 +33,12 @@ POSITIVE, NEGATIVE, NEITHER = 1, -1, 0
 
 @dataclass(frozen=True, slots=True)
 class ReaderExample:
-    """A question with the first passages of a run, in their order.
+    """A question with the top-ranked passages of a run, in rank order.
 
-    roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
-    contradict the match, or disagree). rule: the matching rule that finds the answers in a positive.
+    Attributes:
+        roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
+            contradict the match, or disagree).
+        rule: the matching rule that finds the answers in a positive.
     """
 
     id: str
@@ -55,7 +57,7 @@ class ReaderExample:
 
 
 class ReaderExamples(NumberedExamples[ReaderExample], Protocol):
-    """Numbered examples, each with a positive, and a hash of their content."""
+    """Numbered examples that each have a positive, and a hash of their content."""
 
     digest: str
 
@@ -63,11 +65,12 @@ class ReaderExamples(NumberedExamples[ReaderExample], Protocol):
 class RunExamples:
     """The training questions of a run that have a positive.
 
-    It stores rows of passages and roles, and reads texts on demand.
+    Stores only the rows and roles of passages, and reads texts on demand.
 
     A passage that contains an answer is a positive, unless people label it related or negative. A passage without an
-    answer is a negative, unless people label it positive. Pairs in dispute are neither. Questions of dev, test and
-    bucket sets, and questions that leak from them (`blindspot.backend.data.leaks`), never train.
+    answer is a negative, unless people label it positive. Pairs on which people disagree are neither. Questions of dev,
+    test and bucket sets, and questions that leak from them (`blindspot.backend.data.leaks`), are never used for
+    training.
 
     left_out: number of questions left out, by reason.
     """
@@ -142,8 +145,8 @@ def may_train(study: Study) -> set[str]:
 
 
 def _contains_answer(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
-    """Return which passages contain an answer, (q, depth) bool, always by the default rule, whose spans are in the
-    text.
+    """Return which passages contain an answer, (q, depth) bool. Always uses the default rule, which also gives the
+    answer's span in the text.
 
     A match in a title does not count.
     """
@@ -154,7 +157,7 @@ def _contains_answer(study: Study, run: Run, questions: Sequence, ordinals: np.n
 
 
 def _correct_spans(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
-    """Let people's labels override answer matching."""
+    """Correct `roles` in place: people's labels override the answer matching."""
     rows = {id: row for row, id in enumerate(question_ids)}
     labelled = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]
     known = study.corpus.ordinals({pair.passage for pair in labelled})

@@ -1,4 +1,4 @@
-"""The reader's inputs: `[CLS] question [SEP] title [SEP] passage` as token ids, and the mapping from tokens back to
+"""Build the reader's inputs, `[CLS] question [SEP] title [SEP] passage` as token ids, and map tokens back to
 characters.
 """
 
@@ -22,11 +22,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One passage with its question.
+    """One question and passage as the reader's input.
 
-    ids: token ids, at most as many as the limit.
-    first: the position in `ids` where the passage begins.
-    offsets: (ids - first, 2) int32, the (start, end) characters of each passage token in the passage's text.
+    Attributes:
+        ids: token ids, at most as many as the limit.
+        first: the position in `ids` where the passage begins.
+        offsets: (ids - first, 2) int32, the (start, end) characters of each passage token in the passage's text.
     """
 
     ids: list[int]
@@ -34,13 +35,11 @@ class Encoded:
     offsets: np.ndarray
 
     def characters(self, start: int, end: int) -> Span:
-        """Return the characters from token `start` to token `end`, both inclusive positions in `ids`."""
+        """Return the character span from token `start` to token `end`. Both are positions in `ids`, inclusive."""
         return int(self.offsets[start - self.first, 0]), int(self.offsets[end - self.first, 1])
 
     def tokens(self, start: int, end: int) -> Span | None:
-        """Return the first and last token (inclusive) of the characters start .. end; None if truncation removed some
-        of them.
-        """
+        """Return the first and last token (inclusive) of a character span; None if truncation removed a part of it."""
         touched = np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end))
         if not len(touched) or self.offsets[touched[-1], 1] < end:
             return None
@@ -106,8 +105,8 @@ class ReaderInputs:
 
 
 def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
-    """Return every span of every answer in the passage, as sorted (first, last) tokens, without spans that truncation
-    removed.
+    """Return the token spans of all occurrences of all answers in the passage, as sorted (first, last). Spans removed
+    by truncation are left out.
     """
     positions = {
         span

@@ -1,15 +1,15 @@
 """Train question encoder and reader together over a fixed index (Karpukhin et al. 2020, appendix D).
 
-The passage encoder does not change, so its index stays valid. Each step encodes the questions of a batch, retrieves
-their first 100 passages with the current encoder, and adds two losses:
+The passage encoder does not change, so its index stays valid. Each step encodes the questions of a batch, retrieves the
+top 100 passages for each with the current encoder, and minimises the sum of two losses:
 
-- retriever: the negative log of the softmax share, over all retrieved passages of the batch (16 questions: up to 1,600),
-  of those that contain the question's answer, as in ORQA;
-- reader: `reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
+- retriever: a softmax over all passages retrieved for the batch (up to 1,600 for 16 questions), with the negative log
+of the total probability of the passages that contain the question's answer as the loss, as in ORQA; - reader:
+`reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
 
-A question without an answer in its passages is left out of its step. `models/<name>/` is a reader's folder, with the
-question encoder in `question_encoder/`. `question_vectors` encodes questions with that encoder, for a search of the same index, and
-the reader reads the hits.
+A question whose retrieved passages contain no answer is skipped in that step. `models/<name>/` is a reader's folder,
+with the question encoder in `question_encoder/`. `question_vectors` encodes questions with that encoder, so that the
+same index can be searched and the reader can read the hits.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def train_joint(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> TrainedReader:
-    """Train on the training questions of a study, or resume an interrupted training.
+    """Train question encoder and reader on the training questions of a study, or resume an interrupted training.
 
     encoder: the dual encoder to start from, whose dense index stays fixed; if it has one tower, the question encoder is
     a copy of it. start: the reader's initial model, see `train_reader`.
@@ -172,7 +172,7 @@ def _run_trainer(
 
 @dataclass(frozen=True)
 class RetrievedPassages:
-    """Passages retrieved for a batch.
+    """Retrieves the passages for a batch of questions.
 
     scale: factor of the scores before the softmax: 1, or 20 for vectors of unit length.
     """
@@ -188,8 +188,8 @@ class RetrievedPassages:
     def retrieve(
         self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the rows of each question's passages (q, k), the distinct rows of all (u,), and whether a passage
-        contains the question's answer (q, u) bool.
+        """Return the rows of each question's passages (q, k), the distinct rows of all questions (u,), and whether each
+        distinct passage contains each question's answer, (q, u) bool.
         """
         ordinals = self.index.search_vectors(
             vectors, min(k or self.settings.retrieved, len(self.study.corpus))
@@ -198,7 +198,9 @@ class RetrievedPassages:
         return ordinals, union, match_run(self.study.corpus, questions, np.tile(union, (len(questions), 1)))
 
     def example(self, question: Question, ordinals: np.ndarray, contains_answer: np.ndarray) -> ReaderExample | None:
-        """The question with its first positives and negatives; None if no passage contains an answer."""
+        """Return the question with its highest-ranked positives and negatives; None if no passage contains
+        an answer.
+        """
         positives = np.flatnonzero(contains_answer)[: self.settings.positives]
         negatives = np.flatnonzero(~contains_answer)[: self.settings.negatives]
         if not len(positives):
@@ -207,7 +209,7 @@ class RetrievedPassages:
         return self.whole_example(question, ordinals[at], contains_answer[at])
 
     def whole_example(self, question: Question, ordinals: np.ndarray, contains_answer: np.ndarray) -> ReaderExample:
-        """The question with all these passages."""
+        """Return the question with all its retrieved passages."""
         passages = self.study.corpus.passages(ordinals.tolist())
         roles = np.where(contains_answer, POSITIVE, NEGATIVE).tolist()
         return ReaderExample(

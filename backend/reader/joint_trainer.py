@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JointModel(torch.nn.Module):
-    """A question encoder and a reader."""
+    """A question encoder and a reader as one trainable module."""
 
     def __init__(self, questions: SentenceTransformer, reader: DPRReader):
         super().__init__()
@@ -41,7 +41,7 @@ def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
 
 @dataclass(frozen=True)
 class Keys:
-    """A dataset that returns its keys: (epoch, question number)."""
+    """A dataset whose items are just their keys: (epoch, question number)."""
 
     count: int
 
@@ -57,9 +57,9 @@ def keys_of(batch: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
 
 
 class JointTrainer(ReaderTrainer):
-    """A trainer that retrieves passages while it trains.
+    """A trainer that retrieves passages in every training step.
 
-    It evaluates the reader's answers from the passages that the question encoder retrieves.
+    The evaluation measures the reader's answers on the passages that the question encoder retrieves.
     """
 
     def __init__(
@@ -139,7 +139,8 @@ class JointTrainer(ReaderTrainer):
 
 
 def retriever_loss(scores: torch.Tensor, contains_answer: torch.Tensor) -> torch.Tensor:
-    """Return the mean negative log share of passages with an answer, over the questions that have such a passage.
+    """Return the retriever's loss: the negative log of the softmax probability of all passages with an answer, averaged
+    over the questions that have such a passage.
 
     Args:
         scores: (q, u), of each question and all retrieved passages. contains_answer: (q, u) bool.

@@ -1,4 +1,4 @@
-"""The reader's loss (Karpukhin et al. 2020, section 6.1), from logits alone."""
+"""Compute the reader's loss from its logits (Karpukhin et al. 2020, section 6.1)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def selection_loss(relevance: Tensor, positive_places: Tensor) -> Tensor:
 def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
     """Return -log of the sum over all answer spans (s, t) in the positive of P_start(s) P_end(t), (q,).
 
-    Both are softmaxes over the tokens of the positive with its question (equations 3 and 4), without padding. The loss
-    is 0 if truncation removed all spans of the positive.
+    P_start and P_end are softmaxes over all tokens of the input with the positive, without padding (equations 3 and 4).
+    The loss is 0 if truncation removed all spans of the positive.
     """
     exists = spans[..., 0] != PAD
     at = spans.clamp(min=0)

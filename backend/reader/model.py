@@ -1,9 +1,9 @@
-"""The reader's network: transformers' `DPRReader`, made from any BERT or loaded from a checkpoint.
+"""The reader's network: transformers' `DPRReader`, initialised from any BERT or loaded from a checkpoint.
 
 Weights are read only from safetensors.
 
-A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)`
-    load it anywhere.
+A trained reader is an ordinary folder, which `DPRReader.from_pretrained(folder)` and
+`AutoTokenizer.from_pretrained(folder)` load without Blindspot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODULES = "modules.json"  # this file marks a sentence-transformers folder
 
 @dataclass(frozen=True)
 class ReaderModel:
-    """A network with its tokenizer. `hash` covers weights and tokenizer; "" if they are not from a folder."""
+    """A network with its tokenizer. `hash`: hash of weights and tokenizer; "" if they were not loaded from a folder."""
 
     network: DPRReader
     inputs: ReaderInputs
@@ -42,7 +42,7 @@ class ReaderModel:
 
 
 def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, seed: int = 0) -> ReaderModel:
-    """Return a reader to train: a trained reader, or a BERT with three new random vectors.
+    """Return a reader for training: an already trained reader, or a BERT with new randomly initialised output layers.
 
     Args:
         start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (with two towers,
@@ -121,15 +121,15 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
 
 
 def reader_folder(study: Study, reader: str) -> str:
-    """Return the folder of a reader: a model of the study, or else a folder or Hugging Face name, unchanged."""
+    """Return the folder of a reader in the study. Any other folder or Hugging Face name is returned unchanged."""
     if "/" not in reader and (study.path("models", reader) / TRAINING).is_file():
         return str(study.path("models", reader))
     return reader
 
 
 def start_folder(study: Study, start: str) -> str:
-    """Return the initial model of a training: an encoder of study.toml (with two towers, the passage tower), or else as
-    in `reader_folder`.
+    """Return the initial model for a training: the model of an encoder of study.toml (its passage tower if it has two),
+    or else the result of `reader_folder`.
     """
     encoder = study.settings.encoders.get(start)
     if encoder is None:
@@ -171,7 +171,7 @@ def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> Reade
 
 
 def _architecture(folder: ModelFolder) -> str:
-    """Return the name of the network's class; "" if the folder does not name it."""
+    """Return the name of the network's class in the folder's configuration; "" if it has none."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -184,7 +184,7 @@ def _architecture(folder: ModelFolder) -> str:
 
 
 def _bert(source: ModelFolder) -> tuple[Any, Any]:
-    """Return the network inside an encoder, and its tokenizer."""
+    """Return the BERT network of an encoder, and its tokenizer."""
     import transformers
 
     path = source.path

@@ -1,4 +1,4 @@
-"""A loaded reader: the best span of each passage, and the relevance of each passage."""
+"""A loaded reader, which computes the best span and the relevance of each passage."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16
 GPU_BATCH = 128
-"""Passages read at a time. A GPU reads all 100 of a question at once."""
+"""Number of passages read at a time. A GPU reads all 100 of a question at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageReadings:
-    """The readings of m passages, in their order.
+    """The reader's output for m passages, in their order.
 
-    relevance: (m,) float32 logits; their softmax over a question's passages is P_selected. spans: (m, 2) int32, the
-    best span in characters of each passage's text; -1 if nothing could be read. tokens: (m, 2) int32, the same as first
-    and last token of the input. scores: (m,) float32, start logit plus end logit; -inf if nothing could be read.
-    probabilities: (m,) float32, P_start times P_end of that span within its passage.
+    Attributes:
+        relevance: (m,) float32 logits; their softmax over a question's passages is P_selected.
+        spans: (m, 2) int32, the best span in characters of each passage's text; -1 if nothing could be read.
+        tokens: (m, 2) int32, the same as first and last token of the input.
+        scores: (m,) float32, start logit plus end logit; -inf if nothing could be read.
+        probabilities: (m,) float32, P_start times P_end of that span within its passage.
     """
 
     relevance: np.ndarray
@@ -41,14 +43,15 @@ class PassageReadings:
 
     @classmethod
     def empty(cls, count: int) -> PassageReadings:
-        """Return the result for `count` passages without any reading."""
+        """Return the output for `count` passages that were not read."""
         tokens, spans = np.full((count, 2), -1, np.int32), np.full((count, 2), -1, np.int32)
         low = np.full(count, -np.inf, np.float32)
         return cls(low.copy(), tokens, spans, low, np.zeros(count, np.float32))
 
 
 def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
-    """Select the passage whose best span is the answer: the most relevant readable passage in the top k.
+    """Select the passage whose best span is the predicted answer: of the passages in the top k that could be read, the
+    one with the highest relevance.
 
     Args:
         relevance, scores: (q, m), as in `PassageReadings`.
@@ -79,7 +82,7 @@ class Reader:
         precision: Precision = "auto",
         longest: int = ANSWER_TOKENS,
     ):
-        """Place the reader on a device. Raises Refused for a missing device, or an unknown precision."""
+        """Move the reader to a device. Raises Refused for a missing device, or an unknown precision."""
         from blindspot.backend.training.checkpoints import training_device, uses_bfloat16
 
         if precision not in get_args(Precision):
@@ -94,11 +97,15 @@ class Reader:
     def open(
         cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto"
     ) -> Reader:
-        """Open a reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as in `load_reader`."""
+        """Open a reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises the same errors as
+        `load_reader`.
+        """
         return cls(load_reader(reader_folder(study, name)), device, batch, precision)
 
     def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
-        """Read the passages of one question. Passages of similar length share a batch, to save padding."""
+        """Read the passages of one question. Passages of similar length are put into the same batch, to
+        reduce padding.
+        """
         encoded = self.inputs.encode(question, passages)
         result = PassageReadings.empty(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))

@@ -1,9 +1,9 @@
-"""Reading a run: a reader's answers from the top k passages of each question, for every k at once.
+"""Let a reader extract answers from a run's top k passages of each question, for all k in one pass.
 
-A passage's scores do not depend on the others, so one pass over the first `depth` passages gives the answer at every k
-up to it. The result is in `runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and
-manifest.json, which is written last. Until then, parts of 32 questions are in `runs/<run>/.reading-<reader>/`, and a
-killed reading resumes from them.
+The scores of a passage do not depend on the other passages, so one pass over the top `depth` passages gives the answer
+at every k up to `depth`. The result ("reading") is in `runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl
+for other programs, and manifest.json, which is written last. Until then, results for blocks of 32 questions are in
+`runs/<run>/.reading-<reader>/`, from which a killed job resumes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 KS = (1, 5, 10, 20, 50, 100)
-"""The k at which answers are stored and measured, as deep as the run goes."""
+"""The values of k at which answers are stored and measured, up to the depth of the run."""
 FOLDER = "answers-read."
 ARRAYS = ("relevance", "spans", "scores", "probabilities")
 PREDICTIONS = "predictions.jsonl"
@@ -50,7 +50,7 @@ VERSION = 1  # version of the computation of readings
 
 
 class Reading:
-    """A finished reading.
+    """The stored output of a reader for a run.
 
     Arrays are memory maps, row i is the run's question i: relevance, scores, probabilities (q, depth) float32 and
     spans (q, depth, 2) int32, as in `PassageReadings`.
@@ -64,7 +64,7 @@ class Reading:
     def open(cls, study: Study, run: str | Run, reader: str) -> Reading:
         """Open a reading.
 
-        Raises Missing if the reader has not read the run, Refused if the run was replaced since.
+        Raises Missing if the reader has not read the run, and Refused if the run was replaced since then.
         """
         opened = study.run(run) if isinstance(run, str) else run
         folder = opened.folder / f"{FOLDER}{check_name(reader, 'reader')}"
@@ -85,7 +85,7 @@ class Reading:
 
     @property
     def ks(self) -> list[int]:
-        """Return the k at which predictions.jsonl has answers."""
+        """Return the values of k for which predictions.jsonl has answers."""
         return self.manifest["ks"]
 
     @cached_property
@@ -105,19 +105,21 @@ class Reading:
         return self._array("probabilities")
 
     def selected(self, k: int) -> np.ndarray:
-        """Return the column of the passage with the answer at k, (q,) int64; -1 if nothing was read."""
+        """Return the column of the passage that gives the predicted answer at k, (q,) int64; -1 if no
+        passage was read.
+        """
         return selected(self.relevance, self.scores, k)
 
     def selection_probability(self, row: int, column: int, k: int) -> float:
-        """Return P_selected of a passage in the top k (equation 5)."""
+        """Return P_selected (equation 5) of a passage among the top k."""
         relevance = self.relevance[row, :k][np.isfinite(self.scores[row, :k])].astype(np.float64)
         return float(np.exp(self.relevance[row, column] - relevance.max()) / np.exp(relevance - relevance.max()).sum())
 
     def answers(
         self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None
     ) -> dict[int, list[str | None]]:
-        """Return the predicted answers at each k: the text of the best span of the best passage, None if nothing was
-        read.
+        """Return the predicted answers at each k: the text of the best span of the selected passage, None if no passage
+        was read.
         """
         rows = list(range(len(self.relevance))) if rows is None else list(rows)
         columns = {k: self.selected(k)[rows] for k in ks}
@@ -227,7 +229,9 @@ def _read_part(
     depth: int,
     progress: Progress | None,
 ) -> int:
-    """Read some questions and store the result. Returns their number, or 0 if they were read before."""
+    """Read the passages of one block of questions and store the result. Returns the number of questions, or 0 if the
+    block was stored before.
+    """
     if progress is not None:
         progress(first_question, len(run.hits), f"reading {run.name}")
     if parts.has_shard(first_question):
@@ -251,7 +255,9 @@ def _read_part(
 
 
 class _ReadingShards:
-    """Shards of a reading, in the order of the questions. Shards of another reading are discarded."""
+    """The stored blocks ("shards") of a reading in progress, in the order of the questions. Shards made with other
+    settings are deleted.
+    """
 
     def __init__(self, folder: Path, description: dict):
         self.folder, path = folder, folder / "about.json"
@@ -289,8 +295,8 @@ def _write_predictions(study: Study, reading: Reading) -> None:
 
 
 def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
-    """Yield a line for each question: at each k the answer, its passage and rank, its span in characters of the
-    passage's text, and its scores.
+    """Yield the lines of predictions.jsonl, one for each question: at each k the answer, its passage and rank, its
+    character span in the passage's text, and its scores.
     """
     ids, chosen = reading.run.question_ids, {k: reading.selected(k) for k in reading.ks}
     for begin in range(0, len(ids), PER_PART):

@@ -1,4 +1,6 @@
-"""Measure readings: exact match and F1 at each k, by relation and bucket, for one reading or for two."""
+"""Measure a reader's stored answers ("readings"): exact match and F1 at each k, overall, by relation and by bucket, for
+one reading or a comparison of two.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,14 @@ CONVENTION = (
 
 @dataclass(frozen=True)
 class MeasuredReading:
-    """A measured reading. Row i is questions[i] in every array.
+    """A measured reading. Row i of every array is questions[i].
 
-    predictions: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
-    by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by the default rule), an upper bound
-    for the reader. left_out: number of questions of the run without answers.
+    Attributes:
+        predictions: by k, the predicted answers, None if nothing was read.
+        exact: by k, (q,) bool.
+        f1: by k, (q,) float64. found: by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by
+            the default rule), an upper bound for the reader.
+        left_out: number of questions of the run without answers.
     """
 
     run: str
@@ -71,8 +76,8 @@ class MeasuredReading:
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
     def groups(self, grouping: Group) -> dict[str, np.ndarray]:
-        """Return the rows of each relation or bucket, in the order of a table, without questions that have no
-        relation.
+        """Return the rows of each relation or bucket, in the order in which tables list them. Questions without a
+        relation are left out.
         """
         labels = (
             self.relations
@@ -84,7 +89,7 @@ class MeasuredReading:
 
 
 def measure_reading(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
-    """Measure a reading at its own values of k, or at other values up to its depth.
+    """Measure a reading at the values of k that it was made for, or at other values up to its depth.
 
     Raises:
         BadInput: a k beyond the reading's depth, or a run whose questions have no answers.
@@ -121,7 +126,7 @@ def measure_reading(study: Study, reading: Reading, ks: Sequence[int] | None = N
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """The figures of a group of questions at each k: each with its interval by unit of observation."""
+    """The figures of a group of questions at each k, with intervals over units of observation."""
 
     group: str
     n: int
@@ -147,7 +152,7 @@ def answer_rows(reading: MeasuredReading, grouping: Group | None = None) -> list
 
 
 def macro_exact(reading: MeasuredReading) -> dict[int, Estimate]:
-    """Return exact match at each k, averaged over relations; empty if no question has a relation."""
+    """Return exact match at each k, macro-averaged over relations; {} if no question has a relation."""
     related = reading.relations != ""
     if not related.any():
         return {}
@@ -157,7 +162,7 @@ def macro_exact(reading: MeasuredReading) -> dict[int, Estimate]:
 
 @dataclass(frozen=True, slots=True)
 class TunedK:
-    """The k with the best exact match on dev questions; the smallest of equal ones."""
+    """The k with the best exact match on dev questions; of equally good k the smallest."""
 
     k: int
     run: str
@@ -167,8 +172,8 @@ class TunedK:
 def tuned_k(reading: MeasuredReading) -> TunedK:
     """Tune k on dev questions.
 
-    Raises Refused if the reading has no dev questions: choosing k on the measured questions would bias the result
-    upwards.
+    Raises Refused if the reading has no dev questions, because choosing k on the measured questions would bias the
+    result upwards.
     """
     dev = np.array([question.split == "dev" for question in reading.questions], dtype=bool)
     if not dev.any():
@@ -183,7 +188,7 @@ def tuned_k(reading: MeasuredReading) -> TunedK:
 
 @dataclass(frozen=True, slots=True)
 class BothAnswer:
-    """Exact match of two readings of the same questions, and the difference."""
+    """Exact match of two readings on the same questions, and the difference."""
 
     n: int
     estimate_a: Estimate
@@ -198,8 +203,8 @@ def compare_readings(
     grouping: Group | None = None,
     kept_ids: set[str] | None = None,
 ) -> dict[str, BothAnswer]:
-    """Compare two readings on the questions that are measured in both: all ("all"), or by group with p adjusted by
-    Holm's method.
+    """Compare two readings on the questions that are measured in both: overall ("all"), or by group with Holm-adjusted
+    p values.
 
     Args:
         k: a cut-off at which both readings are measured. kept_ids: ids of the questions to use; None for all.

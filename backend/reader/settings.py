@@ -49,13 +49,13 @@ class ReaderSettings(TrainingSettings):
     read: int = Field(default=20, title="Read", description="Number of passages read for a held-out question", ge=1)
 
     def passages_on(self, device: str) -> int:
-        """Passages of a question in a step on "cuda" or "cpu"."""
+        """Return the number of passages per question in a training step on "cuda" or "cpu"."""
         return self.passages or PASSAGES[device]
 
 
 @settings_class
 class ReadingSettings:
-    """How a reader reads the passages of a run."""
+    """The settings for reading the passages of a run."""
 
     ks: tuple[int, ...] | None = Field(
         default=None,

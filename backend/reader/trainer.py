@@ -1,4 +1,4 @@
-"""A subclass of transformers' Trainer for the reader, with our batches, loss and evaluation.
+"""A subclass of transformers' Trainer for the reader, with its own batches, loss and evaluation.
 
 Only training imports this module, because it loads torch.
 """
@@ -27,8 +27,8 @@ FIGURE, SECOND = "exact_match", "f1"
 
 @dataclass(frozen=True)
 class ReaderCollator:
-    """Turn sampled examples into the inputs of `reader_loss`: the passages of all questions in one batch, each positive
-    first.
+    """Converts sampled examples to the inputs of `reader_loss`: the passages of all questions in one batch, with the
+    positive first for each question.
     """
 
     inputs: ReaderInputs
@@ -53,7 +53,9 @@ class ReaderCollator:
 
 
 class ReaderTrainer(SampledTraining, Trainer):
-    """A trainer that compares checkpoints by exact match on held-out questions; of equal ones the later wins."""
+    """A trainer that chooses the checkpoint with the best exact match on held-out questions, and the later one of
+    equally good checkpoints.
+    """
 
     def __init__(
         self, *arguments: Any, held_out: Sequence[ReaderExample], passages_read: int, inputs: ReaderInputs, **named: Any
@@ -63,7 +65,7 @@ class ReaderTrainer(SampledTraining, Trainer):
         super().__init__(*arguments, **named)
 
     def network(self) -> Any:
-        """The reader inside the trained model."""
+        """Return the reader inside the trained model."""
         return self.model
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
@@ -91,7 +93,7 @@ class ReaderTrainer(SampledTraining, Trainer):
 
 
 def reader_of(model: ReaderModel, arguments: Any) -> Reader:
-    """Return the current reader, on the device and in the precision of its training."""
+    """Return the reader with its current weights, on the device and in the precision used for training."""
     return Reader(model, arguments.device.type, precision="bfloat16" if arguments.bf16 else "float32")
 
 

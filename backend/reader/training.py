@@ -1,9 +1,9 @@
 """Train the extractive reader (Karpukhin et al. 2020, section 6.1) on the passages that a run retrieves for training
 questions.
 
-`train` works on folders without a study; `train_reader` is the job. The model is an ordinary folder that transformers'
-`DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In several processes:
-`torchrun --nproc-per-node 4 --no-python blindspot train reader ...`.
+`train` works on folders, without a study; `train_reader` is the job. The trained model is a folder that transformers'
+`DPRReader.from_pretrained` can load; it also contains training.json and log.jsonl. In several processes: `torchrun
+--nproc-per-node 4 --no-python blindspot train reader ...`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def train(
     settings: ReaderSettings | None = None,
     left_out: dict[str, int] | None = None,
 ) -> TrainedReader:
-    """Train, or resume an interrupted training, and put the best reader into `place.target`. start: see `start_reader`.
+    """Train, or resume an interrupted training, and write the best reader to `place.target`. start: see `start_reader`.
 
     Raises:
         Refused: invalid settings, too few questions, another unfinished training in that place, or a full disk.
@@ -180,7 +180,7 @@ def save_best(
     description: dict,
     write: Callable[[Path, Path], object] = copy_model,
 ) -> TrainedReader:
-    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder.
+    """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder.
 
     Args:
         write: writes the model of the first folder, a checkpoint, into the second.

@@ -1,1 +1,1 @@
-"""Recipes of several steps: RocketQA."""
+"""Training recipes that consist of several steps: RocketQA."""

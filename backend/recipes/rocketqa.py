@@ -1,16 +1,16 @@
-"""RocketQA's training procedure (Qu et al. 2021, section 3.4): `blindspot train rocketqa`. People's labels override the
-cross-encoder's.
+"""RocketQA's training procedure (Qu et al. 2021, section 3.4), run by `blindspot train rocketqa`. Where people labelled
+a pair, their label overrides the cross-encoder's.
 
-1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun).
-2. A cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of
+1. A dual encoder that is trained only with in-batch negatives (across all processes, under torchrun). 2. A
+cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of
    these passages are stored.
-3. A dual encoder with denoised hard negatives: passages to which the cross-encoder gives a low score.
-4. A dual encoder on the same data and on unlabelled questions, with positives and negatives that the cross-encoder
-   scores with confidence.
+3. A dual encoder trained with denoised hard negatives: passages to which the cross-encoder gives a low score. 4. A dual
+encoder trained on the same data and on unlabelled questions, whose positives and negatives are passages that the
+cross-encoder scores with high confidence.
 
-Steps 1, 3 and 4 start from the same model. Each step consists of stages, and each stage makes an ordinary part of the
-study: a training set, a model, an index, a run, scores. `recipes/<name>/state.json` says which are made, and is rewritten
-after every stage; the report and the manifest come last.
+Steps 1, 3 and 4 start from the same model. Each step consists of stages, and each stage makes a part of the study: a
+training set, a model, an index, a run or scores. `recipes/<name>/state.json` lists the parts that are finished and is
+rewritten after every stage. The report and the manifest are written last.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ NO_UNLABELLED = (
 
 @dataclass(frozen=True, slots=True)
 class RecipeMade:
-    """The result of a recipe. runs: the dev run of each step's retriever, in order. skipped: reason, by step.
-    notes: remarks for the user.
+    """The result of a recipe. runs: the dev run of each step's retriever, in order. skipped: for each skipped step the
+    reason. notes: remarks for the user.
     """
 
     name: str
@@ -76,10 +76,14 @@ class RecipeMade:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a recipe, with one output.
+    """One stage of a recipe, which makes one part.
 
-    step: 1 to 4; 0 is the preparation. title: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
-    skip_reason: returns a reason to skip the rest of the step; empty for none.
+    Attributes:
+        step: 1 to 4; 0 is the preparation.
+        title: the stage in words.
+        kind: of the output, a key of FOLDERS.
+        everywhere: all processes take part.
+        skip_reason: returns a reason to skip the rest of the step; empty for none.
     """
 
     step: int
@@ -154,7 +158,9 @@ def _run_stages(recipe: Recipe, progress: Progress | None) -> None:
 
 
 def _wait_for_stages(recipe: Recipe) -> None:
-    """Wait in the other processes, and take part in each training. An existing model is not trained again."""
+    """In processes other than the main one, wait for each stage and take part in each training. An existing model is
+    not trained again.
+    """
     stages = recipe.stages()
     for number, stage in enumerate(stages):
         if not stage.everywhere:
@@ -199,7 +205,7 @@ def _finish(recipe: Recipe) -> RecipeMade:
 
 
 def dev_report(study: Study, runs: Sequence[str]) -> Report:
-    """Return Success@1, 5 and 20 of the steps' retrievers over dev."""
+    """Return a report with Success@1, 5 and 20 of the steps' retrievers on dev."""
     from blindspot.backend.evaluation.report import report
 
     return report(study, runs, ks=KS)
@@ -232,7 +238,7 @@ class Recipe:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The reason of each skipped step."""
+        """Return the skipped steps, with the reason for each."""
         return {int(step): why for step, why in self.state["skipped"].items()}
 
     def is_done(self, key: str) -> bool:
@@ -279,8 +285,8 @@ class Recipe:
         write_json(self.folder / STATE, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
 
     def _pinned_settings(self) -> dict[str, Any]:
-        """Return what stays fixed: the last label event, whether people judged a passage of a training question, the sources of positives,
-        and whether dev and the initial model are measured.
+        """Return the inputs that are fixed when the recipe starts: the last label event, whether people judged a
+        passage of a training question, the sources of positives, and whether dev and the initial model are measured.
         """
         labels = Labels(self.study.labels_path, read_only=True)
         has_dev = any(count["split"] == "dev" for count in self.study.questions.counts())
@@ -343,7 +349,7 @@ class Recipe:
         return notes
 
     def _retriever(self, step: int, pinned: Mapping[str, Any], **spec: Any) -> list[Stage]:
-        """Return the stages of a retriever: training set, dual encoder, index, and dev run."""
+        """Return the stages for one step's retriever: training set, dual encoder, index, and dev run."""
         name = f"{self.name}-{step}"
 
         def train(progress: Progress | None) -> None:
@@ -438,7 +444,7 @@ class Recipe:
         return "" if any(count["split"] == "unlabelled" for count in self.study.questions.counts()) else NO_UNLABELLED
 
     def nothing_taught(self) -> str:
-        """Return why step 4 has nothing to learn from the unlabelled questions; empty if it has."""
+        """Return why step 4 cannot use the unlabelled questions; "" if it can."""
         from blindspot.backend.training_sets.training_set import TrainingSet
 
         free = [question.id for question in self.study.questions.all(split="unlabelled")]

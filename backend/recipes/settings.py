@@ -61,8 +61,8 @@ cross-encoder did not start to learn.
 JUDGED_POLICY = "answer_match"
 """The policy of step 2's training set.
 
-A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn,
-and be calibrated to, the labelling instead of the answering.
+A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn
+which passages are labelled, instead of which ones answer, and would be calibrated on that.
 """
 
 
@@ -73,7 +73,7 @@ DENOISED_BY = (KEEP_BELOW, PROPOSE_ABOVE)
 class RecipeSettings:
     """The settings of a recipe.
 
-    `dual` and `cross` override the model settings that follow from the other settings.
+    `dual` and `cross` override the training settings that are derived from the other settings.
     """
 
     small: bool = Field(
@@ -126,14 +126,14 @@ class RecipeSettings:
 
     @property
     def easy(self) -> int:
-        """The number of random passages per question for the cross-encoder: with the mined passages, as many as in the
-        paper.
+        """Return the number of random passages per question for training the cross-encoder. Together with the mined
+        passages there are as many as in the paper.
         """
         return max(0, DEPTH - self.ranks) if self.small else 0
 
     def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
-        """Return the settings of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may be its
-        teacher.
+        """Return the settings of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that can be its teacher
+        in distillation.
         """
         taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
         return {
@@ -153,8 +153,8 @@ class RecipeSettings:
 
 
 def check_recipe_name(name: str) -> str:
-    """Check a recipe's name. The names of its sets, models and runs begin with it, so its maximum length is shorter
-    than theirs.
+    """Check a recipe's name and return it. The names of its sets, models and runs begin with it, so its maximum length
+    is shorter than theirs.
     """
     check_name(name, "recipe")
     if len(name) > 48:
@@ -166,9 +166,9 @@ def check_recipe_name(name: str) -> str:
 
 
 def model_of(study: Study, start: str) -> str:
-    """Return the model behind an encoder of study.toml, or else the name itself.
+    """Return the model of an encoder of study.toml. Any other name is returned unchanged.
 
-    Raises Refused for an encoder of two separate models.
+    Raises Refused for an encoder that consists of two separate models.
     """
     known = study.settings.encoders.get(start)
     if known is not None and known.model is None:

@@ -1,1 +1,1 @@
-"""The report of a study as one HTML file, for colleagues without Python."""
+"""Write the report of a study as one HTML file, which can be read without Python."""

@@ -1,4 +1,6 @@
-"""Examples for a report: questions that only one of two runs answers, both lists side by side, and why a run missed."""
+"""The report's examples: questions that only one of two runs finds, with both lists side by side and reasons for the
+miss.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ ANCHOR = "examples"
 
 
 def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str] = frozenset()) -> Iterator[str]:
-    """Yield the section; nothing if both runs answer the same questions.
+    """Yield the HTML of the section; nothing if both runs find the same questions.
 
     Args:
-        hidden: Ids of questions that are no examples.
+        hidden: Ids of questions that must not be shown as examples.
     """
     found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
     may_show = np.ones(len(comparison), dtype=bool)
@@ -56,7 +58,7 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
 
 
 def _draw_rows(rows_by_side: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Draw up to EXAMPLES rows: half from each side, or more of one side if the other has fewer."""
+    """Draw up to EXAMPLES rows, half from each side. If one side has fewer rows, more are drawn from the other."""
     half = EXAMPLES // 2
     first = min(len(rows_by_side[0]), max(half, EXAMPLES - len(rows_by_side[1])))
     counts = first, min(len(rows_by_side[1]), EXAMPLES - first)
@@ -87,9 +89,7 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
 
 
 def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
-    """Describe a miss in sentences: the most informative fact, the gold's rank, and the shared
-    words.
-    """
+    """Describe a miss in sentences: the most informative fact, the rank of the gold passage, and the shared words."""
     standing = next((each for each in explanation.standings if each.run == run_name), None)
     if standing is None:
         return []
@@ -113,7 +113,7 @@ def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
 
 
 def _hit_list(study: Study, measured_run: Measured, row: int, first_ranks: int, question: Question, k: int) -> str:
-    """Return the first hits of a run, and its first relevant hit if that is within k."""
+    """Return the top hits of a run as HTML, and also its first relevant hit if that is within the top k."""
     ordinals = np.asarray(measured_run.run.hits.ordinals[row])[:k]
     ranks = [rank for rank in range(1, min(SHOWN, len(ordinals)) + 1) if ordinals[rank - 1] >= 0]
     if SHOWN < first_ranks <= len(ordinals):

@@ -1,4 +1,6 @@
-"""A study's report as one self-contained HTML file: conclusions first, then the figures of the pages and commands."""
+"""Write a study's report as one self-contained HTML file: first the conclusions, then the figures that pages and
+commands show.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 CLOSING = (
-    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
     "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
     "answer it. A slice shows where a difference is, not its cause."
 )
@@ -57,7 +59,9 @@ def write_html_report(
     rule: str = DEFAULT_RULE,
     measures: Sequence[str] = (),
 ) -> int:
-    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
+    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput for an invalid
+    argument, and OSError if the file cannot be written.
+    """
     text = html_report(study, runs, relevance, rule, measures)
     write_text(path, text)
     return len(text.encode("utf-8"))
@@ -71,8 +75,8 @@ def html_report(
     measures: Sequence[str] = (),
     hidden: Set[str] = frozenset(),
 ) -> str:
-    """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
-    of them is compared with the others.
+    """Return the report's HTML, which begins with the conclusions. Runs over the same questions share tables, and the
+    first of these runs is compared with the others.
 
     Args:
         measures: registered measures to show beside Success@k: over all questions, and by relation.
@@ -119,7 +123,9 @@ def html_report(
 
 
 def _main_pair(study: Study, members: Sequence[str]) -> tuple[str, str] | None:
-    """Return the two runs that the conclusions compare, as Home does; None for a single run."""
+    """Return the two runs that the conclusions compare, which are the same as on the Home page; None for a
+    single run.
+    """
     if len(members) < 2:
         return None
     return default_pair({name: study.run(name).manifest for name in members})
@@ -162,7 +168,9 @@ def _study_section(study: Study) -> str:
 
 
 def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: str) -> Iterator[str]:
-    """Yield the section on two runs: their accuracy by frequency, and the slices where they differ from elsewhere."""
+    """Yield the section on two runs: their accuracy by frequency, and the slices in which their difference is not the
+    same as elsewhere.
+    """
     a, b = comparison.run_a, comparison.run_b
     yield heading(f"{a.name} and {b.name}, by frequency", anchor)
     curves = frequency_curves(Panel.of_runs({a.name: a, b.name: b}), k)
@@ -194,7 +202,7 @@ def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[s
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
-    """Return the plots and tables of runs over one set of questions: by frequency, then by relation."""
+    """Yield the plots and tables of runs over the same questions: first by frequency, then by relation."""
     panel = Panel.of_runs(measure_all(study, members, relevance, rule))
     k = min(published.K, panel.depth)
     official = {question.relation for question in panel.questions if question.bucket is not None and question.relation}

@@ -19,7 +19,7 @@ ANCHOR, PROBES = "interventions", "probes"
 
 
 def intervention_parts(study: Study, runs: Sequence[str]) -> Iterator[str]:
-    """Yield the tables of causes of these runs. Results over another collection or an older run are left out."""
+    """Yield the tables of causes for these runs. Results for another collection or a replaced run are left out."""
     made = {name: study.run(name).manifest.get("made") for name in runs}
     current = [
         read_object(study.path(FOLDER, name, RESULT))
@@ -35,7 +35,7 @@ def intervention_parts(study: Study, runs: Sequence[str]) -> Iterator[str]:
 
 
 def probe_parts(study: Study) -> Iterator[str]:
-    """Yield the tables of the experiment "probes"; small trial runs are left out."""
+    """Yield the tables of the experiment "probes". Results with `--small` are left out."""
     stored = [
         read_object(study.path("experiments", name, RESULT))
         for name, manifest in study.parts("experiments").items()

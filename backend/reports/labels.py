@@ -1,5 +1,5 @@
-"""What annotators' labels say, for a report: agreement, the share of false negatives, and figures corrected by
-labels.
+"""Collect the results from annotators' labels for a report: agreement, the share of false negatives, and figures
+corrected by labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """corrected: by run whose questions have labels, its figures at KS. powered: the audit's rates with each judge.
+    """The results from labels. corrected: for each run whose questions have labels, the figures at KS. powered: the
+    audit's rates estimated with each judge.
 
     success: Success@k of the same runs at KS, from the random audits and the judges' scores.
     """
@@ -48,7 +49,7 @@ class LabelFindings:
 
 
 def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str) -> LabelFindings | None:
-    """Return what the labels say; None if there are none."""
+    """Return the results from labels; None if there are no labels."""
     found = quality(study)
     if not found.work:
         return None
@@ -71,7 +72,7 @@ def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
             f"{_coefficient(together.positive)}, where 1 is perfect and 0 is chance."
         )
     else:
-        yield f"{people} gave {counted(findings.count, 'label')}. No passage has two independent labels, so agreement is unknown."
+        yield f"{people} gave {counted(findings.count, 'label')}. No passage has labels from two people who judged independently, so agreement is unknown."
     rate = None if findings.audit.overall is None else findings.audit.overall.positive
     if rate is not None and (share := rate.value) is not None:
         between = "" if rate.low is None or rate.high is None else f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
@@ -119,14 +120,12 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
     if findings.corrected:
         yield _corrected(findings.corrected).as_html()
         yield remark(
-            "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no "
-            "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
+            "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no unjudged passage were relevant, and if every one were: further labels cannot move it beyond these bounds."
         )
     if any(each.labelled is not None for each in findings.success):
         yield _sampled_table(findings.success).as_html()
         yield remark(
-            "Success@k if people judged every hit, from the questions that random audits showed completely. A judge's scores of all "
-            "questions narrow the interval; a biased judge widens it and does not move the figure."
+            "Success@k if people judged every hit, estimated from the questions whose passages random audits showed completely. A judge's scores of all questions make the interval narrower. A biased judge makes it wider but does not shift the figure."
         )
     for each in findings.success:
         if each.labelled is None:

@@ -1,4 +1,4 @@
-"""The parts of a report's page: its style for screens and paper, tables, plots and lists."""
+"""The HTML of a report: the style for screen and print, tables, plots and lists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ function save(button, format) {
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """Return the whole file. It loads nothing from elsewhere."""
+    """Return the complete HTML page, which loads no other files."""
     from plotly.offline import get_plotlyjs
 
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
@@ -64,7 +64,7 @@ def heading(text: str, anchor: str) -> str:
 
 
 def navigation(markup: str) -> str:
-    """Return links to the sections whose headings the markup holds."""
+    """Return links to the sections whose headings are in the markup."""
     found = re.findall(r'<h2 id="([^"]*)">([^<]*)</h2>', markup)
     return "<nav>" + "".join(f'<a href="#{anchor}">{words}</a>' for anchor, words in found) + "</nav>"
 
@@ -80,7 +80,7 @@ def with_notes(table: ResultTable) -> Iterator[str]:
 
 
 def as_plot(plot: Figure, name: str) -> str:
-    """Return an interactive plot for the screen, and the same as a picture for paper."""
+    """Return an interactive plot for the screen, and the same plot as an image for print."""
     from plotly.io import to_html
 
     interactive = to_html(plot, full_html=False, include_plotlyjs=False, config=report_plots.config(name))

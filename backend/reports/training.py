@@ -1,4 +1,4 @@
-"""What training changed, for a report: the sets that models learned from, and their accuracy before and after."""
+"""The report's section on training: the training sets of the models, and the accuracy before and after training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrainedModel:
 
 
 def trained_models(study: Study, k: int, relevance: Kind, rule: str) -> list[TrainedModel]:
-    """Return the trained retrievers with runs before and after over dev, else over test."""
+    """Return the trained retrievers that have a run before and a run after training over dev, or else over test."""
     runs = {name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest}
     found = []
     for name, about in models_of(study).items():
@@ -72,9 +72,9 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
 
 
 def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator[str]:
-    """Yield the section; nothing without a training set and without a model.
+    """Yield the HTML of the section; nothing if there is neither a training set nor a model.
 
-    Sets are compared with the one whose negatives are not cleaned, else with the oldest.
+    Training sets are compared with the one whose negatives are not cleaned, or else with the oldest one.
     """
     sets = training_sets(study)
     if not sets and not models:
@@ -88,7 +88,7 @@ def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator
     if models:
         yield _models(models, k).as_html()
         yield remark(
-            "Before: the run of the initial encoder over the same questions. Intervals and p are paired, by question."
+            "Before: the run of the initial model over the same questions. Intervals and p values are paired by question."
         )
 
 

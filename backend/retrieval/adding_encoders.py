@@ -1,4 +1,4 @@
-"""Add an encoder of any kind to study.toml, after loading it once to see that it works."""
+"""Add an encoder of any kind to study.toml, after loading it once to check that it works."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ class AddedEncoder:
 
 
 Ask = Callable[[str, str], str]
-"""What the prompt goes before ("question", "passage") and the proposed prompt -> the prompt that a person chose."""
+"""A function from the kind of text that gets the prompt ("question" or "passage") and the proposed prompt to the prompt
+that the person chose.
+"""
 
 
 def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_user: Ask | None = None) -> AddedEncoder:
-    """Load an encoder on the CPU, and add it to study.toml with the kind that its folder shows.
+    """Load an encoder on the CPU, and add it to study.toml with the kind determined from its folder.
 
-    A dense encoder gets the prompts that its model stores, unless `values` give others.
+    A dense encoder gets the prompts stored with its model, unless `values` contain others.
 
     Args:
         values: of `EncoderSettings`, as the user gave them.
         ask_user: asks a person for the prompts of a model that stores none.
 
-    Raises Missing for a model that cannot be loaded, Refused for a model of another kind and for a name that is taken.
+    Raises Missing for a model that cannot be loaded, and Refused for a model of an unsupported kind or a name that is
+    taken.
     """
     settings = build(EncoderSettings, dict(values))
     kind = settings.kind if settings.kind != "auto" else _kind_of(settings.model)
@@ -81,7 +84,9 @@ def _with_prompts(values: dict[str, Any], ask_user: Ask | None) -> tuple[dict[st
 
 
 def _kind_of(model: str | None) -> str:
-    """Return the kind that a model's folder shows; dense for a plain transformer and for two towers."""
+    """Return the kind of encoder, determined from a model's folder; dense for a plain transformer and for two separate
+    models.
+    """
     found = None if model is None else kind_of_model(Path(open_model(model).path))
     if found is not None and found not in INDEX_COMMANDS:
         raise Refused(f"{model} is {WORDS[found]}, which scores pairs and encodes no passages; see --with rerank")

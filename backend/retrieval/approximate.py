@@ -1,9 +1,10 @@
-"""Approximate search: FAISS indexes over the stored vectors of an encoder. They are built in blocks, saved and
-memory-mapped.
+"""Approximate search: FAISS indexes over the stored vectors of an encoder. Indexes are built in blocks, saved, and
+memory-mapped for searching.
 
-Building needs memory for one block of vectors and for the index itself: n (2 d + 8.4 M) bytes for hnsw, which keeps its
-vectors in float16; n (code bytes + 8) bytes for ivfpq, plus its training sample; n x 4 d bytes for flat. `build`
-measures each index against exact search on the study's own questions, and records the recall in the manifest.
+Building an index of n vectors with d dimensions needs memory for one block of vectors and for the index itself. The
+index needs n (2 d + 8.4 M) bytes for hnsw, which stores vectors in float16; n (code bytes + 8) bytes for ivfpq, plus
+its training sample; and n x 4 d bytes for flat. `build` measures the recall of each index against exact search on the
+study's own questions, and records it in the manifest.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more
 ROUNDS, POINTS_PER_CENTROID = 10, 64
-"""Rounds of k-means, and training vectors per code word, of IVF-PQ. FAISS's own 25 and 256 take three times as long and
-find about 1% more of the exact top 20 (python -m benchmarks.ivfpq)."""
+"""For IVF-PQ: the number of rounds of k-means, and of training vectors per code word. FAISS's defaults, 25 and 256,
+take three times as long and find about 1% more of the exact top 20 (python -m benchmarks.ivfpq).
+"""
 SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
@@ -58,7 +60,7 @@ def build(
         options: fields of `FaissOptions`.
         device: "cuda" trains and fills flat and ivfpq indexes on the GPU (needs faiss-gpu). The file is the same.
 
-    Raises Refused for settings that do not fit the vectors, or while another process builds the index.
+    Raises Refused for settings that do not fit the vectors, or if another process is building the index.
     """
     import faiss
 
@@ -129,7 +131,7 @@ def trained_ivfpq(
     rounds: int = ROUNDS,
     points: int = POINTS_PER_CENTROID,
 ) -> Any:
-    """Return an IVF-PQ index that is trained on a sample of the vectors, and empty.
+    """Return an IVF-PQ index that is trained on a sample of the vectors but contains no vectors yet.
 
     Args:
         rounds: of k-means.
@@ -179,8 +181,8 @@ def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> No
 
 
 def _reserve_memory(index: Any, count: int) -> None:
-    """Allocate the memory of all vectors and links at once. A growing index would need twice the memory while it
-    copies.
+    """Allocate the memory for all vectors and links at once. An index that grows step by step would need twice the
+    memory while it is copied.
     """
     import faiss
 
@@ -198,8 +200,8 @@ def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _to_gpu(index: Any, device: str | None) -> Any:
-    """Move the index to the GPU. FAISS has no HNSW for GPUs and its CPU package supports no GPU; in both cases the
-    index stays on the CPU.
+    """Move the index to the GPU if that is possible. An HNSW index stays on the CPU, and so does any index if the
+    package faiss-gpu is not installed.
     """
     import faiss
 
@@ -220,8 +222,8 @@ def _to_cpu(index: Any) -> Any:
 
 
 def recall_of(study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hits], progress: Progress | None) -> dict:
-    """Return the mean recall of the exact top k, over questions of the study (over vectors of passages if the study has
-    no questions).
+    """Return the mean share of the exact top k that a search finds, over questions of the study. If the study has no
+    questions, passage vectors are used as queries.
     """
     questions = study.questions.all()
     chosen = np.random.default_rng(study.settings.seed).permutation(len(questions) or len(dense.vectors))[
@@ -254,7 +256,9 @@ def recall_of(study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hi
 
 
 class Approximate:
-    """A memory-mapped FAISS index over the passages of its encoder's dense index. The scores come from FAISS."""
+    """A memory-mapped FAISS index over the passages of its encoder's dense index. The scores are those computed by
+    FAISS.
+    """
 
     def __init__(self, path: Path, manifest: dict, dense: Dense):
         import faiss
@@ -279,7 +283,9 @@ class Approximate:
 
     @classmethod
     def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
-        """Open a built index. Raises Missing if there is no such index, Refused if it was built over other vectors."""
+        """Open a built index. Raises Missing if there is no such index, and Refused if it was built over
+        other vectors.
+        """
         from blindspot.backend.core.manifest import read_json
 
         folder = study.path("indexes", dense.name)
@@ -297,8 +303,8 @@ class Approximate:
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 
     def search(self, vectors: np.ndarray, k: int) -> Hits:
-        """Search for question vectors (q, d) float32; ties by row. Scores are dot products, or minus the squared
-        distance for l2.
+        """Search with question vectors (q, d) float32. Ties are ordered by row. Scores are dot products, or for l2 the
+        negative squared distance.
 
         Raises Refused for vectors of the wrong width and for vectors with NaN or infinity.
         """

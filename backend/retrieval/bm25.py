@@ -1,6 +1,6 @@
-"""BM25 in Lucene over `title text`, with Anserini's analysis (Porter stemmer, Lucene's English stop words).
+"""BM25 with Lucene over title and text, with Anserini's text analysis (Porter stemmer, Lucene's English stop words).
 
-Pyserini can open the index too. k1 and b act at search time, so changing them needs no new index.
+Pyserini can open the index too. k1 and b are applied at search time, so changing them does not require a new index.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ NAME = "bm25"
 KIND = "bm25 index"
 PASSAGES_PER_FILE = 20_000
 WORTH_POSTINGS = 1e8
-"""Questions times (passages + 100 k) from which the search in the postings pays for loading its compiled code. For
-fewer, Lucene searches; the hits are the same."""
+"""If questions times (passages + 100 k) is at least this number, searching the postings is faster, although its
+compiled code must be loaded first. Below it, Lucene searches; the hits are the same.
+"""
 HITS_PER_BLOCK = 1 << 21
 QUESTIONS_PER_BLOCK = 1024
 MOST_TERMS = 256  # Lucene searches for longer questions: the postings' memory grows with the terms of a question
@@ -51,9 +52,10 @@ MOST_TERMS = 256  # Lucene searches for longer questions: the postings' memory g
 
 @job("index bm25", extras=("bm25",))
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
-    """Index the study's passages with Lucene in a separate Java process (default: all cores); return the manifest.
+    """Index the study's passages with Lucene in a separate Java process (default: on all cores). Return the manifest.
 
-    Raises Refused while another process builds the index, and BlindspotError with Java's last line if Java fails.
+    Raises Refused if another process is building the index, and BlindspotError with Java's last line of output if Java
+    fails.
     """
     corpus, folder = study.corpus, study.path("indexes", NAME)
     refuse_other_index(study, NAME, KIND)
@@ -81,7 +83,9 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
 
 
 def write_collection(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
-    """Write Anserini's JSON collection in files so small that every indexing thread gets some."""
+    """Write the passages as Anserini's JSON collection, in files that are small enough to occupy every
+    indexing thread.
+    """
     folder.mkdir()
     quoted = json.encoder.encode_basestring_ascii  # json.dumps of a dict takes twice as long
     for start in range(0, len(corpus), PASSAGES_PER_FILE):
@@ -126,8 +130,8 @@ def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: P
 
 
 def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np.ndarray:
-    """Return the passage row of each Lucene document number, (documents,) int32. Reading them once spares the search
-    from fetching ids.
+    """Return the passage row of each Lucene document number, (documents,) int32, so that a search does not have to
+    fetch passage ids.
     """
     reader = open_reader(index)
     ids_of, ordinals = DocumentIds(reader), np.empty(reader.maxDoc(), np.int32)
@@ -145,7 +149,7 @@ def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np
 class BM25(LuceneSearch):
     """BM25 over a study's Lucene index.
 
-    Raises Missing if there is no index, Refused if the index was made over other passages.
+    Raises Missing if there is no index, and Refused if the index was made over other passages.
     """
 
     name = NAME
@@ -164,8 +168,8 @@ class BM25(LuceneSearch):
         self._has_postings = manifest.get("postings") is True
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """Return the k best passages of each question. Many questions are searched in the postings, few in Lucene; the
-        hits are the same.
+        """Return the k best passages of each question. Large sets of questions are searched in Blindspot's own posting
+        lists, small sets with Lucene. The hits are the same.
         """
         work = len(questions) * (len(self._ordinals) + 100 * k)
         worthwhile = self._has_postings and work >= WORTH_POSTINGS

@@ -1,4 +1,4 @@
-"""What a retriever costs: questions per second, the time of one live question, and the bytes of its indexes.
+"""Measure the cost of a retriever: questions per second, the latency of a single question, and the size of its indexes.
 
 `retrieve` measures the cost and records it in the run's manifest, so that tables show it beside the run's quality.
 """
@@ -39,7 +39,9 @@ class Cost:
 
 
 def cost_of(manifest: Mapping[str, Any]) -> Cost:
-    """Return the cost that a run's manifest records. Imported runs and runs of older versions record less."""
+    """Return the cost recorded in a run's manifest. For imported runs and runs of older versions, some figures are
+    None.
+    """
     seconds, latency = manifest.get("search_seconds"), manifest.get("latency") or {}
     return Cost(
         manifest["questions"] / max(seconds, 0.01) if seconds is not None else None,
@@ -50,9 +52,10 @@ def cost_of(manifest: Mapping[str, Any]) -> Cost:
 
 
 def live_latency(retriever: Retriever, questions: Sequence[str], k: int) -> dict[str, Any]:
-    """Search for some of the questions one at a time; return {"n", "p50_ms"}, or {} without questions.
+    """Search for some of the questions one at a time. Return their number and the median latency, {"n", "p50_ms"}; {}
+    if there are no questions.
 
-    The retriever has searched before, so its index and model are loaded.
+    The retriever must have searched before, so that its index and model are already loaded.
     """
     rows = np.unique(np.linspace(0, max(len(questions) - 1, 0), LATENCY_QUESTIONS).astype(int))[: len(questions)]
     seconds: list[float] = []
@@ -66,7 +69,8 @@ def live_latency(retriever: Retriever, questions: Sequence[str], k: int) -> dict
 
 
 def index_bytes(study: Study, kind: RetrieverKind, options: Any) -> int | None:
-    """Return the size of the index files that a retriever with these options searches; None if the retriever names no
-    files."""
+    """Return the total size of the index files that a retriever with these options searches; None if its kind does not
+    list them.
+    """
     sizes = [path.stat().st_size for path in kind.index_files(study, options) if path.is_file()]
     return sum(sizes) if sizes else None

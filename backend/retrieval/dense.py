@@ -1,4 +1,4 @@
-"""Dense retrieval: encode the passages once, then search their vectors exactly."""
+"""Dense retrieval: passages are encoded once, and their vectors are searched exactly."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def build_index(
     merge: bool = False,
     precision: str = "auto",
 ) -> dict:
-    """Encode all passages with the encoder `name`, or import their vectors from a file or from shards; return the
+    """Encode all passages with the encoder `name`, or import their vectors from a file or from shards. Return the
     manifest.
 
-    Encoding writes blocks. After an interruption it resumes after the last complete block.
+    Vectors are written in blocks. An interrupted encoding resumes after the last complete block.
 
     Args:
         vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i, unless `ids` are given. A sample
@@ -87,8 +87,8 @@ def build_index(
         merge: join the shards that `encode_part` wrote on this or other machines, without loading the encoder.
         precision: of the encoder; see `blindspot.backend.retrieval.passage_encoder`.
 
-    Raises Refused for vectors that do not fit the passages or the encoder, and while another process builds the index;
-    Missing for missing shards.
+    Raises Refused for vectors that do not fit the passages or the encoder, or if another process is building the index,
+    and Missing for missing shards.
     """
     settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
     if merge and vectors is not None:
@@ -133,11 +133,11 @@ def encode_part(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> dict:
-    """Encode one shard ("2/8") and return its manifest. `build_index` merges the shards when all are done.
+    """Encode one shard, such as "2/8", and return its manifest. `build_index` merges the shards when all are encoded.
 
-    Encoding needs only corpus.db and study.toml of the study, and writes to indexes/<encoder>/shards. Several machines
-    may work in one folder, or each in its own copy. An interrupted shard resumes; a finished shard is not encoded
-    again.
+    Encoding needs only the study's corpus.db and study.toml, and writes to indexes/<encoder>/shards. Several machines
+    may work in the same folder, or each in its own copy. An interrupted shard is resumed, and a finished shard is not
+    encoded again.
     """
     part = Shard.parse(shard)
     part.starts(len(study.corpus))
@@ -164,7 +164,9 @@ def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
 def _encode(
     study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard, progress: Progress | None
 ) -> tuple[dict, list[Path]]:
-    """Encode a shard; return its recipe, which includes the precision, and its blocks."""
+    """Encode a shard. Return its recipe (everything that determines the vectors, including the precision) and the files
+    of its blocks.
+    """
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
     sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
     engine: Engine = "openvino" if len(corpus) >= WORTH_CONVERTING and has_openvino() else "torch"
@@ -177,7 +179,7 @@ def _encode(
 
 
 def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None = None) -> np.ndarray | None:
-    """Return which row of a file of vectors belongs to each passage; None if row i belongs to passage i.
+    """Check a file of vectors, and return the row of each passage's vector; None if row i belongs to passage i.
 
     Raises BadInput for vectors that do not fit the passages or differ from the encoder's own.
     """
@@ -227,8 +229,8 @@ def check_sample(
 class Dense:
     """Dense retrieval with one encoder: exact, or through an index of `approximate` (flat, hnsw, ivfpq).
 
-    Raises Missing if there is no index, Refused if the index was made over other passages. The first search loads the
-    encoder, and raises Refused if its weights or settings have changed since the index was made.
+    Raises Missing if there is no index, and Refused if the index was made over other passages. The first search loads
+    the encoder, and raises Refused if its weights or settings have changed since the index was made.
     """
 
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
@@ -275,7 +277,7 @@ class Dense:
 
     @property
     def unit_length(self) -> bool:
-        """Return whether the scores are cosines."""
+        """Return whether the vectors have unit length, so that scores are cosines."""
         return self.manifest["unit_length"]
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
@@ -286,7 +288,7 @@ class Dense:
         return self.score_vectors(self.encode(questions), ordinals)
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
-        """Search for encoded questions (q, d) float32."""
+        """Search with encoded questions (q, d) float32."""
         return (
             self._search.search(vectors, k, progress)
             if self._approximate is None
@@ -294,16 +296,18 @@ class Dense:
         )
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        """Score passages for encoded questions."""
+        """Return the exact scores (q, m) float32 of passages (q, m) for encoded questions (q, d)."""
         return self._search.score(vectors, ordinals)
 
     @property
     def dense(self) -> Dense:
-        """Itself, as retrievers around an index have it; see `question_vectors.kept_vectors`."""
+        """Return this object. Retrievers that wrap a dense index have the same attribute; see
+        `question_vectors.kept_vectors`.
+        """
         return self
 
     def vectors_of(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """Return the vectors of questions, (q, d) float32: from the study's cache if they are kept there."""
+        """Return the vectors of questions, (q, d) float32, from the study's cache if they are stored there."""
         if self.kept_in is None:
             return self.encode(questions, progress)
         from blindspot.backend.retrieval.question_vectors import question_vectors
@@ -311,7 +315,7 @@ class Dense:
         return question_vectors(self.kept_in, self, questions, progress)
 
     def encode(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """Encode questions: their vectors, (q, d) float32."""
+        """Encode questions. Return their vectors, (q, d) float32."""
         if not questions:
             return np.zeros((0, self.manifest["dimension"]), np.float32)
 
@@ -320,7 +324,7 @@ class Dense:
                 progress(completed, len(questions), "encoding questions")
 
         tick(0)
-        return self._question_encoder.encode(questions, tick)
+        return self.question_encoder.encode(questions, tick)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -329,7 +333,7 @@ class Dense:
         return encoder
 
     @cached_property
-    def _question_encoder(self) -> QuestionEncoder:
+    def question_encoder(self) -> QuestionEncoder:
         return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check)
 
     def _check(self, described: Mapping[str, Any]) -> None:
@@ -354,7 +358,7 @@ def _mapped(path: Path, name: str) -> np.ndarray:
 
 @settings_class
 class EncoderOptions:
-    """Options of a kind of retriever that searches an encoder's vectors."""
+    """Options for retrievers that search an encoder's vectors."""
 
     encoder: str = Field(
         "minilm", description="An encoder of study.toml", json_schema_extra={"ignored_elsewhere": True}
@@ -458,6 +462,7 @@ RETRIEVERS.register(DENSE)
 
 
 def dense_name(encoder: str) -> str:
-    """Return the name of an encoder's dense retriever: the encoder's own, or "dense:ENCODER" where that is the name of
-    another kind's retriever."""
+    """Return the name of an encoder's dense retriever: the encoder's name, or "dense:ENCODER" if another retriever has
+    that name.
+    """
     return encoder if DENSE.owns(encoder) else f"{DENSE.name}:{encoder}"

@@ -1,9 +1,10 @@
-"""Blocks of encoded passages on disk, for encoders that give a text more or less than one vector.
+"""Store encoded passages in blocks on disk, for encoders that do not produce one dense vector per text (sparse and
+late-interaction encoders).
 
     indexes/<encoder>/blocks/recipe.json      what is encoded, and how
                              0000002048.npz   the arrays of the passages from row 2048 on
 
-An interruption loses at most one block. Blocks of another recipe are deleted.
+After an interruption, at most one block must be encoded again. Blocks with another recipe are deleted.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def encode_blocks(
 
 
 def read_blocks(paths: Sequence[Path], names: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Read the blocks, one at a time. Raises BadInput that names a damaged file."""
+    """Read the blocks one at a time. For a damaged file, raises BadInput, which names the file."""
     for path in paths:
         try:
             with np.load(path, allow_pickle=False) as stored:

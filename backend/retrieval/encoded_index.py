@@ -1,4 +1,6 @@
-"""Indexes that are written from blocks of encoded passages: term weights (sparse) and token vectors (late interaction)."""
+"""The common base of indexes that are written from blocks of encoded passages: term weights (sparse) and token vectors
+(late interaction).
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 Blocks = Callable[[], Iterator[dict[str, np.ndarray]]]
-"""Yields the arrays of following passages; it can be called again."""
+"""Yields the arrays of consecutive passages; it can be called repeatedly."""
 
 
 class DescribedModel(Protocol):
-    """An encoder that names what determines its vectors or weights."""
+    """An encoder that can describe everything that determines its vectors or weights."""
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -38,7 +40,7 @@ Model = TypeVar("Model", bound=DescribedModel)
 
 
 class EncodedIndex(ABC, Generic[Model]):
-    """One kind of index over the blocks of one kind of encoder.
+    """One kind of index, built from the blocks of one kind of encoder.
 
     Attributes:
         encoder_kind: as in `model_kinds`; `blindspot index ENCODER_KIND` builds the index.
@@ -54,7 +56,7 @@ class EncodedIndex(ABC, Generic[Model]):
 
     @abstractmethod
     def load(self, settings: EncoderSettings, device: str | None) -> Model:
-        """Load the encoder. Raises Refused for another kind of model."""
+        """Load the encoder. Raises Refused for a model of another kind."""
 
     @abstractmethod
     def encode(self, model: Model, passages: Sequence[Passage]) -> Arrays:
@@ -62,14 +64,14 @@ class EncodedIndex(ABC, Generic[Model]):
 
     @abstractmethod
     def join(self, arrays: Sequence[Arrays]) -> Arrays:
-        """Join the arrays of following passages."""
+        """Concatenate the arrays of consecutive passages."""
 
     @abstractmethod
     def write(self, folder: Path, blocks: Blocks, model: Model, passages: int) -> dict[str, int]:
         """Write the index's files and return their sizes for the manifest."""
 
     def describe(self, model: Model) -> dict[str, Any]:
-        """Return what determines the arrays besides the passages."""
+        """Return the model's hash and settings, which determine the arrays together with the passages."""
         return model.describe()
 
     @property
@@ -83,10 +85,10 @@ class EncodedIndex(ABC, Generic[Model]):
     def build(self, study: Study, encoder: str, device: str | None, progress: Progress | None) -> dict[str, Any]:
         """Encode all passages, write the index, and return its manifest.
 
-        Encoding writes blocks. After an interruption it resumes after the last complete block.
+        Encoded passages are written in blocks. An interrupted encoding resumes after the last complete block.
 
-        Raises Missing for an unknown encoder, Refused for another kind of model and while another process builds the
-        index.
+        Raises Missing for an unknown encoder, and Refused for a model of another kind or if another process is building
+        the index.
         """
         settings, corpus, folder = encoder_settings(study, encoder), study.corpus, study.path("indexes", encoder)
         refuse_other_index(study, encoder, self.name)
@@ -116,8 +118,8 @@ class EncodedIndex(ABC, Generic[Model]):
     def manifest(self, study: Study, encoder: str) -> dict[str, Any]:
         """Return the manifest of a finished index.
 
-        Raises Missing if there is no index, Refused for another kind of encoder, and if the index was made over other
-        passages.
+        Raises Missing if there is no index, and Refused if the encoder is of another kind or the index was made over
+        other passages.
         """
         manifest = read_manifest(study.path("indexes", encoder))
         if manifest is None or manifest.get("kind") != self.name:
@@ -129,7 +131,9 @@ class EncodedIndex(ABC, Generic[Model]):
         return manifest
 
     def encoder_of(self, manifest: Mapping[str, Any], settings: EncoderSettings, device: str | None) -> Model:
-        """Load the encoder of an index. Raises Refused if its weights or settings have changed since."""
+        """Load the encoder of an index. Raises Refused if its weights or settings have changed since the index was
+        made.
+        """
         model = self.load(settings, device)
         for key, value in model.describe().items():
             if manifest[key] != value:
@@ -147,7 +151,9 @@ class EncodedIndex(ABC, Generic[Model]):
 
 
 class EncodedIndexKind(EncoderKind):
-    """Base class of the kinds of retrievers that search such an index. Its name is the encoder's kind."""
+    """Base class of the kinds of retrievers that search such an index. The name of the retriever kind is that of the
+    encoder kind.
+    """
 
     explains = True
 

@@ -1,8 +1,8 @@
 """Encoders turn questions and passages into vectors, with sentence-transformers.
 
-An encoder has one or two towers. It comes from any sentence-transformers or Hugging Face folder or name, or from a DPR
-checkpoint. In memory it is always one `SentenceTransformer`, with a Router if questions and passages have separate
-towers.
+An encoder has one tower for both sides, or separate towers for questions and passages. It is loaded from any
+sentence-transformers or Hugging Face model, or from a DPR checkpoint. In memory it is always one `SentenceTransformer`,
+with a Router if there are two towers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Encoder:
         return self._encode(self.model.encode_query, list(questions))
 
     def encode_passages(self, passages: Sequence[Passage]) -> np.ndarray:
-        """(n, d) float32, of each passage's text in the encoder's template."""
+        """Return the vectors of passages, (n, d) float32, encoding each passage in the encoder's template."""
         return self._encode(self.model.encode_document, [self.passage_text(passage) for passage in passages])
 
     def passage_text(self, passage: Passage) -> str:
@@ -77,7 +77,7 @@ class Encoder:
         ).astype(np.float32, copy=False)
 
     def describe(self) -> dict:
-        """Return the settings that an index manifest records. A search must use the same settings."""
+        """Return the settings that an index's manifest records. A search must use the same settings."""
         return {
             "dimension": self.dimension,
             "similarity": self.similarity,
@@ -117,14 +117,18 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
 
 
 def _set_prompts(model: SentenceTransformer, settings: EncoderSettings) -> None:
-    """Give the model the prompts of the settings. `encode_query` and `encode_document` look up these names first."""
+    """Set the prompts from the settings in the model, under the names that `encode_query` and `encode_document` look up
+    first.
+    """
     for name, prompt in (("query", settings.question_prompt), ("document", settings.passage_prompt)):
         if prompt is not None:
             model.prompts[name] = prompt
 
 
 def _set_dimensions(model: SentenceTransformer, settings: EncoderSettings) -> bool:
-    """Make the model cut its vectors, and return whether it does. Raises Refused for more dimensions than it has."""
+    """Make the model truncate its vectors to the number of dimensions in the settings, and return whether it does.
+    Raises Refused if the model has fewer dimensions.
+    """
     width = model.get_embedding_dimension()
     if settings.dimensions is None:
         return False
@@ -135,7 +139,7 @@ def _set_dimensions(model: SentenceTransformer, settings: EncoderSettings) -> bo
 
 
 def _vectors_hash(model: SentenceTransformer, settings: EncoderSettings) -> str:
-    """Return a hash that differs for settings that give other vectors of the same weights."""
+    """Return a hash of the weights and of all settings that influence the vectors."""
     weights = weights_hash(model)
     given = {key: value for key in VECTOR_SETTINGS if (value := getattr(settings, key)) is not None}
     return text_sha256(weights, json.dumps(given, sort_keys=True)) if given else weights

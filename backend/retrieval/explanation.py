@@ -1,4 +1,4 @@
-"""Why a retriever scored a passage as it did: term weights of sparse retrieval, token matches of late interaction."""
+"""Explanations of a passage's score: term weights for sparse retrieval, token matches for late interaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blindspot.backend.text.spans import Span
 
 
 class TermMatch(NamedTuple):
-    """A term that question and passage share: its two weights, and the product that it adds to the score."""
+    """A term that occurs in question and passage: its two weights, and their product, which it adds to the score."""
 
     term: str
     question: float
@@ -21,9 +21,11 @@ class TermMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TermWeights:
-    """The score of a passage as a sum over terms.
+    """The score of a passage in sparse retrieval, as a sum over terms.
 
-    question, passage: (term, weight), largest first. shared_terms: largest product first; the products add up to the score.
+    Attributes:
+        question, passage: (term, weight), largest first.
+        shared_terms: largest product first; the products add up to the score.
     """
 
     score: float
@@ -51,7 +53,9 @@ class TokenMatches:
 
     @property
     def contributions(self) -> np.ndarray:
-        """What each passage token adds to the score, (t,): the products of the question tokens that it matches best."""
+        """Return how much each passage token adds to the score, (t,): the sum of the products with the question tokens
+        that it matches best.
+        """
         added = np.zeros(self.products.shape[1])
         if added.size:
             np.add.at(added, self.products.argmax(axis=1), self.products.max(axis=1))
@@ -60,6 +64,6 @@ class TokenMatches:
 
 @runtime_checkable
 class Explainer(Protocol):
-    """A retriever that can say what a passage's score is made of."""
+    """A retriever that can break a passage's score down into parts."""
 
     def explain(self, question: str, row: int) -> TermWeights | TokenMatches: ...

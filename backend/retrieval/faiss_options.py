@@ -11,7 +11,7 @@ KINDS = ("flat", "hnsw", "ivfpq")
 
 @settings_class
 class FaissOptions:
-    """Settings of an approximate index. Each kind uses its own and ignores the rest."""
+    """The settings of approximate indexes. Each kind of index uses some of them and ignores the rest."""
 
     links: int = Field(default=32, description="HNSW: links per vector (M; DPR: 512, which takes 4 KB a vector)", ge=2)
     build_effort: int = Field(default=200, description="HNSW: candidates while building (efConstruction)", ge=1)
@@ -25,7 +25,7 @@ class FaissOptions:
 
 @settings_class
 class MilvusSettings:
-    """The collection of an encoder's vectors, and the server's index over it."""
+    """The settings of a Milvus collection of an encoder's vectors, and of the server's index over it."""
 
     collection: str | None = Field(
         default=None, description="Name of the collection; default from the encoder and the passages"

@@ -1,4 +1,4 @@
-"""Full-text search over passages, questions and the notes of annotators, with excerpts that mark the words."""
+"""Full-text search in passages, questions and annotators' notes. Excerpts mark the words that were searched for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?:\b[^\W\d_a-z][\w'’-]*\s?)+")
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """One result.
+    """One result of a full-text search.
 
     Attributes:
         id: Of the passage or the question; for a note, of its question.
@@ -45,7 +45,7 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """The results of one search, best or first ones first.
+    """The results of one search, sorted by relevance or in the order of the collection.
 
     Attributes:
         more: Whether there are further results.
@@ -94,8 +94,8 @@ def find(
 
 
 def unknown_names(study: Study, question: str, hidden: Set[str] = frozenset()) -> list[str]:
-    """Return the names in a question (words with a capital letter, but the first) that none of the first passages with
-    their words holds; none if the study has no passages. Arguments as in `find`.
+    """Return the names in a question (capitalised words except the first word) that do not occur in any of the top
+    passages of a search for their words; [] if the study has no passages. For the arguments see `find`.
     """
     if not study.has_corpus:
         return []
@@ -120,7 +120,7 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
         FoundText(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
         for each in study.corpus.passages(rows[:limit])
     ]
-    how = "Ranked by BM25: passages with most of the words, and with the rarest, come first."
+    how = "Results are ranked by BM25: passages with most of the words, and with the rarest words, come first."
     return TextSearch("passages", found, len(rows) > limit, how)
 
 
@@ -157,7 +157,7 @@ def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotat
 
 
 def _spans(text: str, words: list[str]) -> list[Span]:
-    """Return the spans of the words in the text, in any case."""
+    """Return the spans of the words in the text, ignoring case."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
     return merged(match.span() for match in pattern.finditer(text))
 

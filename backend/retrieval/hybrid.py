@@ -1,11 +1,11 @@
-"""Hybrid retrieval: BM25 and dense joined.
+"""Hybrid retrieval, which combines BM25 and dense retrieval.
 
-There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
-- weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A
-  passage that one list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of
-  that list (as in Pyserini and DPR).
-- rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), where a list that lacks the passage adds 0. It suits encoders
-  with unit vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
+There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row: -
+weighted: `BM25 + weight * dense` (DPR 2020, section 5: weight 1.1 for dot products of vectors that are not normalised).
+For a passage that is missing in one list, that retriever's exact score is computed; with `missing="minimum"` the lowest
+score of that list is used instead (as in Pyserini and DPR). - rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009),
+where a list without the passage adds 0. It is suitable for encoders with unit vectors, whose scores of at most 1 would
+be negligible compared with BM25's 5 to 30.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ JOINED = "+"  # between the two names of a hybrid that joins another retriever t
 
 @dataclass(frozen=True)
 class Candidates:
-    """The union of two lists: rows (q, m) int32, padded with -1, and both retrievers' scores (q, m) float32."""
+    """The union of two retrievers' lists: rows (q, m) int32, padded with -1, and both retrievers' scores (q, m)
+    float32.
+    """
 
     ordinals: np.ndarray
     sparse: np.ndarray
@@ -56,7 +58,7 @@ class Candidates:
 
 
 def weighted(candidates: Candidates, weight: float, k: int) -> Hits:
-    """Return the k best passages by `sparse + weight * dense`."""
+    """Return the k best candidates by `sparse + weight * dense`."""
     return top_k(candidates.ordinals, candidates.sparse + np.float32(weight) * candidates.dense, k)
 
 
@@ -71,10 +73,11 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
 
 
 def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the scores of each passage in joined lists. Each passage stays once; its other places become -1.
+    """Add up the scores of each passage in joined lists. Each passage is kept once, and its repetitions become -1.
 
-    lists: how many were joined. A list holds a passage once, so a passage has at most so many places. Padding, which has
-    more, adds 0.
+    Args:
+        lists: how many were joined. Each holds a passage once, so a passage occurs at most so many times. Padding occurs
+            more often, but adds 0.
     """
     order = np.argsort(rows, axis=1, kind="stable")
     rows, parts = np.take_along_axis(rows, order, 1), np.take_along_axis(parts, order, 1)
@@ -87,14 +90,16 @@ def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np
 
 
 def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
-    """Return the rows of both lists (q, m) int32, ascending, without duplicates; padding of -1 comes first."""
+    """Return the union of the rows of both lists, (q, m) int32, ascending without duplicates, padded with -1 at the
+    beginning.
+    """
     ordinals = np.sort(np.concatenate([hits_a.ordinals, hits_b.ordinals], axis=1), axis=1)
     ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
     return np.sort(ordinals, axis=1)
 
 
 def scores_in(rows: np.ndarray, hits: Hits) -> np.ndarray:
-    """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
+    """Return the score in `hits` of each row (q, m), (q, m) float32; NaN if the list does not contain the row."""
     span = int(max(rows.max(initial=0), hits.ordinals.max(initial=0))) + 2
     first = np.arange(len(rows), dtype=np.int64)[:, None] * span
     keys, listed = (rows + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
@@ -111,9 +116,10 @@ def lowest_scores(hits: Hits) -> np.ndarray:
 
 
 class Hybrid:
-    """BM25, or another retriever such as a reranker, and one dense index as one retriever.
+    """A retriever that combines BM25, or another retriever such as a reranker, with one dense index.
 
-    A retriever that scores only what it lists can be joined by ranks, or by scores with `missing="minimum"`.
+    A retriever that can score only the passages in its own lists can be combined by ranks, or by scores with
+    `missing="minimum"`.
 
     Args:
         method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
@@ -175,12 +181,12 @@ class Hybrid:
         return weighted(self.candidates(questions), self.weight, k)
 
     def lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
-        """Return both retrievers' hits, `depth` deep."""
+        """Return both retrievers' top `depth` hits."""
         vectors = self.dense.vectors_of(questions) if vectors is None else vectors
         return self.sparse.search(questions, self.depth), self.dense.search_vectors(vectors, self.depth)
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
-        """Return the union of both lists, with both scores of every passage."""
+        """Return the union of both lists, with both retrievers' scores for every passage."""
         vectors = self.dense.vectors_of(questions)
         sparse, dense = self.lists(questions, vectors)
         ordinals = union(sparse, dense)
@@ -246,7 +252,7 @@ class HybridKind(EncoderKind):
         return super().encoder(name).rpartition(JOINED)[2]
 
     def first_retriever(self, name: str) -> str:
-        """Return the name of the retriever that `name` joins with its encoder."""
+        """Return the name of the retriever that the hybrid `name` combines with its encoder."""
         return super().encoder(name).rpartition(JOINED)[0] or BM25.name
 
     def options_of(self, name: str) -> dict[str, Any]:
@@ -324,7 +330,9 @@ def _kind_of_first(name: str) -> RetrieverKind:
 
 
 def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress | None) -> dict[str, Any]:
-    """Set the retriever's weight to the best of WEIGHTS on dev, and return the tuning record for the manifest."""
+    """Set the hybrid's weight to the best of WEIGHTS on the dev questions, and return the tuning record for the
+    manifest.
+    """
     if retriever.method != "weighted":
         raise Refused("--tune works only with --with hybrid --fusion weighted, which has a weight to tune")
     dev = questions_in_split(study, "dev")
@@ -348,8 +356,8 @@ def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress |
 def accuracy_by_weight(
     study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str, progress: Progress | None = None
 ) -> dict[float, float]:
-    """Return Success@20 on `questions` for each weight of WEIGHTS, from one search: by answers, or by gold if no
-    question has answers.
+    """Return Success@20 on `questions` for each weight of WEIGHTS, from a single search. Relevance is by answers, or by
+    gold if no question has answers.
     """
     from blindspot.backend.core.gold import gold_matrix
     from blindspot.backend.text.answers import match_run

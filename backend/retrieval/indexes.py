@@ -1,4 +1,6 @@
-"""Open retrievers of a study. Each opens once, so a hybrid shares the encoder and the indexes of its parts."""
+"""Open the retrievers of a study and keep them open. Each is opened once, so a hybrid shares the encoder and the
+indexes of its parts.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A retriever with the SHA-256 of the manifest of each index that it searches, by the index's name."""
+    """An open retriever, with the SHA-256 of the manifest of each index that it searches, by the index's name."""
 
     retriever: Retriever
     indexes: dict[str, str]
 
 
 def available_retrievers(study: Study) -> list[str]:
-    """Return the retrievers that the study can open now, of every kind whose packages are installed: "bm25", each dense
-    index, "hybrid:NAME", ...
+    """Return the names of the retrievers that the study can open now, for all kinds whose packages are installed:
+    "bm25", each dense index, "hybrid:NAME", ...
     """
     return [name for kind in RETRIEVERS if not first_missing(kind.extras) for name in kind.available(study)]
 
 
 def any_names(study: Study) -> bool:
-    """Return whether `available_retrievers` lists any retriever, without listing all of them."""
+    """Return whether `available_retrievers` is not empty, without listing all retrievers."""
     return any(kind.available(study) for kind in RETRIEVERS if not first_missing(kind.extras))
 
 
@@ -48,15 +50,15 @@ def parts(study: Study, name: str) -> tuple[str, ...]:
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
-    """Return the SHA-256 of the manifest of each finished index that `name` searches. They distinguish two indexes with
-    the same name.
+    """Return the SHA-256 of the manifest of each finished index that the retriever `name` searches. The hashes
+    distinguish a rebuilt index from the old one with the same name.
     """
     files = {part: study.path("indexes", part, MANIFEST) for part in parts(study, name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
 
 class Indexes:
-    """Retrievers that open by name and stay open. A retriever opens again when its index or its settings have changed.
+    """A store of open retrievers by name. A retriever is opened again if its index or its settings have changed.
 
     Several threads may call `search`, but only one thread at a time may search a dense index; `one_thread` names that
     thread.
@@ -73,19 +75,22 @@ class Indexes:
         self._settings: tuple[int, Settings] | None = None
 
     def one_thread(self, name: str) -> str:
-        """Return the thread key of a retriever. Retrievers with the same key share an encoder and must use the same
-        thread.
+        """Return a key for the thread of a retriever. Retrievers with the same key share an encoder and must be
+        searched in the same thread.
         """
         return (parts(self.study, name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
-        """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages."""
+        """Open a retriever. Raises Missing if there is no index, and Refused if the index was made over
+        other passages.
+        """
         with self._opening:
             return self._open(name)
 
     def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
-        """Search with the open retriever. On a CPU, dense retrieval uses half of the cores and leaves the rest to BM25
-        and the app."""
+        """Search with the open retriever. On a CPU, dense retrieval uses half of the cores, so that the rest remains
+        for BM25 and the app.
+        """
         opened = self.open(name)
         kind = kind_of(name)
         if kind is None or not kind.uses_torch:
@@ -144,8 +149,8 @@ class Indexes:
 
 @contextmanager
 def _half_the_cores() -> Iterator[None]:
-    """Limit PyTorch to half of the cores. Its threads wait for each other, so one core that another process uses slows
-    all of them.
+    """Limit PyTorch to half of the cores. Its threads wait for each other, so all of them are slowed down if another
+    process uses one of their cores.
     """
     if first_missing(("dense",)):  # such as an opened search engine, which needs no PyTorch
         yield

@@ -5,8 +5,8 @@
     terms.offsets.npy      (v + 1,) int64     the passages of term t are at offsets[t]:offsets[t + 1], by row
     postings.rows.npy      (m,) int32         postings.weights.npy (m,) float32
 
-A score is the sum of question weight x passage weight over the shared terms, in float64, rounded once to float32. A
-passage that shares no term with the question is no hit.
+A score is the sum of question weight x passage weight over the shared terms, computed in float64 and rounded once to
+float32. A passage that shares no term with the question is never a hit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from blindspot.db.records import Hits
 def write_inverted_index(
     folder: Path, blocks: Callable[[], Iterable[TermRows]], vocabulary: int, passages: int
 ) -> dict[str, int]:
-    """Write both directions of the index and return {"postings", "bytes"}. Memory is bounded by one block.
+    """Write the index in both directions (passage to terms and term to passages). Return the number of postings and the
+    size, {"postings", "bytes"}. Needs memory for one block.
 
     Args:
         blocks: yields the rows of following passages; it is called twice.
@@ -63,7 +64,7 @@ def write_inverted_index(
 
 
 class InvertedIndex:
-    """An index that `write_inverted_index` wrote.
+    """An open index that `write_inverted_index` wrote.
 
     Args:
         advice: what to do about a damaged file, as the end of a sentence.
@@ -83,7 +84,7 @@ class InvertedIndex:
         )
 
     def search(self, questions: TermRows, k: int) -> Hits:
-        """Return the k best passages of each question, ties by row, padded with -1."""
+        """Return the k best passages of each question, ties ordered by row, padded with -1."""
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         sums = np.zeros(len(self.passages), np.float64)
@@ -100,7 +101,9 @@ class InvertedIndex:
         return Hits(ordinals, scores)
 
     def score(self, questions: TermRows, ordinals: np.ndarray) -> np.ndarray:
-        """Return the scores (q, m) float32 of the passages (q, m) int32; -inf for -1, 0 without a shared term."""
+        """Return the scores (q, m) float32 of the passages (q, m) int32: -inf for -1, and 0 for a passage without a
+        shared term.
+        """
         scores = np.full(ordinals.shape, -np.inf, np.float32)
         for i in range(len(questions)):
             terms, weights = questions.row(i)
@@ -112,7 +115,9 @@ class InvertedIndex:
 
 
 def _best_rows(rows: np.ndarray, sums: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k best of some rows and their scores, rounded to float32 before ties are ordered by row."""
+    """Return the k best rows and their scores. Scores are first rounded to float32, and ties are then
+    ordered by row.
+    """
     scores = sums[rows].astype(np.float32)
     if len(rows) > k:
         least = np.partition(scores, len(rows) - k)[len(rows) - k]

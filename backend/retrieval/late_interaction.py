@@ -1,4 +1,6 @@
-"""Late interaction (ColBERT): candidates by pooled vectors, ranked by exact MaxSim over the vectors of their tokens."""
+"""Late interaction (ColBERT): candidates are selected by pooled vectors and ranked by exact MaxSim over their token
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ QUESTIONS_PER_STEP = 32
 
 
 class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
-    """The token vectors of a late-interaction encoder, in 16 bits."""
+    """The index of a late-interaction encoder: 16-bit token vectors."""
 
     encoder_kind = "late-interaction"
     arrays = ("lengths", "tokens")
@@ -69,13 +71,13 @@ def build_index(study: Study, name: str, device: str | None = None, progress: Pr
 
 
 class LateInteraction:
-    """Late interaction with one encoder.
+    """A late-interaction retriever with one encoder.
 
     Args:
         candidates: passages with the best pooled vectors that MaxSim ranks; 0 for all passages. At least k are ranked.
 
-    Raises Missing if there is no index, Refused if the index was made over other passages. The first search loads the
-    encoder, and raises Refused if its weights or settings have changed since the index was made.
+    Raises Missing if there is no index, and Refused if the index was made over other passages. The first search loads
+    the encoder, and raises Refused if its weights or settings have changed since the index was made.
     """
 
     def __init__(self, study: Study, encoder: str, candidates: int = CANDIDATES, device: str | None = None):
@@ -103,7 +105,7 @@ class LateInteraction:
         return ExactSearch(self._vectors.pooled, "dot", self.device)
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """Return the k best candidates of each question by MaxSim, ties by row."""
+        """Return the k best candidates of each question by MaxSim, ties ordered by row."""
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_STEP):
@@ -125,7 +127,7 @@ class LateInteraction:
         return scores
 
     def explain(self, question: str, row: int) -> TokenMatches:
-        """Return the product of every question token with every token of a passage."""
+        """Return the products of all question tokens with all tokens of a passage."""
         asked, stored = self.encoder.encode_questions([question])[0], self._vectors.vectors_of(row).astype(np.float32)
         (passage,) = self._study.corpus.passages([row])
         words, tokens = self.encoder.question_tokens(question), self.encoder.passage_tokens(passage)
@@ -139,7 +141,7 @@ class LateInteraction:
         )
 
     def _candidates(self, questions: Sequence[np.ndarray], k: int) -> Iterator[np.ndarray]:
-        """Yield the rows that MaxSim ranks for each question."""
+        """Yield for each question the rows that are ranked by MaxSim."""
         depth = max(self.candidates, k) if self.candidates else len(self._vectors)
         if depth >= len(self._vectors):
             return (np.arange(len(self._vectors)) for _ in questions)

@@ -1,7 +1,7 @@
-"""Live questions: the only way in which the app asks a retriever.
+"""Live questions: the interface through which the app searches with a retriever.
 
-If BLINDSPOT_BACKEND names a service (`blindspot serve`), the service answers. Otherwise this process opens indexes and
-encoders and keeps them open. The caller sees no difference.
+If BLINDSPOT_BACKEND names a service (`blindspot serve`), the service does the search. Otherwise this process opens
+indexes and encoders and keeps them open. The results are the same.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _searching = threading.Lock()
 def available(study: Study) -> list[str]:
     """Return the names of the retrievers that can answer a question now, of every registered kind.
 
-    If the backend does not answer, these are the retrievers it last offered, or else those of the study. A question to
-    one of them then gets the backend's error.
+    If the backend does not respond, the retrievers that it last offered are returned, or else those of the study. A
+    search with one of them then raises the backend's error.
     """
     backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
@@ -43,15 +43,17 @@ def available(study: Study) -> list[str]:
 
 
 def can_answer(study: Study) -> bool:
-    """Return whether `available` lists any retriever. It asks one kind after the other and stops at the first."""
+    """Return whether `available` lists any retriever. Kinds of retrievers are checked one after the other until one is
+    found.
+    """
     backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
     return held.any_names(study) if offered is None else bool(offered)
 
 
 def index_state(study: Study) -> tuple:
-    """Return a key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this
-    key.
+    """Return a key that changes when an index is rebuilt, on this machine or on the backend. Pages use it to cache
+    results.
     """
     backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
@@ -64,8 +66,8 @@ def index_state(study: Study) -> tuple:
 def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
     """Search with a retriever of `available`.
 
-    Raises Missing without an index, Refused for an empty or overlong question, BlindspotError if the backend is down or
-    busy.
+    Raises Missing if there is no index, Refused for an empty or too long question, and BlindspotError if the backend is
+    down or busy.
     """
     for question in questions:
         if not question.strip() or len(question) > MAX_QUESTION:
@@ -80,7 +82,7 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
 
 @contextmanager
 def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
-    """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing without its index."""
+    """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing if it has no index."""
     with _opening:
         held_open = _open.setdefault(study.folder, Indexes(study))
     with _searching:
@@ -88,7 +90,7 @@ def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
 
 
 def explains(study: Study, retriever: str) -> bool:
-    """Return whether `explain` works for a retriever: it says what scores are made of, and its index is here."""
+    """Return whether `explain` works for a retriever: it can explain scores, and its index is on this machine."""
     kind = kind_of(retriever)
     return (
         kind is not None
@@ -99,7 +101,9 @@ def explains(study: Study, retriever: str) -> bool:
 
 
 def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
-    """Return what the score of a passage is made of, by a retriever that `explains`. Raises as `search` does."""
+    """Explain the score of a passage, with a retriever for which `explains` is true. Raises the same errors as
+    `search`.
+    """
     with _opening:
         opened = _open.setdefault(study.folder, Indexes(study))
     with _searching:

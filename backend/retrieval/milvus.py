@@ -1,9 +1,9 @@
-"""Dense retrieval through Milvus: the vectors of an encoder in a collection of a server or cluster, which searches
-them.
+"""Dense retrieval with Milvus: an encoder's vectors are stored in a collection of a Milvus server or cluster, which
+does the search.
 
-Milvus proposes candidates, and this module scores them again with the stored float16 vectors. The scores are therefore
-those of exact search, and ties are ordered by row, whatever index the server uses. A passage that the server's index
-misses is not recovered.
+Milvus returns candidates, and this module computes their scores again with the stored float16 vectors. The scores are
+therefore those of exact search, and ties are ordered by row, regardless of the server's index. A passage that the
+server's index does not find is not recovered.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def build(
     parameters: dict | None = None,
     progress: Progress | None = None,
 ) -> dict:
-    """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
+    """Fill a Milvus collection with the vectors of `encoder`. Writes and returns a record of the collection.
 
-    An interrupted build resumes after the rows that the server already holds. At the end the rows are counted, and the
-    server's index is waited for.
+    An interrupted build resumes after the rows that the server already holds. At the end, the function checks the
+    number of rows and waits until the server has built its index.
 
     Args:
         uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
         parameters: of the server's index, as in {"M": 32, "efConstruction": 200}.
 
-    Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down
-    or the count is wrong.
+    Raises Refused for a collection that holds other vectors and for l2 similarity, and BlindspotError if Milvus is down
+    or the number of rows is wrong.
     """
     index, replicas = settings.index, settings.replicas
     if index not in INDEXES:
@@ -117,12 +117,12 @@ def build(
 
 
 class Milvus:
-    """A filled collection as a retriever. Questions are encoded here.
+    """A filled collection as a retriever. Questions are encoded in this process.
 
     Args:
         dense: the encoder's dense index, if the caller has opened it.
 
-    Raises Missing if there is no filled collection, Refused if the collection was filled with other vectors.
+    Raises Missing if there is no filled collection, and Refused if the collection was filled with other vectors.
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
@@ -154,7 +154,7 @@ class Milvus:
         return self.search_vectors(self.dense.vectors_of(questions, progress), k, progress)
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
-        """Search for encoded questions (q, d) float32."""
+        """Search with encoded questions (q, d) float32."""
         largest = LARGEST_K_ON_GPU if self.record["index"].startswith("GPU_") else LARGEST_K
         if k > largest:
             raise Refused(f"k is {k:,}, but a Milvus index {self.record['index']} returns at most {largest:,} hits")
@@ -215,7 +215,7 @@ def count(client: Any, collection: str) -> int:
 
 
 def _search_parameters(record: dict, count: int) -> dict:
-    """Return search parameters that yield `count` hits; other parameters keep the server's defaults."""
+    """Return the search parameters needed to get `count` hits. Other parameters keep the server's defaults."""
     if record["index"] == "HNSW":
         return {"ef": max(128, count)}
     if record["index"] == "DISKANN":
@@ -228,8 +228,8 @@ def _search_parameters(record: dict, count: int) -> dict:
 def _prepare_collection(
     client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, halves: bool
 ) -> bool:
-    """Create the collection if it does not exist, and return whether it is new. Its properties record the source of its
-    vectors.
+    """Create the collection if it does not exist, and return whether it is new. The source of its vectors is recorded
+    in its properties.
     """
     from pymilvus import DataType
 
@@ -253,8 +253,8 @@ def _prepare_collection(
 
 
 def _fill(client: Any, name: str, dense: Dense, kept: int, progress: Progress | None) -> None:
-    """Insert the rows from `kept` on, in order. A partly inserted block is sent again; its rows replace the earlier
-    copies. Raises BlindspotError if rows are missing in the end.
+    """Insert the rows from row `kept` on, in order. A partly inserted block is sent again, and its rows replace the
+    earlier copies. Raises BlindspotError if rows are missing at the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]
@@ -274,8 +274,8 @@ def _fill(client: Any, name: str, dense: Dense, kept: int, progress: Progress | 
 
 
 def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
-    """Wait until the server has indexed all rows. Until then it searches a coarse index of its own, which finds far less;
-    its "state" says Finished all the time, so the rows count.
+    """Wait until the server has indexed all rows. Before that, the server searches a coarse temporary index with much
+    lower recall. Its field "state" is Finished all the time, so the number of indexed rows is checked instead.
     """
     while True:
         about = client.describe_index(name, VECTOR)
@@ -288,10 +288,10 @@ def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
 
 
 def takes_halves(version: str, index: str, embedded: bool) -> bool:
-    """Return whether a server of this version can hold 16-bit vectors under this index ("v2.3.5-lite" is of 2.3).
+    """Return whether a server of this version supports 16-bit vectors with this index ("v2.3.5-lite" is version 2.3).
 
-    milvus-lite and GPU indexes cannot. A version that cannot be parsed counts as an old one, because every version
-    takes 32-bit vectors.
+    milvus-lite and GPU indexes do not support them. A version that cannot be parsed is treated as an old one, because
+    every version supports 32-bit vectors.
     """
     found = re.match(r"v?(\d+)\.(\d+)", version)
     recent = found is not None and (int(found[1]), int(found[2])) >= HALVES_SINCE
@@ -299,7 +299,7 @@ def takes_halves(version: str, index: str, embedded: bool) -> bool:
 
 
 def absolute_uri(uri: str) -> str:
-    """Return the address of a server, or the absolute path of an embedded file. Raises Refused for another text."""
+    """Return the address of a server, or the absolute path of an embedded file. Raises Refused for any other text."""
     _check_address(uri)
     return str(Path(uri).absolute()) if _is_embedded(uri) else uri
 
@@ -309,7 +309,7 @@ def _is_embedded(uri: str) -> bool:
 
 
 def with_port(uri: str) -> str:
-    """Return an address with the port that the client would choose, so that the consent is to that port."""
+    """Return an address with the port that the client would use by default, so that the consent includes that port."""
     parts = urlsplit(uri)
     known = not parts.netloc or re.search(r":\d+$", parts.netloc) or parts.scheme == "https"
     return uri if known else uri.replace(parts.netloc, f"{parts.netloc}:{PORT}", 1)
@@ -330,7 +330,9 @@ def _check_address(uri: str) -> None:
 
 
 def connect(study: Study, uri: str) -> Any:
-    """Return a client. Raises NeedsConsent for a server that nobody allowed, Missing without pymilvus."""
+    """Return a client. Raises NeedsConsent for a server without a person's consent, and Missing if pymilvus is not
+    installed.
+    """
     _check_address(uri)
     import logging
 
@@ -359,7 +361,7 @@ def _is_listening(uri: str) -> bool:
 
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
-    """Turn errors of Milvus and its client into errors of one line."""
+    """Turn errors of Milvus and its client into errors with one-line messages."""
     try:
         yield
     except BlindspotError:
@@ -409,7 +411,7 @@ class MilvusKind(EncoderKind):
 
 
 def _encoder_of(manifest: Mapping[str, Any]) -> str:
-    """Return the encoder of a run, which its manifest names as in "minilm-milvus"."""
+    """Return the encoder of a run, from the name in its manifest such as "minilm-milvus"."""
     return str(manifest["retriever"]).removesuffix("-milvus")
 
 

@@ -1,8 +1,7 @@
-"""The kinds of encoder model, and which kind a model folder is.
+"""The kinds of encoder models, and how the kind of a model folder is determined.
 
-- dense: one vector a text (sentence-transformers' SentenceTransformer, DPR).
-- sparse: weights of vocabulary terms, as SPLADE gives them (SparseEncoder).
-- late-interaction: a vector for each token, as ColBERT gives them (MultiVectorEncoder).
+- dense: one vector for each text (sentence-transformers' SentenceTransformer, DPR). - sparse: weights of vocabulary
+terms, as in SPLADE (SparseEncoder). - late-interaction: one vector for each token, as in ColBERT (MultiVectorEncoder).
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ INDEX_COMMANDS = {"dense": "index dense", "sparse": "index sparse", "late-intera
 
 
 def kind_of_model(folder: Path) -> str | None:
-    """Return a key of `WORDS`; None for a plain transformer, which the library can load as every kind.
+    """Return the kind of a model folder, a key of `WORDS`; None for a plain transformer, which the library can load as
+    any kind.
 
     Raises BadInput for a damaged configuration.
     """
@@ -60,9 +60,9 @@ def kind_of_model(folder: Path) -> str | None:
 
 
 def encoder_kind(settings: EncoderSettings) -> str:
-    """Return the kind of an encoder of study.toml: as its settings say, else as its folder says, else dense.
+    """Return the kind of an encoder of study.toml: the kind in its settings, or else that of its folder, or else dense.
 
-    A model that is missing or damaged counts as dense; loading it then raises the error.
+    A model that is missing or damaged is treated as dense; the error is raised when it is loaded.
     """
     if settings.kind != "auto" or settings.model is None:
         return settings.kind if settings.kind != "auto" else "dense"
@@ -74,12 +74,12 @@ def encoder_kind(settings: EncoderSettings) -> str:
 
 
 def encoders_of_kind(study: Study, kind: str) -> list[str]:
-    """Return the names of the encoders of study.toml of a kind."""
+    """Return the names of the encoders in study.toml that are of a given kind."""
     return [name for name, settings in study.settings.encoders.items() if encoder_kind(settings) == kind]
 
 
 def check_kind(folder: str, expected_kind: str, settings: EncoderSettings) -> None:
-    """Raise Refused if the model in `folder`, or the kind that the settings name, is not the wanted kind."""
+    """Raise Refused if the model in `folder` is not of the expected kind, or if the settings name another kind."""
     found = kind_of_model(Path(folder))
     if found is None and settings.kind not in ("auto", expected_kind):
         found = settings.kind
@@ -94,7 +94,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _modules(folder: Path) -> list[str]:
-    """Return the class names of a sentence-transformers folder's modules, those of a Router among them."""
+    """Return the class names of a sentence-transformers folder's modules, including those inside a Router."""
     path = folder / "modules.json"
     listed = read_json(path) if path.is_file() else []
     named = [module.get("type") for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []

@@ -1,7 +1,7 @@
 """Late-interaction encoders (ColBERT) turn a text into one vector for each token, with sentence-transformers.
 
-The model decides which tokens count, how a question is expanded, and how long texts may be. A model without lengths of
-its own is cut at the settings' number of tokens.
+The model's configuration determines which tokens are used, how a question is expanded, and the maximum length of texts.
+For a model without a maximum length, the number of tokens in the settings is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a text that have a vector.
+    """The tokens of a text for which the encoder computes a vector.
 
     spans: where each token is in the text; None for a special token, or if the tokenizer does not tell.
     """
@@ -40,7 +40,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class MultiVectorModel:
-    """A loaded late-interaction encoder. similarity: "maxsim", or "meanmaxsim" (MaxSim / number of question tokens)."""
+    """A loaded late-interaction encoder. similarity: "maxsim", or "meanmaxsim" (MaxSim divided by the number of
+    question tokens).
+    """
 
     model: MultiVectorEncoder
     settings: EncoderSettings
@@ -68,7 +70,7 @@ class MultiVectorModel:
         return self._tokens(self.model.encode_query, question).words
 
     def passage_tokens(self, passage: Passage) -> Tokens:
-        """Return the tokens of a passage, with their places in `passage.text`."""
+        """Return the tokens of a passage, with their positions in `passage.text`."""
         whole = self.passage_text(passage)
         found = self._tokens(self.model.encode_document, whole, self._prompt())
         before = re.split(r"\{text[^}]*\}", self.settings.passage_template)[0]
@@ -109,7 +111,9 @@ class MultiVectorModel:
         return next((prompts[name] or "" for name in PROMPTS if name in prompts), "")
 
     def _tokens(self, encode: Any, text: str, prompt: str = "") -> Tokens:
-        """Return the tokens that count, and their places in `text` if the tokenizer gives the model's own ids."""
+        """Return the tokens that have a vector. Their positions in `text` are included if the tokenizer gives the same
+        token ids as the model.
+        """
         features = encode([text], output_value=None, show_progress_bar=False)[0]
         ids = features["input_ids"].tolist()
         counts = features["attention_mask"].bool().tolist()

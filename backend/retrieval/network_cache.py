@@ -1,8 +1,8 @@
-"""Networks that were converted to OpenVINO, kept in the user's cache folder with their tokenizers.
+"""A cache of models that were converted to OpenVINO, with their tokenizers, in the user's cache folder.
 
-The folder of an entry is named after a hash of everything that its vectors depend on, so a changed model never finds the
-entry of the old one. The entry's card holds the hashes of its own files; a damaged entry is deleted and made again. The
-cache is not in the study, because a study may come from a stranger.
+An entry's folder is named by a hash of everything that influences its vectors, so a changed model never uses the entry
+of the old one. Each entry contains a record with the hashes of its files. A damaged entry is deleted and made again.
+The cache is not in the study, because a study may come from a stranger.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ CARD, NETWORK, WEIGHTS, TOKENIZER = "card.json", "network.xml", "network.bin", "
 
 @dataclass(frozen=True, slots=True)
 class StoredNetwork:
-    """The card of a converted network.
+    """The record of a converted network.
 
     Attributes:
         described: `Encoder.describe` of the encoder.
         prompt: goes before each question.
         padding: the token id of padding.
         is_exact: whether OpenVINO runs the model and gave PyTorch's vectors on a sample. Only then are there files.
+        passage_prompt: goes before each passage; None where passages need another network.
+        tried_on_passages: False in entries of older versions, whose passage_prompt is unknown.
         folder: of the files; "" before they are stored.
     """
 
@@ -51,6 +53,8 @@ class StoredNetwork:
     prompt: str
     padding: int
     is_exact: bool
+    passage_prompt: str | None = None
+    tried_on_passages: bool = False
     folder: str = ""
 
     @property
@@ -64,10 +68,11 @@ class StoredNetwork:
 
 
 def network_fingerprint(settings: EncoderSettings) -> str | None:
-    """Return a hash of all that decides about the vectors and the verdict: the contents of the model's files, the
-    settings, the libraries and the processor. None for a model that may read files outside its folder.
+    """Return a hash of everything that influences the vectors, and whether OpenVINO reproduces them: the contents of
+    the model's files, the settings, the libraries and the processor. None for a model that may read files outside its
+    folder.
 
-    Raises what `open_model` raises.
+    Raises the same errors as `open_model`.
     """
     given = asdict(settings)
     parts = [FORMAT, processor(), *(f"{name} {metadata.version(name)}" for name in LIBRARIES)]
@@ -87,7 +92,7 @@ def network_fingerprint(settings: EncoderSettings) -> str | None:
 
 
 def stored_network(key: str) -> StoredNetwork | None:
-    """Return the entry `key`. A damaged entry is deleted."""
+    """Return the cache entry `key`, or None. A damaged entry is deleted."""
     folder = cache_folder() / key
     try:
         if not (folder / CARD).is_file():
@@ -105,7 +110,9 @@ def stored_network(key: str) -> StoredNetwork | None:
 
 
 def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, network: OpenVINOModel | None) -> None:
-    """Store an entry, and delete the entries beyond `KEPT`. Without room or the right to write, nothing is stored."""
+    """Store an entry, and delete old entries beyond the number `KEPT`. If the disk is full or the folder cannot be
+    written, nothing is stored.
+    """
     cache = cache_folder()
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
@@ -117,6 +124,7 @@ def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, 
             files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
             card = {field.name: getattr(stored, field.name) for field in fields(stored) if field.name != "folder"}
             write_json(building / CARD, {**card, "files": files})
+            shutil.rmtree(cache / key, ignore_errors=True)
             os.replace(building, cache / key)
         finally:
             shutil.rmtree(building, ignore_errors=True)
@@ -126,7 +134,7 @@ def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, 
 
 
 def cache_folder() -> Path:
-    """Return the folder of the entries, in the user's cache folder."""
+    """Return the folder that contains the entries, inside the user's cache folder."""
     if named := os.environ.get(CACHE):
         return Path(named, "networks")
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "blindspot", "networks")

@@ -31,7 +31,7 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
     if Imports(study.labels_path).all_records("results"):
         return [
             Step("Report the accuracy of the runs.", "blindspot report"),
-            Step("Read the lists side by side.", "blindspot open"),
+            Step("Compare the two lists of hits side by side.", "blindspot open"),
         ]
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]
@@ -49,7 +49,9 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
 
 
 def _steps_of(kind: RetrieverKind, study: Study) -> list[Step]:
-    """Return the steps before a retriever of this kind can be opened; without its packages, the one that installs them."""
+    """Return the steps that are needed before a retriever of this kind can be opened. If its packages are missing, this
+    is the step that installs them.
+    """
     steps, extra = kind.steps(study), first_missing(kind.extras)
     if steps and extra is not None:
         return [Step(f"{kind.title[0].upper()}{kind.title[1:]} needs the extra {extra}.", install_command(extra))]

@@ -1,7 +1,7 @@
-"""Indexes and search engines that exist already, opened as they are: `blindspot index open`.
+"""Open existing indexes and search engines without converting them (`blindspot index open`).
 
-`indexes/<name>/manifest.json` records where the index is and its fingerprint, so a changed index is refused instead of
-searched. `blindspot.backend.retrieval.engines` has a file for each engine.
+`indexes/<name>/manifest.json` records the location and a fingerprint of the index, so that a changed index is refused.
+`blindspot.backend.retrieval.engines` contains a module for each engine.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def open_index(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Open an index that exists already as the retriever "opened:NAME", and return its manifest. Nothing is indexed.
+    """Record an existing index as the retriever "opened:NAME", and return its manifest. Nothing is indexed.
 
-    A study without passages gets those that the index stores. Otherwise hits are matched to the study's passages by id.
+    If the study has no passages, the passages stored in the index are imported. Otherwise hits are matched to the
+    study's passages by id.
 
     Args:
         where: a path or an address, as the engine says.
@@ -52,7 +53,7 @@ def open_index(
         settings: fields of `EngineSettings`.
         replace: open another index under a name that an opened index has.
 
-    Raises BlindspotError with one line for an index that cannot be searched; then nothing is kept.
+    If the index cannot be searched, raises BlindspotError with a one-line message and records nothing.
     """
     chosen, read_as = ENGINES.get(engine), build(EngineSettings, settings or {})
     chosen.check_settings(read_as)
@@ -157,13 +158,15 @@ class OpenedKind(RetrieverKind):
         return (name.removeprefix(f"{self.name}:"),)
 
     def index_files(self, study: Study, options: OpenedOptions) -> list[Path]:
-        """Return the files of the index itself, where they are on this machine."""
+        """Return the files of the index itself; [] if they are not on this machine."""
         manifest: Mapping[str, Any] = study.parts("indexes").get(options.index or "", {})
         place = Path(str(manifest.get("file") or manifest.get("where") or ""))
         return sorted(place.iterdir()) if place.is_dir() else [place]
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        """Return whether the index is behind an address. Without a name, whether any opened index is."""
+        """Return whether searching the index sends requests to a server. Without a name, return whether this is true of
+        any opened index.
+        """
         chosen = name.removeprefix(f"{self.name}:")
         found = [
             each for index, each in study.parts("indexes").items() if chosen in ("", index) and each.get("kind") == KIND
@@ -191,7 +194,7 @@ class OpenedKind(RetrieverKind):
 
 
 def describe_index(manifest: Mapping[str, Any]) -> str:
-    """Return where an opened index is, for Home: "Lucene at /data/index"."""
+    """Return a description for the Home page, such as "Lucene at /data/index"."""
     engine = ENGINES.find(str(manifest.get("engine")))
     title = str(manifest.get("engine")) if engine is None else engine.title
     return f"{title} at {manifest.get('where')}"

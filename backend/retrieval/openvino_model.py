@@ -1,6 +1,7 @@
-"""An encoder's network on a CPU through OpenVINO: the same weights, faster matrix products.
+"""Run an encoder's network on a CPU with OpenVINO, with the same weights and faster matrix products.
 
-PyTorch is not built for short texts on few cores; OpenVINO is. It is an extra (`pip install "blindspot[openvino]"`).
+For short texts on few cores, OpenVINO is faster than PyTorch. It is an optional dependency (`pip install
+"blindspot[openvino]"`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-"""Our names of precisions, and OpenVINO's."""
+"""Blindspot's names of precisions, and OpenVINO's names for them."""
 TOKENS = 2048  # in a batch, including padding
 
 
 def openvino() -> Any:
-    """Import OpenVINO without its usage statistics: it would send them over the network without asking.
+    """Import OpenVINO with its usage statistics switched off, which it would otherwise send over the network.
 
     Raises Missing if OpenVINO is not installed.
     """
@@ -38,7 +39,7 @@ def openvino() -> Any:
 
 
 def has_openvino() -> bool:
-    """Whether OpenVINO is installed."""
+    """Return whether OpenVINO is installed."""
     from importlib.util import find_spec
 
     return find_spec("openvino") is not None
@@ -97,7 +98,7 @@ class OpenVINOModel:
         return vectors
 
     def save(self, path: Path) -> None:
-        """Write the network to a .xml file, and its weights to a .bin file beside it."""
+        """Write the network to a .xml file, and its weights to a .bin file in the same folder."""
         openvino().save_model(self._network, path, compress_to_fp16=False)
 
 
@@ -107,7 +108,7 @@ def version() -> str:
 
 
 def threads() -> int:
-    """The number of threads that PyTorch would use; OMP_NUM_THREADS sets it."""
+    """Return the number of threads that PyTorch would use, which OMP_NUM_THREADS sets."""
     import torch
 
     return int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())

@@ -1,6 +1,7 @@
-"""The prompts that models store, and those that known families of encoders were trained with.
+"""The prompts stored with models, and the prompts with which known families of encoders were trained.
 
-A family's prompts are those of its model card. Without them such a model still gives vectors, but worse ones.
+The prompts of a family are taken from its model cards. Without its prompts such a model still works, but gives worse
+vectors.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of encoders. pattern: of the model's name. question, passage: its prompts."""
+    """A family of encoders. pattern: a regular expression for the model's name. question, passage: its prompts."""
 
     name: str
     pattern: str
@@ -48,7 +49,7 @@ FAMILIES = (
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What is put before questions and before passages; "" for nothing."""
+    """The prompts that are put before questions and before passages; "" for no prompt."""
 
     question: str
     passage: str
@@ -58,7 +59,7 @@ class Prompts:
 
 
 def stored_prompts(model: SentenceTransformer) -> Prompts:
-    """Return the prompts that a model brings along, as `encode_query` and `encode_document` choose them."""
+    """Return the prompts stored with a model that `encode_query` and `encode_document` would use."""
     default = model.prompts.get(model.default_prompt_name or "") or ""
 
     def first_prompt(*names: str) -> str:
@@ -68,7 +69,7 @@ def stored_prompts(model: SentenceTransformer) -> Prompts:
 
 
 def family_of(model: str) -> Family | None:
-    """Return the family of a model by its name, or by the name that its folder's config.json records."""
+    """Return the family of a model, recognised by its name or by the name recorded in its folder's config.json."""
     names = [model]
     try:
         config = Path(open_model(model).path) / "config.json"

@@ -1,8 +1,8 @@
-"""A cache of question vectors: the same model does not encode a question twice.
+"""A cache of question vectors, so that no model encodes the same question twice.
 
 On a laptop, encoding questions takes longer than searching 100,000 passages, and judges, adapters and runs need the
-same vectors. A vector is found by its question's text and all that decides about it: the files of the model as they are
-now, its settings, the libraries, the processor and the index.
+same vectors. The cache key consists of the question's text and everything that influences its vector: the current
+contents of the model's files, the settings, the libraries, the processor and the index.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def question_vectors(
 ) -> np.ndarray:
     """Return the vectors (q, d) float32 of questions. Vectors that are not in the cache are encoded and added.
 
-    The cache is in the folder of the encoder's index. A study that may only be read gets no cache, and one that cannot be
-    read is not used.
+    The cache is in the folder of the encoder's index. A read-only study gets no cache, and an unreadable cache is not
+    used.
     """
     path = study.path("indexes", dense.name, FILE)
     if not questions or not os.access(path.parent, os.W_OK):
@@ -82,7 +82,7 @@ def question_vectors(
 
 @runtime_checkable
 class SearchesVectors(Protocol):
-    """A retriever with a dense retriever inside, or one itself."""
+    """A dense retriever, or a retriever that contains one."""
 
     @property
     def dense(self) -> Dense: ...
@@ -90,7 +90,9 @@ class SearchesVectors(Protocol):
 
 @contextmanager
 def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
-    """Let the dense retriever in `retriever` take its questions' vectors from the cache; yield it, None if there is none."""
+    """Make the dense retriever in `retriever` use the cache within the `with` block. Yields that dense retriever, or
+    None if there is none.
+    """
     while retriever is not None and not isinstance(retriever, SearchesVectors):
         retriever = getattr(retriever, "base", None)
     dense = None if retriever is None else retriever.dense
@@ -104,15 +106,16 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
 
 
 def _key(dense: Dense) -> str:
-    """Return a hash of all that decides about the vectors. A model whose files may change without notice is loaded to
-    compute its fingerprint."""
+    """Return a hash of everything that influences the vectors. If changes of the model's files cannot be detected
+    otherwise, the model is loaded to compute its hash.
+    """
     now = network_fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
     index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
     return text_sha256(now, json.dumps(index, sort_keys=True))
 
 
 def _seconds_each(store: PerThread, model: str) -> float:
-    """Return the seconds that encoding a question took, on average."""
+    """Return the average number of seconds that encoding a question took."""
     row = store.connection.execute("SELECT seconds / questions FROM encoding WHERE model = ?", (model,)).fetchone()
     return row[0] if row else 0.0
 

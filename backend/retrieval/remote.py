@@ -1,6 +1,7 @@
-"""The client of `blindspot serve`: it sends live questions over HTTP. Two environment variables configure it.
+"""The client for `blindspot serve`, which sends live questions over HTTP. Two environment variables configure it.
 
-BLINDSPOT_BACKEND names the service, as in http://gpu-machine:8600; BLINDSPOT_BACKEND_TOKEN is the service's token.
+BLINDSPOT_BACKEND is the address of the service, such as http://gpu-machine:8600. BLINDSPOT_BACKEND_TOKEN is the
+service's token.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ LARGEST_ANSWER = 1 << 26  # bytes
 
 
 class ServiceDown(BlindspotError):
-    """The backend does not answer."""
+    """Raised if the backend does not respond."""
 
 
 def configured_backend() -> Backend | None:
-    """Return the backend that the environment names, or None. Raises Refused for a malformed address."""
+    """Return the backend configured in the environment, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
     return _backend_at(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
@@ -49,7 +50,7 @@ def _backend_at(url: str, token: str | None) -> Backend:
 
 
 class Backend:
-    """A retrieval service at `url`. Threads may share it.
+    """A retrieval service at `url`. Threads may share an instance.
 
     Raises Refused for a malformed address.
     """
@@ -69,15 +70,15 @@ class Backend:
         self._listing = threading.Lock()
 
     def answers(self) -> bool:
-        """Return whether the service answers, even while its indexes load."""
+        """Return whether the service responds. It also responds while it is still loading its indexes."""
         try:
             return self._send_request("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
         except ServiceDown:
             return False
 
     def retrievers(self) -> dict[str, dict[str, str]] | None:
-        """Return the offered retrievers, each with the manifest hash of each index. If the service is down, this is its
-        last answer; None before the first answer.
+        """Return the retrievers that the service offers, each with the manifest hash of each of its indexes. If the
+        service is down, its last answer is returned, or None if there is none.
         """
         with self._listing:
             when, last = self._listed
@@ -92,11 +93,11 @@ class Backend:
             return last
 
     def search(self, study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
-        """Hits over the passages of `study`.
+        """Search with a retriever of the service, and return hits over the passages of `study`.
 
-        Raises ServiceDown if the service does not answer, Refused if it serves other passages or another index than the
-        study has, Missing for a retriever that it does not offer, and BlindspotError with the service's message for
-        other errors.
+        Raises ServiceDown if the service does not respond, Refused if its passages or its index differ from the
+        study's, Missing for a retriever that it does not offer, and BlindspotError with the service's message for other
+        errors.
         """
         corpus, known = study.corpus, hashes(study, retriever)
         ordinals = np.full((len(questions), k), -1, np.int32)
@@ -134,8 +135,8 @@ class Backend:
         )
 
     def _send_request(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
-        """Send a request and return (status, JSON). Redirects are not followed, so that the token goes to this address
-        only.
+        """Send a request and return (status, JSON). Redirects are not followed, so that the token is sent only to this
+        address.
         """
         connection = self._connection(self._host, self._port, timeout=SECONDS_TO_CONNECT)
         headers = {
@@ -174,7 +175,7 @@ class Backend:
 
 
 def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits:
-    """Convert an answer's lists to Hits. Raises KeyError, TypeError or ValueError for a malformed answer."""
+    """Convert the lists in a response to Hits. Raises KeyError, TypeError or ValueError for a malformed response."""
     ordinals = np.full((questions, k), -1, np.int32)
     scores = np.full((questions, k), -np.inf, np.float32)
     for row, (places, values) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):

@@ -32,7 +32,7 @@ def _check(study: Study, kind: str, **_: object) -> None:
 
 @settings_class
 class RunSettings:
-    """What is searched for, and the run that keeps it."""
+    """The questions to search for, and the run in which the hits are stored."""
 
     k: int | None = Field(default=None, description="Hits per question; default from study.toml, 100", ge=1)
     split: str | None = Field(
@@ -61,7 +61,7 @@ def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress 
     Args:
         kind: the name of a registered kind of retriever. options: its options, as its settings class declares them.
 
-    Raises Missing without an index, Refused for a run that exists and for incompatible settings.
+    Raises Missing if there is no index, and Refused for a run that already exists or for incompatible settings.
     """
     chosen = RETRIEVERS.get(kind)
     chosen_options, settings, without = options_for(chosen, options), study.settings, asked.without_own_passage
@@ -100,8 +100,8 @@ def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress 
 
 
 def refuse_tuned_questions(study: Study, questions: Sequence[Question]) -> None:
-    """Raise Refused if some questions of a run are dev questions, by split or by text: weights are tuned on these, so
-    the run's figures would be too good.
+    """Raise Refused if a run would contain dev questions, by split or by text. Weights are tuned on dev questions, so
+    the run's figures would be too optimistic.
     """
     texts = {question.text for question in questions_in_split(study, "dev")}
     same = sum(question.split == "dev" or question.text in texts for question in questions)

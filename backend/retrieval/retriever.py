@@ -1,9 +1,9 @@
 """The interface of retrievers, and the registry of the kinds of retriever.
 
-BM25, dense, hybrid, an imported run and a remote engine all look the same from outside. To add a kind, write one file
-with a subclass of `RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point
-group `blindspot.retrievers`). The command line, Home, Compare, live questions, the service and the docs take it from
-there.
+BM25, dense and hybrid retrieval, imported runs and remote engines all have the same interface. To add a kind, write a
+module with a subclass of `RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry
+point group `blindspot.retrievers`). The command line, the Home and Compare pages, live questions, the service and the
+docs then include it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Anything with a name, a search and settings, which the manifests of its runs record."""
+    """A retriever: an object with a name, a method `search`, and settings that the manifests of its runs record."""
 
     @property
     def name(self) -> str: ...
@@ -40,16 +40,18 @@ class Retriever(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """Return the k best passages of each question, best first, ties by row; short lists are padded with -1."""
+        """Return the k best passages of each question, best first, with ties ordered by row. Short lists are padded
+        with -1.
+        """
         ...
 
 
 @runtime_checkable
 class Scorer(Retriever, Protocol):
-    """A retriever that can also score any passage, which exact fusion needs."""
+    """A retriever that can also score any given passage, which exact hybrid fusion needs."""
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Return the exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; -1 scores -inf."""
+        """Return the exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; -inf for -1."""
         ...
 
 
@@ -59,15 +61,15 @@ OpenPart = Callable[[str], Any] | None
 
 @settings_class
 class NoOptions:
-    """The empty options of a kind of retriever without options."""
+    """The empty options for kinds of retriever that have no options."""
 
 
 class RetrieverKind(ABC):
-    """One kind of retriever: how to find, open and describe its retrievers.
+    """One kind of retriever, with methods to find, open and describe its retrievers.
 
-    A retriever of a study has a name: "bm25", an encoder's name for a dense index ("dense:ENCODER" where the encoder is
-    called like a kind), "hybrid:ENCODER". `available` lists the names that a study can open now; the same names appear
-    in live questions and in the service.
+    Every retriever of a study has a name: "bm25", the encoder's name for a dense index ("dense:ENCODER" if the
+    encoder's name is also the name of a kind), "hybrid:ENCODER". `available` lists the names that a study can open now;
+    the same names appear in live questions and in the service.
 
     Attributes:
         name: the value of `blindspot retrieve --with`.
@@ -99,7 +101,7 @@ class RetrieverKind(ABC):
 
     @abstractmethod
     def open(self, study: Study, options: Any, device: str | None = None, part: OpenPart = None) -> Retriever:
-        """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages.
+        """Open a retriever. Raises Missing if there is no index, and Refused if the index was made over other passages.
 
         Args:
             options: an instance of `self.options`.
@@ -114,7 +116,7 @@ class RetrieverKind(ABC):
         return {}
 
     def name_of(self, options: Any) -> str:
-        """Return the name of the retriever that these options open. This is the inverse of `options_of`."""
+        """Return the name of the retriever that these options open. This method is the inverse of `options_of`."""
         return self.name
 
     def label(self, name: str) -> str:
@@ -122,21 +124,23 @@ class RetrieverKind(ABC):
         return name
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """Return the folders in indexes/ that the retriever `name` searches. Retrievers with the same last part share
+        """Return the folders in indexes/ that the retriever `name` searches. Retrievers with the same last folder share
         an encoder.
         """
         return ()
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        """Return `parts` of a retriever whose name alone does not determine them."""
+        """Return the same as `parts`, for kinds of which the name alone does not determine the folders."""
         return self.parts(name)
 
     def files(self, study: Study, name: str) -> list[Path]:
-        """Return the files whose change means that the retriever `name` must be opened again."""
+        """Return the files that the retriever `name` depends on. If one changes, the retriever must be opened again."""
         return [study.path("indexes", part, MANIFEST) for part in self.parts_in(study, name)]
 
     def index_files(self, study: Study, options: Any) -> list[Path]:
-        """Return the files that a search with these options reads; their size is the size of the index."""
+        """Return the files that a search with these options reads. Their total size is reported as the size of the
+        index.
+        """
         folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
         return [
             path
@@ -149,7 +153,7 @@ class RetrieverKind(ABC):
         ]
 
     def asks_servers(self, study: Study, name: str) -> bool:
-        """Return whether the retriever `name` sends questions to a server elsewhere."""
+        """Return whether the retriever `name` sends questions to a server."""
         return False
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
@@ -157,7 +161,7 @@ class RetrieverKind(ABC):
         return ()
 
     def run_name(self, options: Any) -> str:
-        """Return the default name of a run, without its split."""
+        """Return the default name of a run with these options, without its split."""
         return self.name
 
     def tunes(self, options: Any) -> bool:
@@ -169,7 +173,7 @@ class RetrieverKind(ABC):
         return {}
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether a retriever of this kind made the run with this manifest."""
+        """Return whether the run with this manifest was made by a retriever of this kind."""
         return manifest.get("retriever") == self.name and manifest.get("kind") in (None, RUN, self.name)
 
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
@@ -181,16 +185,16 @@ class RetrieverKind(ABC):
         return self.title
 
     def retriever_of(self, manifest: Mapping[str, Any]) -> str:
-        """Return the name of the retriever that made a run: one of `available` while its index exists."""
+        """Return the name of the retriever that made a run. It is one of `available` as long as its index exists."""
         return str(manifest["retriever"])
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that open the retriever of a run with its settings of that time."""
+        """Return the options that open the retriever of a run with the settings used for that run."""
         return self.options_of(self.retriever_of(manifest))
 
     def steps(self, study: Study) -> list[Step]:
-        """Return the steps before the first retriever of this kind can be opened, as Home and `blindspot status`
-        suggest them.
+        """Return the steps that are needed before the first retriever of this kind can be opened. The Home page and
+        `blindspot status` suggest them.
         """
         return []
 
@@ -217,9 +221,9 @@ REMOVED = {
         "int8 and binary copies were removed: use 'blindspot index faiss' and --with dense --approximate",
     ),
 }
-"""Kinds of version 0.2 by name, with what to do."""
+"""The kinds of retriever of version 0.2 by name, with what to use instead."""
 REMOVED_INDEXES = {"title index": "titles"}
-"""Kinds of their indexes in manifests."""
+"""The kinds of index as manifests name them."""
 
 
 RETRIEVERS: Registry[RetrieverKind] = Registry(
@@ -233,19 +237,19 @@ RETRIEVERS: Registry[RetrieverKind] = Registry(
 
 
 def kind_of(name: str) -> RetrieverKind | None:
-    """Return the kind of the retriever `name`; None if its package is not installed here."""
+    """Return the kind of the retriever `name`; None if its package is not installed."""
     return next((kind for kind in RETRIEVERS if kind.owns(name)), None)
 
 
 def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
-    """Return the kind of retriever that made a run; None for an imported run, or if its package is not installed
-    here.
-    """
+    """Return the kind of retriever that made a run; None for an imported run, or if its package is not installed."""
     return next((kind for kind in RETRIEVERS if kind.made(manifest)), None)
 
 
 INDEXES_OF_NO_ENCODER = ("bm25 index", "title index")
-"""Kinds of indexes in manifests whose folder has their own name; the other folders in indexes/ are encoders'."""
+"""Kinds of index, as manifests name them, with a folder of the same name; the other folders in indexes/ belong to
+encoders.
+"""
 
 
 def refuse_other_index(study: Study, name: str, kind: str) -> None:
@@ -260,15 +264,16 @@ def refuse_other_index(study: Study, name: str, kind: str) -> None:
 
 
 def is_lexical(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a retriever that ranks by shared words made the run with this manifest."""
+    """Return whether the run with this manifest was made by a retriever that ranks by shared words."""
     kind = kind_of_run(manifest)
     return kind is not None and kind.is_lexical(manifest)
 
 
 def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
-    """Return the options of a retriever from the options of a command or job. None means not given.
+    """Return the options of a retriever, selected from the options of a command or job. A value of None means that the
+    option was not given.
 
-    Raises Refused for an option of another kind, BadInput for an unknown option or a wrong value.
+    Raises Refused for an option of another kind, and BadInput for an unknown option or an invalid value.
     """
     chosen: dict[str, Any] = {}
     for name, value in values.items():
@@ -301,7 +306,7 @@ def search_in_blocks(
     search: Callable[[slice], Hits],
     report: tuple[Progress | None, str],
 ) -> Hits:
-    """Search block after block of `size` questions, and return the hits of all of them.
+    """Search in blocks of `size` questions, and return the hits of all questions.
 
     Args:
         search: returns the hits of questions[block], k wide.
@@ -320,7 +325,7 @@ def search_in_blocks(
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
-    """Order each list by score, ties by row, and keep k.
+    """Sort each list by descending score, with ties ordered by row, and keep the first k.
 
     Args:
         ordinals: (q, m) int32, padded with -1, without duplicates in a list. scores: (q, m) float32.
@@ -336,7 +341,7 @@ def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
 
 
 def pad_hits(hits: Hits, k: int) -> Hits:
-    """Pad to k columns with -1 and -inf."""
+    """Pad hits to k columns, with -1 for rows and -inf for scores."""
     missing = ((0, 0), (0, k - hits.k))
     return Hits(
         np.pad(hits.ordinals, missing, constant_values=-1), np.pad(hits.scores, missing, constant_values=-np.inf)

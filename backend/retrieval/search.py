@@ -1,9 +1,10 @@
 """Exact nearest-neighbour search over stored float16 vectors.
 
-The guarantee: the hits are those of the true products of the stored float16 vectors, with every score rounded once to
-float32 and ties ordered by row, on every device and for every block size. A 16-bit product only proposes candidates,
-whose scores are computed again in float64. If a passage outside the candidates could still be better, within the
-product's error, the question is searched again without a cut (`products` has the bound and its proof).
+The hits are guaranteed to be those of exact products of the stored float16 vectors, with every score rounded once to
+float32 and ties ordered by row, on every device and for every block size. A 16-bit product is used only to select
+candidates, whose scores are computed again in float64. If, within the error of the product, a passage outside the
+candidates could still be better, the question is searched again exhaustively (`products` contains the error bound and
+its proof).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from blindspot.db.records import Hits
 
 
 class Proposer(Protocol):
-    """The interface of candidate search: `cpu.Sieve` on CPUs, `gpu.Shards` on GPUs."""
+    """The interface of candidate selection, implemented by `cpu.Sieve` for CPUs and `gpu.Shards` for GPUs."""
 
     questions_per_block: int
 
@@ -42,7 +43,7 @@ def default_device() -> str:
 
 
 class ExactSearch:
-    """Search over all rows of `vectors`.
+    """Exact search over all rows of `vectors`.
 
     Args:
         vectors: (n, d) float16, may be a memory map. GPUs hold the vectors if they fit, and stream them otherwise.

@@ -1,11 +1,11 @@
-"""Shards of encoded passages on disk. An interrupted shard resumes, several machines can encode different shards, and
-the complete set is merged into an index.
+"""Shards of encoded passages on disk. An interrupted shard is resumed, several machines can encode different shards,
+and the complete set is merged into an index.
 
     indexes/<encoder>/shards/2-of-8/recipe.json      what is encoded, and how
                                     0000002048.npy   (2048, d) float16: the passages from row 2048 on
                                     manifest.json    written last
 
-A shard is some blocks of 2,048 passages; where one block ends does not depend on how many shards there are.
+A shard consists of blocks of 2,048 passages. The boundaries of blocks do not depend on the number of shards.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Shard:
 def encode_shard(
     corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: Shard, folder: Path, progress: Progress | None = None
 ) -> dict:
-    """Write the missing blocks of a shard below `folder`, and return its manifest. Blocks of another recipe are
-    deleted.
+    """Encode the missing blocks of a shard inside `folder`, and return the shard's manifest. Blocks made with another
+    recipe are deleted.
     """
     target, total = folder / shard.name, len(corpus)
     recipe = {**recipe, "shard": shard.number, "of": shard.shard_count}
@@ -110,13 +110,13 @@ def encode_shard(
 
 
 def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
-    """Return the recipe that all shards below `folder` share, and their blocks in order.
+    """Return the common recipe of all shards inside `folder`, and the files of their blocks in order.
 
     Args:
         digest: the hash of this study's passages. name: the encoder's name.
 
-    Raises: Missing for missing shards, Refused if the shards do not belong together or to these passages, BadInput for
-    a damaged shard.
+    Raises: Missing for missing shards, Refused if the shards were made with different settings or from other passages,
+    BadInput for a damaged shard.
     """
     paths = {
         Shard(*map(int, match.groups())): path
@@ -182,9 +182,10 @@ def merge(
     progress: Progress | None = None,
     order: np.ndarray | None = None,
 ) -> bool:
-    """Write all rows to one float16 file, and return whether every vector has unit length. Raises Refused for NaN.
+    """Write all rows to one float16 file, and return whether every vector has unit length. Raises Refused for vectors
+    with NaN.
 
-    The complete file replaces the old one at once, because a service may have the old file mapped.
+    The complete file replaces the old one by renaming, because a service may still have the old file mapped.
 
     Args:
         order: (passages,) int64, the rows of the only source to write; None for all rows in order.

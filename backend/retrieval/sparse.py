@@ -1,4 +1,6 @@
-"""Learned sparse retrieval (SPLADE): encode the passages once into term weights, then search an inverted index exactly."""
+"""Learned sparse retrieval (SPLADE): passages are encoded once as term weights, and an inverted index is searched
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ QUESTIONS_PER_STEP = 128
 
 
 class SparseIndex(EncodedIndex[SparseModel]):
-    """The inverted index of a sparse encoder's term weights."""
+    """The index of a sparse encoder: an inverted index of term weights."""
 
     encoder_kind = "sparse"
     arrays = ("offsets", "terms", "weights")
@@ -66,10 +68,10 @@ def build_index(study: Study, name: str, device: str | None = None, progress: Pr
 
 
 class Sparse:
-    """Learned sparse retrieval with one encoder.
+    """A learned sparse retriever with one encoder.
 
-    Raises Missing if there is no index, Refused if the index was made over other passages. The first search loads the
-    encoder, and raises Refused if its weights or settings have changed since the index was made.
+    Raises Missing if there is no index, and Refused if the index was made over other passages. The first search loads
+    the encoder, and raises Refused if its weights or settings have changed since the index was made.
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None):
@@ -90,7 +92,9 @@ class Sparse:
         return INDEX.encoder_of(self.manifest, self._encoder_settings, self.device)
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """Return the k best passages of each question; fewer where fewer share a term with it."""
+        """Return the k best passages of each question. There are fewer hits if fewer passages share a term with the
+        question.
+        """
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_STEP):
@@ -106,7 +110,9 @@ class Sparse:
         return self._index.score(self.encoder.encode_questions(questions), ordinals)
 
     def explain(self, question: str, row: int) -> TermWeights:
-        """Return the term weights of a question and of a passage, and what each shared term adds to the score."""
+        """Return the term weights of a question and of a passage, and the contribution of each shared term to the
+        score.
+        """
         asked, weights = self.encoder.encode_questions([question]).row(0)
         terms, values = self._index.passages.row(row)
         shared, ours, theirs = np.intersect1d(asked, terms, assume_unique=True, return_indices=True)
@@ -125,7 +131,7 @@ class Sparse:
         )
 
     def _weighted_words(self, terms: np.ndarray, weights: np.ndarray) -> list[tuple[str, float]]:
-        """Return words with weights, largest first; ties by term."""
+        """Return words with their weights, largest first, with ties ordered by term."""
         order = np.lexsort((terms, -weights))
         return list(
             zip(self.encoder.words_of_terms(terms[order].tolist()), weights[order].astype(float).tolist(), strict=True)

@@ -1,7 +1,8 @@
 """Sparse encoders turn questions and passages into weights of vocabulary terms, with sentence-transformers.
 
-SPLADE in all its forms: one tower, two towers, and inference-free, where a question's weights come from a table. A
-masked language model without pooling becomes SPLADE with max pooling, if the encoder's settings say that it is sparse.
+All variants of SPLADE are supported: one tower, two towers, and inference-free models, which take a question's weights
+from a table. A masked language model without pooling becomes SPLADE with max pooling if the encoder's settings declare
+it as sparse.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ SIMILARITIES = ("dot", "cosine")
 
 @dataclass(frozen=True, slots=True)
 class TermRows:
-    """Term weights of some texts. Those of text i are at offsets[i]:offsets[i + 1], ordered by term.
+    """Term weights of several texts. The weights of text i are at offsets[i]:offsets[i + 1], ordered by term.
 
-    offsets: (n + 1,) int64. terms: (m,) int32. weights: (m,) float32.
+    Attributes:
+        offsets: (n + 1,) int64.
+        terms: (m,) int32.
+        weights: (m,) float32.
     """
 
     offsets: np.ndarray
@@ -48,7 +52,7 @@ class TermRows:
 
 @dataclass(frozen=True)
 class SparseModel:
-    """A loaded sparse encoder. With cosine every row of weights has unit length."""
+    """A loaded sparse encoder. If the similarity is cosine, every row of weights has unit length."""
 
     model: SparseEncoder
     settings: EncoderSettings
@@ -57,7 +61,7 @@ class SparseModel:
 
     @property
     def vocabulary(self) -> int:
-        """The number of terms."""
+        """Return the number of terms in the vocabulary."""
         dimension = self.model.get_embedding_dimension()
         assert dimension is not None, "a sparse encoder has a vocabulary"
         return dimension
@@ -72,7 +76,7 @@ class SparseModel:
         return self.settings.passage_template.format(title=passage.title, text=passage.text)
 
     def words_of_terms(self, terms: Sequence[int]) -> list[str]:
-        """Return the vocabulary's words of some terms; "#7" for a dimension without a word."""
+        """Return the vocabulary's word for each term; "#7" for dimension 7 if it has no word."""
         tokenizer = self.model.tokenizer
         names = tokenizer.convert_ids_to_tokens(list(terms)) if len(tokenizer) >= self.vocabulary else []
         return [str(name) for name in names] or [f"#{term}" for term in terms]

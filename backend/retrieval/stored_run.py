@@ -1,4 +1,6 @@
-"""The hits of a stored run as a retriever: "run:NAME". Rerankers take it, so imported runs can be reranked. It answers the questions of its run, and no live questions."""
+"""The hits of a stored run as a retriever, "run:NAME". Rerankers use it, so that imported runs can be reranked. It can
+only be searched with the questions of its run, not with live questions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ KIND = "stored run"  # in manifests, where "run" is the kind of every run
 
 
 class StoredRun:
-    """A run of a study. Raises Missing if there is none of that name."""
+    """A stored run as a retriever. Raises Missing if there is no run of that name."""
 
     def __init__(self, study: Study, name: str):
         self.name, self.run, self._study = f"{NAME}:{name}", study.run(name), study
@@ -40,7 +42,7 @@ class StoredRun:
         return {question.text: row for row, question in enumerate(questions)}
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """Return the first k hits of the run. Raises Missing for a question that the run lacks."""
+        """Return the run's first k hits for each question. Raises Missing for a question that is not in the run."""
         absent = [text for text in questions if text not in self._rows]
         if absent:
             raise Missing(
@@ -64,7 +66,7 @@ class RunKind(RetrieverKind):
     options = RunOptions
 
     def available(self, study: Study) -> list[str]:
-        """Return no name: a stored run answers no live questions."""
+        """Return [], because a stored run cannot answer live questions."""
         return []
 
     def open(self, study: Study, options: RunOptions, device: str | None = None, part: OpenPart = None) -> StoredRun:

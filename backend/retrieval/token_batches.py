@@ -1,4 +1,4 @@
-"""Batches of tokenised texts: texts of similar length together, padded to the longest of each batch."""
+"""Make batches of tokenised texts of similar length, padded to the longest text of each batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ids = list[list[int]]
 
 
 def batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
-    """Yield the rows of each batch: texts of similar length, the longest first, of about `tokens` tokens together."""
+    """Yield the rows of each batch: texts of similar length, longest first, with about `tokens` tokens in total."""
     lengths = np.array([len(row) for row in ids])
     order, done = np.argsort(-lengths, kind="stable"), 0
     while done < len(order):
@@ -36,5 +36,5 @@ def pad_tokens(ids: Ids, names: Collection[str], padding: int) -> dict[str, np.n
 
 
 def unit_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors (n, d) scaled to length 1; a vector of zeros stays."""
+    """Return vectors (n, d) scaled to length 1; zero vectors stay unchanged."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

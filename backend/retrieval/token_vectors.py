@@ -1,11 +1,12 @@
-"""Token vectors of passages on disk, memory-mapped, with exact MaxSim.
+"""Memory-mapped token vectors of passages, with exact MaxSim scores.
 
     tokens.npy    (t, d) float16   the token vectors of all passages, one passage after another
     offsets.npy   (n + 1,) int64   those of passage i are at offsets[i]:offsets[i + 1]
     pooled.npy    (n, d) float16   the mean of a passage's token vectors, at unit length
 
-MaxSim is the sum over question tokens of the largest product with a token of the passage. It is computed in float64
-from the stored vectors and rounded once to float32, so a score does not depend on the other candidates.
+MaxSim is the sum, over the question's tokens, of the largest dot product with a token of the passage. It is computed in
+float64 from the stored vectors and rounded once to float32, so a passage's score does not depend on the other
+candidates.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TOKENS_CPU, TOKENS_GPU = 8192, 262_144
 def write_token_vectors(
     folder: Path, blocks: Callable[[], Iterable[Mapping[str, np.ndarray]]], dimension: int
 ) -> dict[str, int]:
-    """Write the three files and return {"tokens", "bytes"}. Memory is bounded by one block.
+    """Write the three files. Return the number of tokens and the size, {"tokens", "bytes"}. Needs memory for one block.
 
     Args:
         blocks: yields {"lengths": (m,), "tokens": (sum of lengths, d) float16} of following passages; called twice.
@@ -55,7 +56,7 @@ def write_token_vectors(
 
 
 class TokenVectors:
-    """Vectors that `write_token_vectors` wrote.
+    """Open token vectors that `write_token_vectors` wrote.
 
     Args:
         device: where MaxSim is computed: "cpu", "cuda", ...
@@ -76,7 +77,9 @@ class TokenVectors:
         return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
     def maxsim(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the MaxSim of a question (s, d) float32 and each passage, (m,) float32; -inf without token vectors."""
+        """Return the MaxSim score of a question (s, d) float32 with each passage, (m,) float32; -inf for a passage
+        without token vectors.
+        """
         import torch
 
         scores = np.empty(len(rows), np.float32)
@@ -89,7 +92,7 @@ class TokenVectors:
         return scores
 
     def _blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield positions in `rows`, in the order of the file, in blocks of about TOKENS_CPU or TOKENS_GPU tokens."""
+        """Yield blocks of positions in `rows`, in file order, with about TOKENS_CPU or TOKENS_GPU tokens each."""
         size = TOKENS_CPU if self.device == "cpu" else TOKENS_GPU
         order = np.argsort(rows, kind="stable")
         ends = np.cumsum(self.offsets[rows[order] + 1] - self.offsets[rows[order]])
@@ -97,7 +100,9 @@ class TokenVectors:
         return (places for places in np.split(order, np.unique(cuts)) if len(places))
 
     def _gather_vectors(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token vectors of some passages, (t, d) float64, and how many each has, on the device."""
+        """Return the token vectors of some passages, (t, d) float64, and the number of tokens of each passage, both on
+        the device.
+        """
         import torch
 
         parts = [self.vectors_of(row) for row in rows.tolist()]

@@ -1,4 +1,6 @@
-"""Files with the passage id of each vector: text with one id a line, or a .npy array. Pickles are never opened."""
+"""Read files with the passage id of each vector: text with one id per line, or a .npy array. Pickles are
+never opened.
+"""
 
 from __future__ import annotations
 

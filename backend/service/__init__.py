@@ -1,1 +1,3 @@
-"""The retrieval service: a process that loads encoders and indexes once and answers over HTTP. See `docs/serve.md`."""
+"""The retrieval service: a process that loads encoders and indexes once and handles search requests over HTTP. See
+`docs/serve.md`.
+"""

@@ -1,4 +1,4 @@
-"""The agents' server over HTTP, behind the guard and the token of the service."""
+"""Serve the agents' server over HTTP, protected by the service's `Guard` and its token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDS_TOKEN = "this server needs a token: send 'Authorization: Bearer TOKEN'"
 
 
 class NeedsToken:
-    """Middleware that refuses a request without the token, and slows down an address that guesses."""
+    """Middleware that refuses requests without the token, and slows down client addresses that guess tokens."""
 
     def __init__(self, app: ASGIApp, token: str):
         self._app, self._token, self._guesses = app, f"Bearer {token}".encode(), Guesses()
@@ -35,7 +35,7 @@ class NeedsToken:
 
 
 def agents_app(server: MCPServer, token: str | None) -> ASGIApp:
-    """Return the server as an application that answers on localhost at PATH (streamable HTTP)."""
+    """Return the server as an ASGI application that serves localhost at PATH (streamable HTTP)."""
     app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
     if token is not None:
         app = NeedsToken(app, token)
@@ -43,7 +43,7 @@ def agents_app(server: MCPServer, token: str | None) -> ASGIApp:
 
 
 def serve_agents(server: MCPServer, listening: socket.socket, token: str | None) -> None:
-    """Serve on a bound socket of this machine until this process is told to end."""
+    """Serve on a bound socket of this machine until the process gets a signal to end."""
     import uvicorn
 
     config = uvicorn.Config(

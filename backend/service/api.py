@@ -58,21 +58,21 @@ class SearchRequest(BaseModel):
         json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
     )
 
-    retriever: Annotated[str, Field(max_length=80, description="A name from /retrievers.")]
+    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
     questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
         Field(
             max_length=64,
-            description="The digest of your passage collection. The service refuses another one with 409.",
+            description="The digest of your passage collection. If the service has another collection, it refuses with 409.",
         ),
     ] = None
     indexes: Annotated[
         dict[str, str] | None,
         Field(
             max_length=8,
-            description="The manifest hash of each index that you know. The service refuses a different one with 409.",
+            description="The manifest hash of each index that you know. If the service has a different index, it refuses with 409.",
         ),
     ] = None
 
@@ -127,7 +127,7 @@ def make_api(
     time_limit: float = TIME_LIMIT,
     only_search: bool = False,
 ) -> FastAPI:
-    """Return the application.
+    """Return the service's FastAPI application.
 
     Args:
         only_search: leave out version 1 of the interface, which reads and writes the study.
@@ -174,7 +174,7 @@ def make_api(
 
 
 def _add_examples(api: FastAPI) -> None:
-    """Put an example of each answer of version 1 into the schema."""
+    """Add an example of each response of version 1 to the OpenAPI schema."""
     schemas = api.openapi()["components"]["schemas"]
     for model in vars(answers).values():
         if getattr(model, "__name__", "") in schemas:
@@ -182,14 +182,14 @@ def _add_examples(api: FastAPI) -> None:
 
 
 def find_caller(request: Request) -> None:
-    """A dependency of routes: finds out who asks, as in version 1, for `request.state.caller`."""
+    """A FastAPI dependency that determines the caller as in version 1 and stores it in `request.state.caller`."""
     request.state.caller = request.app.state.caller_of(request)
 
 
 class TokenCheck:
-    """A dependency of routes: refuses a request without the token, and slows down an address that guesses.
+    """A FastAPI dependency that refuses requests without the token, and slows down client addresses that guess tokens.
 
-    It leaves `request.state.caller` empty: the token says nothing about a person.
+    `request.state.caller` stays empty, because the token does not identify a person.
     """
 
     def __init__(self, token: str | None):
@@ -313,9 +313,10 @@ def _answer(request: SearchRequest, batched: BatchedHits, digest: str, seconds: 
 
 
 class AllowedMethods:
-    """Middleware that answers OPTIONS, and a method that a path does not take (405), with the methods that it takes.
+    """Middleware that responds to OPTIONS, and to methods that a path does not support (405), with the list of
+    supported methods.
 
-    The framework's own Allow names those of the first route of a path alone.
+    FastAPI's own Allow header would list only the methods of a path's first route.
     """
 
     def __init__(self, app: ASGIApp):
@@ -339,7 +340,7 @@ class AllowedMethods:
 
 
 def _methods(scope: Scope) -> list[str]:
-    """Return the methods that the path of a request takes, OPTIONS among them; [] for an unknown path."""
+    """Return the methods that the path of a request supports, including OPTIONS; [] for an unknown path."""
     routes = scope["app"].routes
     found = [
         method

@@ -1,4 +1,6 @@
-"""Search live questions of several people together: a bounded queue and one worker thread for each index."""
+"""Search live questions of several people in common batches, with a bounded queue and a worker thread for
+each index.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ BATCH_SIZE = 256  # questions of one search
 
 
 class Busy(BlindspotError):
-    """Too many requests wait."""
+    """Raised if too many requests are waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchedHits:
-    """Hits, the manifest hash of each index that gave them, and the retriever's settings."""
+    """Hits, the manifest hash of each index that was searched, and the retriever's settings."""
 
     hits: Hits
     indexes: dict[str, str]
@@ -44,11 +46,11 @@ class _Request:
 
 
 class Batcher:
-    """Searches requests in batches on worker threads, and gives each request a future of its own rows.
+    """Searches requests in batches on worker threads. Each request gets a future for the hits of its own questions.
 
-    A batch holds requests for one retriever and one k, so the hits of a question do not depend on the other requests.
-    (The last
-    digit of a score may: an encoder pads the texts of a batch to one length.)
+    A batch contains requests for one retriever and one k, so the hits of a question do not depend on the other
+    requests. (The last digit of a score may depend on them, because an encoder pads the texts of a batch to the same
+    length.)
 
     Args:
         search: searches several questions. Each worker thread calls it for its own requests only.
@@ -73,8 +75,8 @@ class Batcher:
         self._closed = False
 
     def submit(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
-        """Queue a request for the worker thread of that name. Cancel the future if nobody waits for it any more. Raises
-        Busy.
+        """Queue a request for the worker thread of that name. The caller should cancel the future if it no longer waits
+        for the result. Raises Busy if the queue is full.
         """
         request = _Request(retriever, list(questions), k, time.monotonic())
         with self._changed:
@@ -99,7 +101,7 @@ class Batcher:
             return {thread: len(queue) for thread, queue in self._queues.items()}
 
     def close(self) -> None:
-        """Refuse further requests and cancel those that wait."""
+        """Refuse further requests, and cancel waiting requests."""
         with self._changed:
             self._closed = True
             for queue in self._queues.values():
@@ -117,7 +119,7 @@ class Batcher:
                 self._on_batch(batch[0].retriever, len(batch), count, time.monotonic() - started)
 
     def _next(self, queue: deque[_Request]) -> list[_Request]:
-        """Wait for the oldest request, and return it with those that fit into its batch; empty once closed."""
+        """Wait for the oldest request, and return it with the requests that fit into its batch; [] after `close`."""
         with self._changed:
             while not self._closed:
                 while queue and queue[0].answer.cancelled():

@@ -1,4 +1,4 @@
-"""Run a retrieval service beside the app: it starts and ends with the app, on its own port and with its own token."""
+"""Run a retrieval service for the app. It starts and ends with the app, and has its own port and token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ NO_SERVICE = "none"
 
 @contextmanager
 def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]:
-    """Set the environment so that processes started within the block ask one service, and yield its URL.
+    """Set the environment so that all processes started within the `with` block use one service, and yield the URL of
+    this service.
 
     Args:
         url: the service that is running; "none": no service, each process opens the indexes itself; None: the service
@@ -53,15 +54,13 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
 
 @contextmanager
 def running_service(study: Study) -> Iterator[str]:
-    """Run a service for the length of the block, and yield its URL.
+    """Run a service during the `with` block, and yield its URL.
 
-    Within the block, BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN are set in this process's environment, so processes
-    started
-    there ask this service. The service answers when the block begins, and loads its indexes meanwhile. It ends when
-    this process
-    ends, however that happens.
+    Within the block, BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN are set in this process's environment, so that
+    processes started there use this service. The service responds as soon as the block begins, while it is still
+    loading its indexes. It always ends when this process ends.
 
-    Raises BlindspotError when the service does not start.
+    Raises BlindspotError if the service does not start.
     """
     token = secrets.token_urlsafe(32)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -77,9 +76,9 @@ def running_service(study: Study) -> Iterator[str]:
 
 
 class _ServiceProcess:
-    """The process of the service. If it ends by itself, for example for lack of memory, it is restarted on the same
-    socket, at most
-    three times."""
+    """The process of the service. If it ends unexpectedly, for example for lack of memory, it is restarted on the same
+    socket, at most three times.
+    """
 
     def __init__(self, study: Study, listening: socket.socket, token: str):
         self._study, self._listening, self._token = study, listening, token
@@ -130,7 +129,7 @@ def _wait_until_ready(service: _ServiceProcess, backend: Backend) -> None:
 
 @contextmanager
 def _environment(variables: dict[str, str | None]) -> Iterator[None]:
-    """Set variables of this process's environment for the length of the block; None unsets one."""
+    """Set environment variables of this process during the `with` block. A value of None removes a variable."""
     before = {name: os.environ.get(name) for name in variables}
     _set_variables(variables)
     try:

@@ -1,4 +1,4 @@
-"""Who asks the service or the agents' server, what they may do, and which questions are hidden from them."""
+"""The caller of the service or of the agents' server: what they may do, and which questions are hidden from them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["keeper", "local", "client", "person"]
 OF_A_CLIENT = ("see results", "ask live")
-"""What the token of the service allows. It says nothing about a person."""
+"""What a client with the service's token may do. It says nothing about a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The sender of a request.
 
     Attributes:
         kind: "keeper": whoever keeps the study's files, as on the command line, who may do everything. "local":
@@ -37,7 +37,7 @@ class Caller:
     name: str | None = None
 
     def require(self, study: Study, action: str) -> None:
-        """Raise Forbidden if the caller may not do an action of `blindspot.db.rights.ACTIONS`."""
+        """Raise Forbidden if the caller lacks the right to an action of `blindspot.db.rights.ACTIONS`."""
         if self.kind == "person":
             require(study, self.name, action)
         elif self.kind == "local" and not ACTIONS[action].unnamed:
@@ -48,7 +48,7 @@ class Caller:
             )
 
     def may(self, study: Study, action: str) -> bool:
-        """Return whether the caller may do an action."""
+        """Return whether the caller has the right to an action."""
         try:
             self.require(study, action)
         except Forbidden:
@@ -56,7 +56,9 @@ class Caller:
         return True
 
     def person(self, study: Study, action: str) -> str:
-        """Return the name of the person who asks, who may do an action. Raises Forbidden, also if nobody is named."""
+        """Return the name of the calling person. Raises Forbidden if the caller is not a person, or lacks the right to
+        the action.
+        """
         self.require(study, action)
         if self.name is None:
             raise Forbidden(f"a person must be named, to {ACTIONS[action].what}")
@@ -67,7 +69,9 @@ class Caller:
         return frozenset() if self.name is None else Queue(study.labels_path).hidden(self.name)
 
     def require_live(self, study: Study, questions: Sequence[str]) -> None:
-        """Raise Forbidden if the caller may not ask questions of their own, Refused for one that would show hidden ranks."""
+        """Raise Forbidden if the caller may not search with their own questions, and Refused for a question that would
+        show hidden ranks.
+        """
         from blindspot.backend.judging.live_refusal import refuse_live
 
         self.require(study, "ask live")
@@ -76,11 +80,13 @@ class Caller:
             refuse_live(study, question, hidden, sees_others)
 
     def may_use_labels(self, study: Study) -> bool:
-        """Return whether causes of misses may rest on people's labels: not for an annotator with open questions."""
+        """Return whether causes of misses may be computed with people's labels. False for an annotator who still has
+        questions to judge.
+        """
         return not self.hidden(study) or self.may(study, "see others' labels")
 
     def refuse_hidden(self, study: Study, question: str) -> None:
-        """Raise Refused for a question whose results are hidden from the caller."""
+        """Raise Refused if the results of a question are hidden from the caller."""
         if question in self.hidden(study):
             raise Refused(f"{self.name} has still to judge question {question!r}; its results are hidden until then")
 
@@ -91,14 +97,16 @@ CLIENT = Caller("client")
 
 
 def person_of_secret(study: Study, secret: str) -> Caller | None:
-    """Return the person whose personal link has this secret, or whose session has this token; None for neither."""
+    """Return the person whose personal link contains this secret, or whose session has this token; None if there is no
+    such person.
+    """
     people = People(study.labels_path)
     person = people.invited(secret) or people.signed_in(secret)
     return None if person is None else Caller("person", person.name)
 
 
 def person_of_name(study: Study, name: str) -> Caller:
-    """Return a person by name. Raises Missing for an unknown person, Forbidden for a machine."""
+    """Return a person by name. Raises Missing for an unknown person, and Forbidden for a machine annotator."""
     person = People(study.labels_path).get(name)
     if person.kind == "machine":
         raise Forbidden(f"{name} is a machine; nobody acts in its name")
@@ -106,5 +114,5 @@ def person_of_name(study: Study, name: str) -> Caller:
 
 
 def label_store(study: Study) -> Labels:
-    """Return the label store of a study, which checks the passages of labels outside batches."""
+    """Return the label store of a study. For labels outside batches, it checks that the passages exist."""
     return Labels(study.labels_path, passages=study.corpus.ordinals if study.has_corpus else None)

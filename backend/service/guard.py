@@ -1,10 +1,8 @@
 """Protection of both servers, the app (`blindspot open`) and the retrieval service (`blindspot serve`).
 
-`Guard` is ASGI middleware: it checks Host and Origin, bounds the body of a request and the rate of requests, and sends
-security
-headers. `PatientProtocol` is uvicorn's HTTP protocol with time limits, so that clients that send or read slowly cannot
-occupy the
-server. `docs/security.md` says what this defends against.
+`Guard` is ASGI middleware. It checks the headers Host and Origin, limits the size of requests and their rate, and sends
+security headers. `PatientProtocol` is uvicorn's HTTP protocol with time limits, so that clients that send or read
+slowly cannot occupy the server. `docs/security.md` describes the attacks that this prevents.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from blindspot.db.errors import Refused
 MAX_BODY = 1 << 20  # bytes
 MAX_UPLOAD = 64 << 20  # bytes of an uploaded run
 UPLOADS = "/v1/runs/"
-"""Beginning of the paths to which a run can be sent with PUT."""
+"""Beginning of the paths at which a client can send a run with PUT."""
 SECONDS_TO_SEND_REQUEST = 15.0  # headers and body
 SECONDS_TO_READ_ANSWER = 30.0  # seconds in which the client reads no byte of a waiting answer
 UNFINISHED_REQUESTS = 128  # connections with an incomplete request; beyond this limit the oldest is closed
@@ -57,8 +55,8 @@ def is_loopback(address: str) -> bool:
 
 
 def reachable_host(address: str) -> str:
-    """Return the host by which this machine reaches a server on this address. 0.0.0.0 and :: are not addresses to
-    connect to.
+    """Return the host name with which this machine can connect to a server that listens on this address. One cannot
+    connect to 0.0.0.0 and ::.
     """
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 
@@ -91,15 +89,13 @@ def bind_socket(address: str, port: int) -> socket.socket:
 
 
 class Hosts:
-    """The Host headers that a server answers to.
+    """The values of the Host header that a server accepts.
 
-    A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name
-    as Host.
-    A server on a loopback address answers to loopback names only. A server on another address answers to any IP
-    address, because
-    a page cannot rebind one, to this machine's own names, and to the names that its operator gave. A server with given
-    names is
-    not local even on a loopback address: a proxy brings people from elsewhere.
+    A foreign web page can make its own host name point to this machine (DNS rebinding). The browser's requests then
+    have that name in the Host header. A server on a loopback address therefore accepts only loopback names. A server on
+    another address accepts any IP address (which cannot be rebound), this machine's own names, and the names that its
+    operator gave. A server with such names is not treated as local even on a loopback address, because a proxy can
+    forward requests from other machines.
     """
 
     def __init__(self, address: str, names: Iterable[str] = ()):
@@ -127,7 +123,7 @@ class RequestRate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take_tokens(self, address: str, tokens: float = 1.0) -> float:
-        """Take tokens. Return 0, or the seconds until enough tokens are available."""
+        """Take tokens from an address's bucket. Return 0, or the seconds until enough tokens are available."""
         now = self._clock()
         allowance, since = self._buckets.pop(address, (self._at_once, now))
         allowance = min(self._at_once, allowance + (now - since) * self._per_second)
@@ -139,13 +135,15 @@ class RequestRate:
 
 
 class Guesses:
-    """Requests without a right token: each is refused, and an address that sends many is slowed down."""
+    """Handles requests without a valid token. Each is refused, and client addresses that send many of them are slowed
+    down.
+    """
 
     def __init__(self) -> None:
         self._rate = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
 
     def refusal(self, address: str, line: str) -> tuple[int, str, dict[str, str]]:
-        """Return the status, the line and the headers that refuse one more request of an address.
+        """Return the status, the message and the headers for refusing another request of an address.
 
         Args:
             line: what to send instead.
@@ -157,7 +155,7 @@ class Guesses:
 
 
 class Guard:
-    """Middleware that refuses a request before the application sees it.
+    """Middleware that refuses invalid requests before they reach the application.
 
     Args:
         hosts: names that the server answers to; another Host is refused with 400, another Origin with 403.
@@ -208,7 +206,7 @@ class Guard:
         return None
 
     def _limit(self, scope: Scope) -> int:
-        """Return the limit of a request's body in bytes. Uploads have one of their own, above `max_body`."""
+        """Return the maximum size of a request's body in bytes. Uploads have a separate limit above `max_body`."""
         if (
             self._uploads is None
             or scope.get("method") != "PUT"
@@ -235,12 +233,11 @@ class Guard:
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with time limits, which uvicorn lacks.
+    """uvicorn's HTTP protocol with additional time limits.
 
-    A client has SECONDS_TO_SEND_REQUEST for headers and body together, and must read an answer at least every
-    SECONDS_TO_READ_ANSWER. At most UNFINISHED_REQUESTS connections may have an incomplete request: a new one closes the
-    oldest,
-    so a flood of unfinished requests cannot lock out a client that sends a whole one.
+    A client has SECONDS_TO_SEND_REQUEST to send headers and body, and must read some of the response at least every
+    SECONDS_TO_READ_ANSWER. At most UNFINISHED_REQUESTS connections may have an incomplete request, and a further one
+    closes the oldest. A flood of incomplete requests therefore cannot lock out other clients.
     """
 
     _unfinished: OrderedDict[PatientProtocol, None] = OrderedDict()
@@ -323,7 +320,7 @@ def _name_of_host(host: str) -> str | None:
 
 
 def _authority(origin: str) -> str:
-    """Return host and port of an Origin header, in the form of a Host header; "" for `null`."""
+    """Return host and port from an Origin header, in the format of a Host header; "" for the origin `null`."""
     return urlsplit(origin).netloc.lower() if "://" in origin else ""
 
 
@@ -355,7 +352,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, line: str, headers: dict[str, str]) -> None:
-    """Answer a request with one line of JSON, or refuse a websocket before it is accepted."""
+    """Respond to a request with one line of JSON, or refuse a websocket before it is accepted."""
     logging.getLogger(__name__).debug("refused with %d: %s", status, line)
     if scope["type"] == "websocket":
         await receive()

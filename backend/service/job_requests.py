@@ -1,7 +1,8 @@
-"""Jobs through the service and the agents' server: which kinds may be started from afar, and with which arguments.
+"""Start jobs through the service or the agents' server: which kinds of jobs clients may start, and with which
+arguments.
 
-Left out are jobs that read a file of the server or send texts elsewhere, and values that would (`job_values`). The command
-line and the app start those.
+Clients may not start jobs that read a file on the server or send texts to another server, nor pass argument values that
+would do so (`job_values`). Such jobs can be started only on the command line and in the app.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ STARTABLE = {
     "learning curve": "blindspot.backend.training.learning_curve",
 }
 WITHHELD = frozenset({"study", "progress", "by", "vectors", "ids", "merge", "scores", "trained"})
-"""Arguments that a client cannot give: those that the service sets, files of the server, and values that are not JSON."""
+"""Arguments that clients cannot set: those that the service sets itself, paths on the server, and values that are not
+JSON.
+"""
 HIDDEN_ERROR = "it failed; those who may start this job see why"
 MAX_ARGUMENTS = 20_000  # characters of the arguments as JSON
 LOG_END = 20_000  # characters of the end of a log
@@ -56,7 +59,9 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class StartableJob:
-    """A kind of job that can be started, with the names of its arguments; `more`: it takes further named ones."""
+    """A kind of job that clients can start, with the names of its arguments. `more`: whether it accepts further named
+    arguments.
+    """
 
     kind: str
     required: list[str]
@@ -65,7 +70,7 @@ class StartableJob:
 
 
 def startable(kind: str) -> StartableJob:
-    """Return what a kind of job takes. Raises BadInput for a kind that cannot be started from afar."""
+    """Return the arguments of a kind of job. Raises BadInput for a kind that clients cannot start."""
     parameters = inspect.signature(_kind(kind).function).parameters.values()
     named = [each for each in parameters if each.name not in WITHHELD and each.kind is not each.VAR_KEYWORD]
     return StartableJob(
@@ -77,7 +82,7 @@ def startable(kind: str) -> StartableJob:
 
 
 def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
-    """Start a job in a process of its own, and return its id.
+    """Start a job in a separate process, and return its id.
 
     Args:
         key: Chosen by the client, who sends the same one when it asks again: the job is started once.
@@ -115,7 +120,9 @@ def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any],
 
 
 def cancel(study: Study, caller: Caller, id: str) -> dict[str, Any]:
-    """Ask a job to stop, and return its state. Raises Forbidden, Missing."""
+    """Ask a job to stop, and return its state. Raises Forbidden if the caller lacks the right, and Missing for an
+    unknown job.
+    """
     caller.require(study, "cancel jobs")
     jobs.status(study, id)
     jobs.cancel(study, id, caller.name)
@@ -123,20 +130,21 @@ def cancel(study: Study, caller: Caller, id: str) -> dict[str, Any]:
 
 
 def recent(study: Study, caller: Caller, count: int) -> list[dict[str, Any]]:
-    """Return the last jobs, newest first, as `state` does."""
+    """Return the states of the last jobs, newest first."""
     return [_record(study, caller, each) for each in jobs.recent(study, count)]
 
 
 def state(study: Study, caller: Caller, id: str) -> dict[str, Any]:
-    """Return a job as it is now. Why it failed is for those who may start it: the text may name files of the server.
+    """Return the current state of a job. The reason of a failure is shown only to callers who may start the job,
+    because it may contain paths of the server.
 
-    Raises Missing.
+    Raises Missing for an unknown job.
     """
     return _record(study, caller, jobs.status(study, id))
 
 
 def log_end(study: Study, id: str) -> str:
-    """Return the end of what a job printed. Raises Missing."""
+    """Return the end of a job's printed output. Raises Missing for an unknown job."""
     jobs.status(study, id)
     return jobs.log(study, id)[-LOG_END:]
 

@@ -1,6 +1,7 @@
-"""The values of a job that somebody starts from afar: no files of the server, no addresses, no trackers, no other servers.
+"""Check the argument values of jobs that clients start: they must not name files on the server, URLs, experiment
+trackers or other servers.
 
-The names of arguments are checked in `job_requests`; here it is what they hold, wherever it is nested.
+`job_requests` checks the names of arguments. This module checks their values, including nested values.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 TEXTS = frozenset({"slice", "split", "splits", "questions", "relations", "question_prompt", "passage_prompt"})
-"""Arguments that are compared with the study's own questions, or put before a text, and so may hold a slash."""
+"""Arguments that are only compared with the study's own questions, or put before a text. They may therefore contain a
+slash.
+"""
 MODELS = frozenset({"start", "distil", "reader", "model"})
-"""Arguments that name a model. Elsewhere they may be a folder or a name on the Hub, which would be fetched."""
+"""Arguments that name a model. In a command they may also be a folder or a name on the Hub, from where the model would
+be downloaded.
+"""
 TRACKER = "report_to"
 _USE = "use the command line"
 
 
 def check_values(study: Study, kind: str, arguments: Mapping[str, Any]) -> None:
-    """Raise BadInput for a value that leads out of the study, Forbidden for one that would send something elsewhere."""
+    """Raise BadInput for a value with a path outside the study, and Forbidden for a value that would send data to
+    another server.
+    """
     known: set[str] | None = None
     for key, value in _texts(arguments):
         where = f"{key!r} of {kind!r}"
@@ -40,7 +47,7 @@ def check_values(study: Study, kind: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each text inside arguments with the name of the argument or setting that holds it."""
+    """Yield each text in (nested) arguments with the name of its argument or setting."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):
@@ -58,7 +65,9 @@ def _models(study: Study) -> set[str]:
 
 
 def _refuse_other_servers(study: Study, arguments: Mapping[str, Any]) -> None:
-    """Raise Forbidden for a retriever that asks another server, also where it is one part of several."""
+    """Raise Forbidden for a retriever that sends requests to another server, also if it is only a part of a combined
+    retriever.
+    """
     from blindspot.backend.retrieval.retriever import RESERVED, RETRIEVERS, options_for
 
     chosen = RETRIEVERS.get(str(arguments["kind"]))

@@ -1,4 +1,4 @@
-"""Labels through the service and the agents' server: what callers read, and what people and machines give."""
+"""Read and store labels through the service and the agents' server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = "see others' labels"
 
 @dataclass(frozen=True, slots=True)
 class MachineLabels:
-    """Labels that a machine gives the passages of one question.
+    """Labels by a machine annotator for the passages of one question.
 
     Attributes:
         id: Chosen by the client, and the same whenever the client sends these labels again.
@@ -37,7 +37,8 @@ class MachineLabels:
 
 
 def labels(study: Study, caller: Caller, question: str) -> dict[str, Any]:
-    """Return the labels of a question's passages: the caller's own, or for those who may see them, everybody's.
+    """Return the labels of a question's passages: everybody's if the caller may see them, or else only the caller's
+    own.
 
     Raises:
         Missing: The question does not exist.
@@ -56,7 +57,7 @@ def labels(study: Study, caller: Caller, question: str) -> dict[str, Any]:
 
 
 def store_events(study: Study, caller: Caller, events: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Store the label events of a person, in their order, and return a receipt for each.
+    """Store the label events of a person in their order, and return a receipt for each event.
 
     The rules are those of the app's Judge and Question pages: a question of a batch must have been given to the person,
     a question outside batches must not be hidden from them, and an event whose id the store has is not stored again.
@@ -70,11 +71,11 @@ def store_events(study: Study, caller: Caller, events: Sequence[Mapping[str, Any
 
 
 def take_questions(study: Study, caller: Caller, count: int) -> list[dict[str, Any]]:
-    """Give a person up to `count` questions of the open batches to judge, under a lease, with their passages.
+    """Lease up to `count` questions of the open batches to a person, and return them with their passages.
 
     Ranks, scores and runs are withheld until the person has labelled a passage.
 
-    Raises: Forbidden as `store_events` does; Refused while the person is paused.
+    Raises Forbidden as `store_events` does, and Refused if the person is paused.
     """
     name = caller.person(study, "judge")
     leases = Queue(study.labels_path).claim(name, count)
@@ -116,7 +117,7 @@ def judgements(study: Study, machine: str, offset: int, limit: int) -> dict[str,
 
 
 def check_machine(study: Study, machine: str) -> str:
-    """Return a name for a machine annotator. Raises Forbidden if it is a person's."""
+    """Return the name of a machine annotator. Raises Forbidden if the name belongs to a person."""
     known = next((each for each in People(study.labels_path).all() if each.name == machine), None)
     if known is not None and known.kind != "machine":
         raise Forbidden(f"{machine} is a person; name another annotator for a machine's labels")
@@ -126,7 +127,7 @@ def check_machine(study: Study, machine: str) -> str:
 def store_judgements(
     study: Study, caller: Caller, machine: str, machine_labels: Sequence[MachineLabels]
 ) -> list[dict[str, str]]:
-    """Store the labels of a machine annotator, all or none, and return a receipt for each.
+    """Store the labels of a machine annotator in one transaction, and return a receipt for each.
 
     Raises:
         Forbidden: The caller may not import labels of machines, or the name is a person's.

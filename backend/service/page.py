@@ -1,4 +1,4 @@
-"""The documentation page of the HTTP interface, made from its OpenAPI description. It loads nothing from other
+"""Make the documentation page of the HTTP interface from its OpenAPI description. The page loads nothing from other
 sites.
 """
 

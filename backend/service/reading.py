@@ -1,7 +1,6 @@
-"""What callers read of a study: questions, passages, runs, comparisons, slices and explanations, as JSON values.
+"""Return data of a study to callers as JSON values: questions, passages, runs, comparisons, slices and explanations.
 
-The HTTP interface and the agents' server share these functions. They leave out the questions that are hidden from the
-caller.
+The HTTP interface and the agents' server share these functions. Questions that are hidden from the caller are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def questions(study: Study, offset: int, limit: int, query: str = "", **filters:
 
 
 def passage(study: Study, id: str) -> Passage:
-    """Return a passage. Raises Missing."""
+    """Return a passage. Raises Missing for an unknown id."""
     (found,) = passages(study, [id])
     return found
 
@@ -70,7 +69,7 @@ def runs(study: Study) -> list[dict[str, Any]]:
 
 
 def run(study: Study, name: str) -> dict[str, Any]:
-    """Return one run. Raises Missing."""
+    """Return one run. Raises Missing for an unknown run."""
     return _run(name, study.run(name).manifest)
 
 
@@ -122,7 +121,9 @@ def _hits(study: Study, run: Run, ids: Sequence[str], k: int) -> list[list[dict[
 
 
 def named_hits(study: Study, hits: Hits) -> list[list[dict[str, Any]]]:
-    """Return hits by passage id, best first, a list for each question: rank, passage, title, score."""
+    """Return hits as a list for each question, best first. Each hit has the rank, the passage's id and title, and the
+    score.
+    """
     wanted = sorted({int(row) for row in hits.ordinals.ravel() if row >= 0})
     named = dict(zip(wanted, study.corpus.passages(wanted), strict=True))
     return [
@@ -138,7 +139,8 @@ def named_hits(study: Study, hits: Hits) -> list[list[dict[str, Any]]]:
 def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> dict[str, Any]:
     """Find words in passages, questions or notes. A caller who may not see others' labels gets their own notes only.
 
-    Raises as `blindspot.backend.retrieval.full_text.find` does, and Forbidden for notes if the caller is nobody in particular.
+    Raises the same errors as `blindspot.backend.retrieval.full_text.find`, and Forbidden if notes are requested by a
+    caller who is not a known person.
     """
     from blindspot.backend.retrieval.full_text import find as found_texts
 
@@ -166,7 +168,7 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
 def compare(study: Study, caller: Caller, run_a: str, run_b: str, options: ComparisonOptions) -> dict[str, Any]:
     """Compare two runs as `blindspot compare --json` does, without the questions that are hidden from the caller.
 
-    Raises as `blindspot.backend.evaluation.comparison_report.compare_with` does.
+    Raises the same errors as `blindspot.backend.evaluation.comparison_report.compare_with`.
     """
     from dataclasses import replace
 
@@ -188,7 +190,8 @@ def find_slices(
 
 
 def explain_question(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str, Any]:
-    """Explain how runs did on a question: the gold's rank, the winner, and the words that both share with the question.
+    """Explain the results of runs on a question: the rank of the gold passage, the top-ranked passage, and the words
+    that both share with the question.
 
     Raises:
         BadInput: No run holds the question. Missing: an unknown run or question. Refused: the question is hidden.

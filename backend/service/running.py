@@ -21,8 +21,9 @@ SECONDS_TO_CLOSE = 5
 
 
 def read_token(path: str | Path) -> str:
-    """Return the token in a file. Raises Missing without the file, Refused if the token is too short or others may read
-    the file."""
+    """Return the token in a file. Raises Missing if there is no file, and Refused if the token is too short or other
+    users may read the file.
+    """
     path = Path(path)
     if not path.is_file():
         raise Missing(f"no file {path}; create it, as in: (umask 077; openssl rand -hex 32 > {path})")
@@ -42,12 +43,12 @@ def serve(
     device: str | None = None,
     hosts: Sequence[str] = (),
 ) -> None:
-    """Serve until Ctrl-C, and print the service's URL once it answers.
+    """Serve until Ctrl-C, and print the service's URL when it is ready for requests.
 
     Args:
         hosts: further names under which clients reach the service, such as that of a reverse proxy.
 
-    Raises Refused when others could reach the address and the service asks for no token, or when the port is taken.
+    Raises Refused if other machines could reach the address and no token is required, or if the port is taken.
     """
     from blindspot.backend.service.guard import Hosts, bind_socket, in_url, is_loopback
 
@@ -75,7 +76,9 @@ def run(
     device: str | None = None,
     only_search: bool = False,
 ) -> None:
-    """Serve on a bound socket until this process is told to end. `only_search`: see `blindspot.backend.service.api.make_api`."""
+    """Serve on a bound socket until the process gets a signal to end. `only_search`: see
+    `blindspot.backend.service.api.make_api`.
+    """
     import uvicorn
 
     from blindspot.backend.service.api import make_api
@@ -102,7 +105,7 @@ def run(
 
 
 def _leave_signals_to_python() -> None:
-    """Keep a Java machine that starts later from handling Ctrl-C."""
+    """Prevent a Java virtual machine that is started later from handling Ctrl-C."""
     import jnius_config
 
     if not jnius_config.vm_running:
@@ -110,7 +113,9 @@ def _leave_signals_to_python() -> None:
 
 
 def serve_beside_app(folder: str, handle: int) -> None:
-    """Serve on an inherited socket, with the token of the environment: the process of `beside.running_service`."""
+    """Serve on an inherited socket, with the token in the environment. This is the process that
+    `beside.running_service` starts.
+    """
     from blindspot.backend.core.study import Study
     from blindspot.backend.retrieval.remote import TOKEN
 

@@ -1,4 +1,6 @@
-"""The retrieval service without HTTP: it searches through worker threads, loads indexes ahead of time, and counts."""
+"""The retrieval service without its HTTP interface. It searches on worker threads, loads indexes in advance, and
+collects metrics.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ prometheus_client.disable_created_metrics()
 
 
 class Service:
-    """The retrievers of a study behind worker threads.
+    """The retrievers of a study, searched on worker threads.
 
     Args:
         device: the device of encoders and dense indexes, as `Dense` takes it.
@@ -47,11 +49,13 @@ class Service:
         self.metrics = Metrics(self.ready, self._batcher)
 
     def retrievers(self) -> dict[str, dict[str, str]]:
-        """Return the retrievers that can answer now: name to the manifest hash of each of its indexes."""
+        """Return the retrievers that can be searched now: name to the manifest hash of each of its indexes."""
         return {name: indexes.hashes(self.study, name) for name in indexes.available_retrievers(self.study)}
 
     def submit_search(self, retriever: str, questions: Sequence[str], k: int) -> Future[BatchedHits]:
-        """Search on a worker thread. Raises Missing for an unknown retriever, Busy when too many requests wait."""
+        """Search on a worker thread. Raises Missing for an unknown retriever, and Busy if too many requests are
+        waiting.
+        """
         known = indexes.available_retrievers(self.study)
         if retriever not in known:
             raise Missing(
@@ -64,8 +68,8 @@ class Service:
             raise
 
     def warm_up(self) -> None:
-        """Search once with every retriever, so that indexes and encoders are loaded before the first request. Then
-        report ready.
+        """Search once with every retriever, so that indexes and encoders are loaded before the first request. Then mark
+        the service as ready.
         """
         answers = {}
         for name in indexes.available_retrievers(self.study):
@@ -100,7 +104,7 @@ class Service:
 
 
 class Metrics:
-    """Counters and times of one service, and those of its process, for Prometheus."""
+    """Counters and durations of a service and its process, for Prometheus."""
 
     def __init__(self, ready: threading.Event, batcher: Batcher):
         self._registry = CollectorRegistry()
@@ -118,7 +122,7 @@ class Metrics:
         self.questions = counter("blindspot_questions", "Questions searched.")
         self.search_seconds = histogram("blindspot_search_seconds", "Seconds of one search, without waiting.")
         self.answer_seconds = histogram(
-            "blindspot_answer_seconds", "Seconds from a request to its answer, waiting included."
+            "blindspot_answer_seconds", "Seconds from a request to its answer, including the wait."
         )
         is_ready = Gauge("blindspot_ready", "1 once every index has been opened.", registry=self._registry)
         is_ready.set_function(lambda: float(ready.is_set()))
@@ -131,7 +135,7 @@ class Metrics:
 
 
 class _WaitingRequests(Collector):
-    """The length of each worker thread's queue at the time of reading."""
+    """A metric: the current length of each worker thread's queue."""
 
     def __init__(self, batcher: Batcher):
         self._batcher = batcher

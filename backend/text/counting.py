@@ -1,4 +1,4 @@
-"""Numbers in sentences: "1 passage", "2,223 passages", "3 min"."""
+"""Format numbers for sentences, such as "1 passage", "2,223 passages" and "3 min"."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
-"""The answer rule that is used where nobody names one. (The rules themselves import numpy, which settings should not.)"""
+"""The default answer-matching rule. It is in a separate module because the rules import NumPy, which settings modules
+should not.
+"""
 
 DEFAULT_RULE = "dpr"

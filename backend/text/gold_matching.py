@@ -72,9 +72,9 @@ def match_gold(
     """Find the passage of the collection for each paragraph: an identical text, or the most similar one with an answer.
 
     DPR (Karpukhin et al. 2020, section 4.1) replaces gold passages from other dumps in a similar way, and drops
-    questions for which it finds none; here such questions are kept, with the reason. An identical text wins. Otherwise
-    the passage with the highest score wins among those that contain an answer. Ties go to the same title, then to the
-    lower row.
+    questions for which it finds none; here such questions are kept, with the reason. A passage with identical text is
+    preferred. Otherwise the match is the passage with the highest score among those that contain an answer. In a tie, a
+    passage with the same title is preferred, and then the one with the lower row.
 
     Args:
         corpus: The passages; they are read once for any number of paragraphs.
@@ -114,14 +114,16 @@ def lower_tokens(text: str) -> list[str]:
 
 
 def containment(tokens_a: Sequence[str], tokens_b: Sequence[str]) -> float:
-    """Return the share of the shorter token list's 5-token shingles that the other list has too; 0 if one has none."""
+    """Return the share of the shorter token list's 5-token shingles that the other list also contains; 0 if one list
+    has no shingles.
+    """
     ours, theirs = set(shingles(tokens_a)), set(shingles(tokens_b))
     smaller = min(len(ours), len(theirs))
     return len(ours & theirs) / smaller if smaller else 0.0
 
 
 def shingles(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Return every run of 5 consecutive tokens."""
+    """Return every sequence of 5 consecutive tokens."""
     return zip(*(tokens[start:] for start in range(SHINGLE)), strict=False)
 
 
@@ -150,7 +152,7 @@ class _Paragraph:
         return shingles(self.words)
 
     def note(self, score: float, title: str, ordinal: int, text: str, same_text: bool = False) -> None:
-        """Keep a passage if it is among the best."""
+        """Record a candidate passage if it is among the best so far."""
         self.best.append(_Candidate(same_text, score, title.casefold(), ordinal, text))
         if len(self.best) > CANDIDATES:
             self.best.sort(key=lambda candidate: candidate.order(self.titles))
@@ -174,7 +176,7 @@ def _paragraphs(queries: Sequence[GoldParagraph]) -> dict[tuple[str, str], _Para
 
 
 def _paragraphs_sharing(tokens: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
-    """Return the paragraphs that share an anchor with a passage's tokens, each once."""
+    """Return the distinct paragraphs that share an anchor (an indexed shingle) with a passage's tokens."""
     sharing = {
         id(paragraph): paragraph
         for anchor in filter(anchors.__contains__, shingles(tokens))

@@ -1,4 +1,4 @@
-"""Character spans: search a normalised text and map the matches back to offsets in the original."""
+"""Search a normalised text and map the matches back to character spans of the original text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # a table for str.translate that de
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A normalised text with the origin of each of its characters.
+    """A normalised text, with the position in the original text of each of its characters.
 
     Attributes:
         text: The normalised text.
@@ -111,7 +111,8 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def start_near(text: str, position: int, context_length: int) -> int:
     """Return where an excerpt that leads up to `position` should start.
 
-    It starts at the beginning of the sentence, else of a word, at most `context_length` characters before `position`.
+    It starts at the beginning of the sentence if that is at most `context_length` characters before `position`, and
+    otherwise at the beginning of a word.
     """
     earliest = max(position - context_length, 0)
     sentence = max(text.rfind(stop, earliest, position) for stop in (". ", "? ", "! "))
@@ -124,7 +125,9 @@ def start_near(text: str, position: int, context_length: int) -> int:
 def pieces(
     text: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]
 ) -> list[tuple[str, str]]:
-    """Cut the text from low to high into (piece, kind): "answer", "word" or "". Overlaps of the two count as answer."""
+    """Split the text from low to high into (piece, kind), where the kind is "answer", "word" or "". If an answer and a
+    word overlap, the piece is an answer.
+    """
     kinds = [""] * (high - low)
     for kind, spans in (("word", word_spans), ("answer", answers)):
         for start, end in spans:
@@ -157,8 +160,8 @@ def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] 
 
 
 def _densest_word(word_spans: Sequence[Span]) -> Span:
-    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
-    many.
+    """Return the first word of the part of the text with the most question words, or (0, 0) if the beginning of the
+    text has as many.
     """
 
     def words_within(start: int, length: int) -> int:

@@ -1,7 +1,7 @@
-"""The tokens of many texts at once, as arrays: where each token is, and a hash of it.
+"""Tokenise many texts at once into arrays with the position and a hash of each token.
 
-`tokens` of `blindspot.backend.text.answers` splits one text. Calling it for every passage of a collection costs more than
-everything that is then done with the tokens; here numpy finds the tokens of a thousand passages together.
+`tokens` of `blindspot.backend.text.answers` splits one text. Calling it for every passage of a collection takes longer
+than all further processing of the tokens. Here NumPy tokenises a thousand passages together.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class TokenArrays:
 
     @cached_property
     def hashes(self) -> np.ndarray:
-        """The hash of each token, (tokens,) uint64: equal for equal tokens, and rarely equal for others.
+        """The hash of each token, (tokens,) uint64. Equal tokens have equal hashes, and different tokens rarely do.
 
-        The hash is the sum of the code points times powers of a factor, modulo 2**64: a difference of two running sums.
+        The hash is the sum of the code points times powers of a factor, modulo 2**64. It is computed as a difference of
+        two cumulative sums.
         """
         powers, inverses = _powers(len(self.codes))
         sums = np.zeros(len(self.codes) + 1, np.uint64)

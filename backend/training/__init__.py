@@ -1,1 +1,1 @@
-"""Learning: encoders, losses, trainers, checkpoints, distillation."""
+"""Training: encoders, losses, trainers, checkpoints and distillation."""

@@ -1,8 +1,8 @@
-"""An adapter: a map of question vectors over an existing index, learned in seconds on a CPU.
+"""Train an adapter: a linear map of question vectors for an existing index, trained in seconds on a CPU.
 
-The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q,
-and begins as the identity. The result is an encoder like any other: a sentence-transformers folder
-whose question side ends in the map.
+Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and is initialised as the
+identity. The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
+question encoder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder
@@ -21,6 +23,7 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
+from blindspot.backend.training.judged_lists import SHARPNESS, JudgedLists, judged_lists, one_source
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -34,12 +37,13 @@ if TYPE_CHECKING:
 
 
 QUESTIONS_PER_BLOCK = 500
+TAUGHT_RANKS = 20  # of a judged list; on held-out training questions of the real data more taught no better
 
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """A trained adapter: its folder, what was chosen, and Success@20 of held-out training questions before and
-    after.
+    """A trained adapter: its folder, the chosen hyper-parameters, and Success@20 on held-out training questions before
+    and after training.
     """
 
     name: str
@@ -58,22 +62,27 @@ class TrainedAdapter:
 def train_adapter(
     study: Study,
     name: str,
-    training_set: str,
+    training_set: str | None = None,
     encoder: str = "minilm",
     settings: dict[str, Any] | None = None,
     replace: bool = False,
+    run: str | None = None,
     progress: Progress | None = None,
 ) -> TrainedAdapter:
-    """Learn a map of an encoder's question vectors from a training set; it becomes an encoder of study.toml, with its
+    """Train a map of an encoder's question vectors. The result is added to study.toml as an encoder that uses the same
     index.
+
+    It learns from a training set, or from what the judge `distil` of the settings says of a run's lists.
+
 
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
         settings: what differs from the defaults of `AdapterSettings`.
+        run: the run whose lists the judge teaches; default the one that a feature judge learned from.
 
     Raises:
-        Refused: the name is taken, the similarity is l2, or the set has no question with a positive. Missing: no such
-        index or set.
+        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has a
+        positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()
     chosen = build(AdapterSettings, settings or {})
@@ -84,16 +93,14 @@ def train_adapter(
     if folder.exists() and not replace:
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
     dense = _adaptable(Dense(study, encoder))
-    opened = TrainingSet.open(study, training_set)
-    questions = read_questions(study, dense, opened, progress, chosen.positives)
+    questions, source = _questions(study, dense, training_set, run, chosen, progress)
     learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
     about = {
         "kind": "adapter",
         "name": name,
         "encoder": encoder,
         "encoder_hash": dense.manifest["model_hash"],
-        "training_set": training_set,
-        "fingerprint": opened.manifest["fingerprint"],
+        **source,
         "settings": asdict(chosen),
         "questions": len(questions),
         **learned.about,
@@ -115,7 +122,7 @@ def train_adapter(
 
 
 def _adaptable(dense: Dense) -> Dense:
-    """Return an index that an adapter may search. Raises Refused."""
+    """Return the index if an adapter can be trained for it. Raises Refused otherwise."""
     if dense.manifest["similarity"] == "l2":
         raise Refused(
             f"encoder {dense.name!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
@@ -127,6 +134,42 @@ def _adaptable(dense: Dense) -> Dense:
     return dense
 
 
+def _questions(
+    study: Study,
+    dense: Dense,
+    training_set: str | None,
+    run: str | None,
+    settings: AdapterSettings,
+    progress: Progress | None,
+) -> tuple[TrainingQuestions, dict[str, Any]]:
+    """Return what the map learns from, and where it comes from as training.json says it."""
+    if training_set is not None and settings.distil is not None:
+        raise Refused(
+            "an adapter learns from a training set (--on) or from a judge of a run's lists (--distil), not both"
+        )
+    if (judge := one_source(training_set, settings.distil, run)) is not None:
+        lists = judged_lists(study, judge, run, progress)
+        return taught_questions(study, dense, lists, progress), {"run": lists.run, "fingerprint": lists.digest}
+    assert training_set is not None
+    opened = TrainingSet.open(study, training_set)
+    questions = read_questions(study, dense, opened, progress, settings.positives)
+    return questions, {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+
+
+def taught_questions(
+    study: Study,
+    dense: Dense,
+    lists: JudgedLists,
+    progress: Progress | None = None,
+    ranks: int = TAUGHT_RANKS,
+    sharpness: float = SHARPNESS,
+) -> TrainingQuestions:
+    """Return the questions of judged lists: each learns the judge's distribution over the first ranks of its list."""
+    vectors = question_vectors(study, dense, [question.text for question in lists.questions], progress)
+    rows, log_odds = lists.rows[:, :ranks], sharpness * lists.log_odds[:, :ranks]
+    return TrainingQuestions(vectors, rows, np.empty((len(rows), 0), np.int64), log_odds)
+
+
 def read_questions(
     study: Study,
     dense: Dense,
@@ -136,7 +179,7 @@ def read_questions(
 ) -> TrainingQuestions:
     """Return the questions of a training set that have a positive, with the rows of their positives and hard negatives.
 
-    Raises Refused if there is none.
+    Raises Refused if there is no such question.
     """
     answering = _with_answer_and_subject(study, training_set) if positives_from == "answer_subject" else {}
     questions = []
@@ -159,7 +202,9 @@ def read_questions(
 
 
 def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[str, set[str]]:
-    """Return the mined passages of each question that contain an answer, name its subject, and are not judged."""
+    """Return for each question the mined passages that contain an answer, name the question's subject, and are not
+    judged.
+    """
     by_question: dict[str, set[str]] = {}
     groups = training_set.groups()
     while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
@@ -180,7 +225,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
 
 
 def _save(dense: Dense, mapped: Module, folder: Path) -> None:
-    """Save base model and map as one sentence-transformers folder, in modules of the library alone."""
+    """Save the base model and the map as one sentence-transformers folder, using only modules of that library."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 

@@ -1,4 +1,4 @@
-"""The maps that adapters apply to question vectors: how one is learned from stored vectors, and how it is saved."""
+"""Train and save the linear maps that adapters apply to question vectors."""
 
 from __future__ import annotations
 
@@ -30,20 +30,31 @@ PADDED = -1
 
 @dataclass(frozen=True)
 class TrainingQuestions:
-    """Training questions as arrays.
+    """The training questions of an adapter, as arrays.
 
-    vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
+    Attributes:
+        vectors: (q, d) float32.
+        positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
+        log_odds: (q, p) float32 of the positives where a judge scored a whole list: each passage is a positive as far as
+            its share in the softmax; -inf where padded. None where the positives are certain.
     """
 
     vectors: np.ndarray
     positives: np.ndarray
     negatives: np.ndarray
+    log_odds: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, rows: np.ndarray) -> TrainingQuestions:
-        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
+        log_odds = None if self.log_odds is None else self.log_odds[rows]
+        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows], log_odds)
+
+    @property
+    def known(self) -> np.ndarray:
+        """(q, p) rows of the passages that count as right: the positives, of judged lists the first one alone."""
+        return self.positives if self.log_odds is None else self.positives[:, :1]
 
 
 def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
@@ -56,7 +67,9 @@ def pad_rows(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LearnedMap:
-    """A learned map and how it was chosen: `scale`, `weight_decay`, `steps`, `held_out`, `before`, `after`."""
+    """A trained map, with the chosen hyper-parameters (`scale`, `weight_decay`, `steps`) and the held-out results by
+    which they were chosen (`held_out`, `before`, `after`).
+    """
 
     map: Module
     about: dict[str, Any]
@@ -64,10 +77,11 @@ class LearnedMap:
 
 @dataclass(frozen=True)
 class MapLearner:
-    """What every fit of a map shares.
+    """Trains maps. Holds the data that all fits share.
 
-    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
-    mapped questions are normalised.
+    Attributes:
+        vectors: (n, d) float16, the passages; may be a memory map.
+        unit_length: whether vectors have length 1, so that mapped questions are normalised.
     """
 
     vectors: np.ndarray
@@ -76,7 +90,7 @@ class MapLearner:
     progress: Progress | None = None
 
     def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, activity: str) -> Module:
-        """Learn a map from all of these questions. The learning rate falls linearly to 0."""
+        """Train a map on all of these questions, with a learning rate that decreases linearly to 0."""
         import torch
 
         settings = self.settings
@@ -94,14 +108,16 @@ class MapLearner:
                 if len(order) < min(settings.batch, len(questions)):
                     order = np.concatenate([order, generator.permutation(len(questions))])
                 rows, order = order[: settings.batch], order[settings.batch :]
-                loss = _loss(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
+                loss_of = _loss if questions.log_odds is None else _taught_loss
+                loss = loss_of(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
         return mapped.eval()
 
     def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
-        """Choose scale, then weight decay, then steps, each by Success on held-out questions, the others as they are.
+        """Choose scale, then weight decay, then the number of steps, one at a time with the others fixed, by success on
+        held-out questions.
 
         The measure is the mean of Success@1, 5 and 20. Also returns Success@20 before and after.
         """
@@ -137,7 +153,7 @@ class MapLearner:
         )
 
     def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
-        """Return the nearest passages of mapped questions."""
+        """Return the passages nearest to the mapped questions."""
         import torch
 
         vectors = questions.vectors
@@ -150,9 +166,9 @@ class MapLearner:
         return ExactSearch(self.vectors, "dot", None).search(vectors, min(k, len(self.vectors)), self.progress)
 
     def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
-        """(3,) Success@1, 5 and 20 over all passages, by the known positives."""
+        """Return Success@1, 5 and 20 over all passages, (3,), with the known positives as relevant."""
         hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
-        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
+        known = np.where(questions.known == PADDED, PADDED - 1, questions.known)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
 
@@ -172,7 +188,7 @@ def learn(
     settings: AdapterSettings,
     progress: Progress | None = None,
 ) -> LearnedMap:
-    """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
+    """Choose scale, weight decay and the number of steps on held-out questions, and then train on all questions.
 
     Args:
         vectors: (n, d) float16, the passages; may be a memory map.
@@ -215,11 +231,11 @@ def _loss(
     scale: float,
     generator: np.random.Generator,
 ) -> Tensor:
-    """Cross-entropy of one positive a question against the positives, hard negatives and random passages of the whole
-    batch.
+    """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
+    passages of the whole batch.
 
-    A passage that is known to answer another question of the batch is masked for that question (DPR's negatives,
-    without the known false ones).
+    These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question is
+    masked for that question.
     """
     import torch
 
@@ -234,11 +250,7 @@ def _loss(
     )
     random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
     columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
-    passages = torch.from_numpy(np.asarray(vectors[columns], np.float32))
-    questions = mapped(torch.from_numpy(batch.vectors))
-    if unit_length:
-        questions = torch.nn.functional.normalize(questions, dim=1)
-    scores = scale * questions @ passages.T
+    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
     places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
     known = columns[places] == batch.positives
     rows, known_places = np.nonzero(known)
@@ -249,6 +261,42 @@ def _loss(
     return torch.nn.functional.cross_entropy(
         scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
     )
+
+
+def _taught_loss(
+    mapped: Module,
+    batch: TrainingQuestions,
+    vectors: np.ndarray,
+    unit_length: bool,
+    settings: AdapterSettings,
+    scale: float,
+    generator: np.random.Generator,
+) -> Tensor:
+    """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
+    the lists of the whole batch and random passages.
+    """
+    import torch
+
+    assert batch.log_odds is not None
+    random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
+    listed = batch.positives != PADDED
+    columns = np.unique(np.concatenate([batch.positives[listed], random]))
+    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
+    places = np.searchsorted(columns, np.where(listed, batch.positives, columns[0]))
+    taught = torch.from_numpy(batch.log_odds).softmax(1)
+    return -(taught * scores.log_softmax(1).gather(1, torch.from_numpy(places))).sum(1).mean()
+
+
+def _scores(
+    mapped: Module, batch: TrainingQuestions, vectors: np.ndarray, columns: np.ndarray, unit_length: bool, scale: float
+) -> Tensor:
+    """(q, n) similarities times `scale` of mapped questions and the passages of some rows."""
+    import torch
+
+    questions = mapped(torch.from_numpy(batch.vectors))
+    if unit_length:
+        questions = torch.nn.functional.normalize(questions, dim=1)
+    return scale * questions @ torch.from_numpy(np.asarray(vectors[columns], np.float32)).T
 
 
 def as_dense_module(mapped: Any) -> Any:

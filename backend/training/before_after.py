@@ -1,4 +1,4 @@
-"""The run before a training and the run after it, which say what the training changed."""
+"""Find the runs before and after a training, which show the effect of the training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def start_name(study: Study, description: Mapping[str, Any]) -> str | None:
-    """Return the name of a model's initial encoder in study.toml, else its folder or name; None if unknown."""
+    """Return the name in study.toml of a model's initial encoder, or else the initial model's folder or name; None if
+    unknown.
+    """
     start = description.get("start")
     model = start.get("model") if isinstance(start, dict) else start
     if not model:
@@ -25,8 +27,8 @@ def start_name(study: Study, description: Mapping[str, Any]) -> str | None:
 def run_before(
     study: Study, description: Mapping[str, Any], after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """Return the run to compare a trained model's run with: its initial encoder's over the same split, else the last
-    other.
+    """Return the run with which a trained model's run is compared: the initial encoder's run over the same split, or
+    else the latest other run.
 
     Args:
         description: the model's training.json. after: the model's run. runs: the study's runs, name to manifest.

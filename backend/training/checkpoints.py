@@ -1,7 +1,8 @@
 """Checkpoints of a training, the arguments that all trainers share, and readable training errors.
 
-A working folder holds request.json (what is trained), log.jsonl and checkpoints. A checkpoint counts once its
-whole.json exists, so a training may be killed at any moment and resumes from its last whole checkpoint.
+The working folder of a training holds request.json (what is trained), log.jsonl and the checkpoints. A checkpoint is
+complete only if its whole.json exists, so a training may be killed at any moment and resumes from its last complete
+checkpoint.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
 
 @dataclass(frozen=True)
 class TrainingPlace:
-    """Where and how one training runs.
+    """The folders and options of one training.
 
-    target: the folder of the finished model. working: folder of checkpoints and log during the training; removed at the
-    end. restart: discard an unfinished training in `working`. about: further entries of training.json; a training with
-    other entries is another training.
+    Attributes:
+        target: the folder of the finished model.
+        working: the folder of checkpoints and log during the training; deleted at the end.
+        restart: discard an unfinished training in `working`.
+        about: further entries of training.json. A training is resumed only if they are the same.
     """
 
     target: Path
@@ -57,20 +60,20 @@ class TrainingPlace:
 
     @property
     def shown(self) -> Progress | None:
-        """Where the main process reports progress; None in the others."""
+        """The progress callback in the main process; None in other processes."""
         return self.progress if is_main_process() else None
 
     @classmethod
     def in_study(
         cls, study: Study, name: str, options: TrainingOptions, progress: Progress | None, **about: Any
     ) -> TrainingPlace:
-        """The place of a model of a study."""
+        """Return the training place for a model of a study."""
         folders = study.path("models", name), working_folder(study, name)
         return cls(*folders, options.device, options.restart, about, progress)
 
 
 def new_model_folder(study: Study, name: str, replace: bool) -> Path:
-    """The folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
+    """Return the folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
     target = study.path("models", check_name(name, "model"))
     refuse_judge(study, name)
     if target.exists() and not replace:
@@ -82,9 +85,10 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 @contextmanager
 def building_model(study: Study, name: str, replace: bool) -> Iterator[None]:
-    """Let one training at a time build the model `name`. In several processes the main process claims the name.
+    """Let only one training at a time build the model `name`. In distributed training, the main process reserves the
+    name.
 
-    Raises Refused if a model of this name exists and `replace` is false, or while another process builds it.
+    Raises Refused if a model of this name exists and `replace` is false, or if another process is building it.
     """
     if not is_main_process():
         yield
@@ -94,7 +98,9 @@ def building_model(study: Study, name: str, replace: bool) -> Iterator[None]:
 
 
 def models_of(study: Study) -> dict[str, dict]:
-    """The models trained in this study, oldest first: name to training.json. Models of unknown age come first."""
+    """Return the models trained in this study, oldest first: name to training.json. Models of unknown age
+    come first.
+    """
     found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
@@ -105,7 +111,7 @@ def models_of(study: Study) -> dict[str, dict]:
 
 
 def training_request(start: Any, settings: Any, examples: str, description: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what determines a training; a training with another request is another training.
+    """Return everything that determines a training. An interrupted training is resumed only if its request is the same.
 
     Args:
         start: the initial model. settings: a settings record. examples: the digest of the examples.
@@ -121,7 +127,9 @@ def training_request(start: Any, settings: Any, examples: str, description: Mapp
 
 
 def training_facts(kind: str, name: str, sampler: BatchSampler, device: str, start_time: float) -> dict[str, Any]:
-    """Return what training.json says of every finished training. start_time: `time.monotonic()` at the start."""
+    """Return the entries that training.json has for every finished training. start_time: `time.monotonic()` at the
+    start.
+    """
     return {
         "kind": kind,
         "name": name,
@@ -133,7 +141,8 @@ def training_facts(kind: str, name: str, sampler: BatchSampler, device: str, sta
 
 
 def load_checkpoint(working_folder: Path, request: dict, restart: bool) -> Path | None:
-    """Return the checkpoint to resume from, or None to start. The main process cleans up while the others wait.
+    """Return the checkpoint to resume from, or None for a new training. The main process deletes old files while the
+    other processes wait.
 
     Raises:
         Refused: this folder has another unfinished training, and `restart` is false.
@@ -167,7 +176,7 @@ def _differences(old_request: dict, new_request: dict) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class BestCheckpoint:
-    """The checkpoint that becomes the model: the best by `figure`, or the last one if none was evaluated."""
+    """The checkpoint that becomes the model: the one with the best `figure`, or the last one if none was evaluated."""
 
     folder: Path
     step: int
@@ -176,7 +185,7 @@ class BestCheckpoint:
     curve: list[dict]
 
     def facts(self, metric: str) -> dict[str, Any]:
-        """Return what training.json says of the checkpoint."""
+        """Return the entries about the checkpoint for training.json."""
         return {"last_step": self.last_step, "best_step": self.step, metric: self.value, "curve": self.curve}
 
 
@@ -191,7 +200,7 @@ def best_checkpoint(working_folder: Path, metric: str) -> BestCheckpoint:
 
 
 def copy_model(checkpoint: Path, new_folder: Path) -> None:
-    """Copy the model and the log of a checkpoint, without the files that only resuming needs."""
+    """Copy the model and the log of a checkpoint, without the files that are only needed for resuming."""
     for path in checkpoint.iterdir():
         if path.is_dir():
             shutil.copytree(path, new_folder / path.name)
@@ -201,7 +210,7 @@ def copy_model(checkpoint: Path, new_folder: Path) -> None:
 
 
 def write_training_json(new_folder: Path, description: dict) -> None:
-    """Write training.json, the last file of a model."""
+    """Write training.json, which completes a model."""
     write_json(
         new_folder / TRAINING,
         description | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()},
@@ -209,7 +218,7 @@ def write_training_json(new_folder: Path, description: dict) -> None:
 
 
 def training_device(device: str | None) -> str:
-    """Return cpu or cuda. Raises Refused for a device that does not exist."""
+    """Return the device to train on, cpu or cuda. Raises Refused for a device that does not exist."""
     import torch
 
     if device is not None and device not in ("cpu", "cuda"):
@@ -220,9 +229,9 @@ def training_device(device: str | None) -> str:
 
 
 def uses_bfloat16(precision: str, device: str) -> bool:
-    """Whether to compute in bfloat16, from "auto", "float32" or "bfloat16".
+    """Return whether to compute in bfloat16, given "auto", "float32" or "bfloat16".
 
-    Auto uses bfloat16 on a GPU or a CPU that multiplies it itself.
+    "auto" uses bfloat16 on GPUs and CPUs with hardware instructions for it.
     """
     import torch
 
@@ -236,7 +245,8 @@ def uses_bfloat16(precision: str, device: str) -> bool:
 def training_arguments(
     kind: type, working_folder: Path, settings: Any, device: str, metric: str, greater_is_better: bool = False
 ) -> Any:
-    """The library's training arguments that do not depend on the data. Joins the other processes, if there are any.
+    """Return the library's training arguments that do not depend on the data. In distributed training, this call also
+    connects to the other processes.
 
     Args:
         kind: the library's class of arguments.
@@ -288,10 +298,11 @@ def set_schedule(
 
 
 def every_steps(settings: Any, steps: int, times: int, trained: int, compared: int) -> int:
-    """Steps between two checkpoints; every checkpoint is evaluated.
+    """Return the number of steps between two checkpoints. Every checkpoint is evaluated.
 
-    Without a setting, training evaluates `times` times in all, or less often if evaluation would take more than about
-    half as long as training. (A training text costs about three times as much as a text that is only encoded.)
+    If the settings do not determine it, there are `times` evaluations in total, or fewer if evaluation would take more
+    than about half as long as training. (A training text costs about three times as much as a text that is only
+    encoded.)
 
     Args:
         times: 0 means no evaluation; ten checkpoints are then saved, each replacing the last.
@@ -302,8 +313,8 @@ def every_steps(settings: Any, steps: int, times: int, trained: int, compared: i
 
 @contextmanager
 def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]:
-    """Turn a full disk or a full GPU into a one-line error. caches: the training can use gradient caching, which
-    the error then suggests.
+    """Turn a full disk or exhausted GPU memory into a one-line error. caches: whether the training can use gradient
+    caching, which the error message then suggests.
     """
     try:
         yield
@@ -326,7 +337,7 @@ def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint. Removes unfinished ones."""
+    """Return the newest complete checkpoint, and delete incomplete ones."""
     drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
     return max(_checkpoints(folder).items(), default=(0, None))[1]
 

@@ -1,9 +1,9 @@
 """Train a cross-encoder on a retriever's results (RocketQA, Qu et al. 2021, step 2) and calibrate it on held-out
 labels.
 
-A cross-encoder reads question and passage together. It denoises training sets: mined passages that it scores as
-answers are dropped. The model is an ordinary folder that `CrossEncoder(...)` loads, with training.json, log.jsonl and
-calibration.json.
+A cross-encoder reads question and passage together. It is used to denoise training sets by dropping mined passages with
+high scores. The trained model is an ordinary folder that `CrossEncoder(...)` can load, with the additional files
+training.json, log.jsonl and calibration.json.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def train_cross_encoder(
     options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
-    """The job: train on the negatives of a training set, easy ones included.
+    """Train a cross-encoder on a training set, including its easy negatives (a job).
 
-    Held-out questions, which compare checkpoints and calibrate, use only what the runs retrieved, because that is what
-    the model will score.
+    Held-out questions are used to compare checkpoints and to calibrate. Only their retrieved passages are used, because
+    the model will score retrieved passages.
 
     Args:
         settings: the settings that differ from the defaults of `CrossEncoderSettings`.
@@ -107,7 +107,7 @@ def train_cross_encoder(
     places = {id: number for number, id in enumerate(mined.ids)}
 
     def labels(held_out: Sequence[Example]) -> list[LabelledPair]:
-        """People's labels of held-out pairs."""
+        """Return people's labels of held-out pairs."""
         passages = {
             (example.id, passage.id): (example, passage)
             for example in held_out
@@ -146,7 +146,7 @@ def train(
     labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
     retrieved: Callable[[Example], Example] | None = None,
 ) -> TrainedCrossEncoder:
-    """Train, or resume an interrupted training, and put the best model, calibrated, into `place.target`.
+    """Train, or resume an interrupted training, and write the best model with its calibration to `place.target`.
 
     Args:
         labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
@@ -191,7 +191,9 @@ def train(
 def cross_encoder_parts(
     start: str, examples: TrainingExamples, settings: CrossEncoderSettings, device: str
 ) -> tuple[CrossEncoder, NegativeSampler, BatchSampler]:
-    """Return the initial model, the examples with their negatives, and the sampler of a training; for estimates."""
+    """Return the initial model, the examples with their negatives, and the batch sampler of a training, for estimates
+    of its duration.
+    """
     every = _both_kinds(with_positives(examples))
     chosen, _ = hold_out(every, settings.held_out, settings.seed)
     dataset = NegativeSampler(Subset(every, chosen), settings.negatives, settings.seed)
@@ -205,7 +207,9 @@ def _example_as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
 
 
 def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Example] | None) -> list[Example]:
-    """The held-out examples with their retrieved passages; with all positives if no positive was retrieved."""
+    """Return the held-out examples restricted to retrieved passages. If no positive of any example was retrieved, all
+    positives are kept.
+    """
     if retrieved is None:
         return examples
     lists = [retrieved(example) for example in examples]
@@ -215,10 +219,11 @@ def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Exa
 
 
 def whole_lists(examples: Sequence[Example], maximum: int, seed: int = 0) -> list[LabelledPair]:
-    """All positives and all negatives of as many questions as make up at most `maximum` pairs, and of one at least.
+    """Return all positives and negatives of as many questions as fit into `maximum` pairs, but of at least one
+    question.
 
-    The share of positives among these pairs is that of the lists that the model will score, so the probabilities that
-    are fitted to them hold there. Passages of unknown relevance are in no example and do not count.
+    These pairs have the same share of positives as the lists that the model will score, so probabilities calibrated on
+    them are valid for such lists. Passages of unknown relevance are not in the examples.
     """
     pairs: list[LabelledPair] = []
     for example in random.Random(f"{seed} lists").sample(list(examples), len(examples)):
@@ -234,8 +239,8 @@ def whole_lists(examples: Sequence[Example], maximum: int, seed: int = 0) -> lis
 
 
 def held_out_pairs(examples: Sequence[Example], maximum: int, seed: int = 0) -> list[LabelledPair]:
-    """All positives of each question and random negatives, about `maximum` pairs in all, but at least one negative of
-    each question. They compare checkpoints.
+    """Return the pairs by which checkpoints are compared: all positives of each question and random negatives, about
+    `maximum` pairs in total, but at least one negative per question.
     """
     pairs: list[LabelledPair] = []
     for example in examples:
@@ -250,7 +255,7 @@ def held_out_pairs(examples: Sequence[Example], maximum: int, seed: int = 0) -> 
 
 
 def _both_kinds(examples: Subset) -> Subset:
-    """The examples with a hard negative. Raises Refused if there are none."""
+    """Return the examples that have a hard negative. Raises Refused if there are none."""
     numbers = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(numbers) < world_size() or not numbers:
         raise Refused(
@@ -281,7 +286,9 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
 
 
 def _mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
-    """A cross-encoder that scores the mean of its token vectors, in modules of the library alone."""
+    """Return a cross-encoder that computes its score from the mean of the token vectors, using only modules of
+    sentence-transformers.
+    """
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Dense, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -355,10 +362,11 @@ def _save_best(
     device: str,
     description: dict,
 ) -> TrainedCrossEncoder:
-    """Put the best checkpoint into `target`; calibrate it if the held-out lists hold both kinds.
+    """Write the best checkpoint to `target`, and calibrate it if the held-out lists contain both positives and
+    negatives.
 
-    Enough labels of people calibrate alone. What people judge is chosen, so their share of positives is corrected to
-    that of the lists.
+    If there are enough labels by people, only these are used for calibration. The pairs that people judge are not a
+    random sample, so their share of positives is corrected to that of the lists.
     """
     from sentence_transformers import CrossEncoder
 

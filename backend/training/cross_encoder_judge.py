@@ -1,4 +1,4 @@
-"""Cross-encoders as judges: the kind that `blindspot.backend.judges.judge` lists beside the feature judge."""
+"""Cross-encoders as a kind of judge (see `blindspot.backend.judges.judge`)."""
 
 from __future__ import annotations
 

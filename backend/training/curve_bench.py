@@ -1,4 +1,6 @@
-"""What the points of a learning curve are computed from: the lists, features and vectors of train and dev."""
+"""The data from which the points of a learning curve are computed: lists, features and vectors of train and dev
+questions.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ NOT_USED = "not used"
 
 @dataclass(frozen=True, slots=True)
 class CurveInputs:
-    """The runs and the index that a curve is measured with. encoder: None without a dense index."""
+    """The runs and the index with which a learning curve is measured. encoder: None if there is no dense index."""
 
     train: str
     dev: str
@@ -72,9 +74,10 @@ class CurveInputs:
 def curve_inputs(
     study: Study, train: str | None = None, dev: str | None = None, encoder: str | None = None
 ) -> CurveInputs:
-    """Choose the defaults: the newest runs of one lexical retriever over train and dev, and the first encoder's index.
+    """Choose the runs and the index. The defaults are the newest runs of the same lexical retriever over train and dev,
+    and the index of the first encoder.
 
-    Raises Missing for an absent part, with the command that creates it.
+    Raises Missing if one of them does not exist; the message names the command that makes it.
     """
     runs = study.parts("runs")
     for inputs in (train, dev):
@@ -99,7 +102,7 @@ def curve_inputs(
 
 
 def _lexical_runs(runs: Mapping[str, Mapping[str, Any]], split: str) -> list[str]:
-    """The runs of lexical retrievers over a split, the newest first."""
+    """Return the runs of lexical retrievers over a split, newest first."""
     of_split = [name for name, manifest in runs.items() if manifest.get("split") == split]
     kinds = {name: kind_of_run(runs[name]) for name in of_split}
     return [name for name in reversed(of_split) if (kind := kinds[name]) is not None and kind.lexical]
@@ -111,8 +114,10 @@ def _can_be_adapted(study: Study, encoder: str) -> bool:
 
 
 class CurveBench:
-    """The lists, features and vectors that all points of a curve share. This class ensures that dev data never trains:
-    `trainable` holds ids of training questions alone, and only `training_lists` gives examples."""
+    """The lists, features and vectors that all points of a learning curve share. This class ensures that dev data is
+    never used for training: `trainable` holds only ids of training questions, and training examples come only from
+    `training_lists`.
+    """
 
     def __init__(self, study: Study, inputs: CurveInputs, seed: int, progress: Progress | None):
         self.study, self.inputs, self.seed, self.progress = study, inputs, seed, progress
@@ -143,7 +148,9 @@ class CurveBench:
         return self.labels.consensus_as_of(last_event) if last_event else []
 
     def authors(self, since: int, last_event: int) -> dict[str, int]:
-        """How many labels of training questions each person gave after one event, up to another."""
+        """Return the number of labels that each person gave to training questions after the event `since`, up to the
+        event `last_event`.
+        """
         later = self.labels.labels_since(last_event, ("train",))
         counts = {name: n - later.get(name, 0) for name, n in self.labels.labels_since(since, ("train",)).items()}
         return {name: n for name, n in counts.items() if n}
@@ -153,7 +160,9 @@ class CurveBench:
     def training_lists(
         self, scope: Scope, by_people: Mapping[str, Mapping[str, int]]
     ) -> tuple[Lists, np.ndarray, np.ndarray, np.ndarray]:
-        """Return lists, features (q, k, f), truth (q, k) and answers (q, k) of the training questions of a scope."""
+        """Return the lists, features (q, k, f), labels (q, k) and answer matches (q, k) of the training questions in a
+        scope.
+        """
         ids = [id for id in self.train.question_ids if id in by_people and id in self.trainable]
         if scope == "all":
             ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled_questions]
@@ -164,7 +173,7 @@ class CurveBench:
         return lists, features, *truth_of(self.study, self.train, lists, by_people, self.progress)
 
     def fit(self, lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> FeatureRanker:
-        """Learn a ranker from what `training_lists` gave. Without labels it is the prior."""
+        """Train a ranker on the result of `training_lists`. Without labels the ranker is the prior."""
         others = reference_questions(self.study, self.train, lists.questions)
         reference = None
         if others:
@@ -174,14 +183,18 @@ class CurveBench:
 
     @cached_property
     def _sampled_questions(self) -> set[str]:
-        """Training questions that may have gold, as many as a judge learns from."""
+        """Return the sample of training questions whose gold passages are used, with as many questions as a judge is
+        trained on.
+        """
         rows = self.study.questions.connection.execute("SELECT id FROM question WHERE split = 'train' AND gold <> '[]'")
         with_gold = {id for (id,) in rows} & self.trainable
         ids = [id for id in self.train.question_ids if id in with_gold]
         return set(nested_sample(ids, MAXIMUM_QUESTIONS, self.seed))
 
     def changed_pairs(self, new_labels: Sequence[Consensus], old_labels: Sequence[Consensus]) -> list[ChangedPair]:
-        """Return the training pairs whose role differs between two states of the labels."""
+        """Return the training pairs whose role (positive, negative or unused) differs between two states of
+        the labels.
+        """
         labels = [
             settled_labels(pair for pair in each if pair.question in self.trainable)
             for each in (old_labels, new_labels)
@@ -207,7 +220,7 @@ class CurveBench:
         return pairs
 
     def _machine_roles(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """The role of each pair without labels: by gold, else by the training run's list."""
+        """Return the role of each pair if there were no labels: by gold, or else by the training run's list."""
         if not pairs:
             return {}
         questions = self.study.questions.some(dict.fromkeys(question for question, _ in pairs))
@@ -234,7 +247,7 @@ class CurveBench:
 
     @cached_property
     def relevance(self) -> Relevance:
-        """Which hits of the dev run are relevant. Its rows are the dev questions that can be measured."""
+        """The relevance of the dev run's hits, whose rows are the measurable dev questions."""
         questions = self.study.questions.some(self.dev.question_ids)
         relevance = relevant(self.study, self.dev, "answers", self.rule, questions)
         if not len(relevance.rows):
@@ -244,7 +257,7 @@ class CurveBench:
         return relevance
 
     def measuring(self, limit: int) -> np.ndarray:
-        """Return at most `limit` places among the dev questions that can be measured, in their order."""
+        """Return the indexes of at most `limit` measurable dev questions, in their order."""
         return np.sort(np.random.default_rng(self.seed).permutation(len(self.relevance.rows))[:limit])
 
     @property
@@ -257,7 +270,9 @@ class CurveBench:
         return kept_features(self.study, self.dev, questions, self.depth, self.inputs.encoder, self.progress)[1]
 
     def reranked(self, ranker: FeatureRanker) -> tuple[Hits, np.ndarray]:
-        """Return the first ranks of the dev run in the order of a ranker, and (q',) bool: is the first hit relevant?"""
+        """Rerank the top hits of the dev run with a ranker. Return the hits, and whether each question's first hit is
+        relevant, (q',) bool.
+        """
         hits = Hits(
             np.asarray(self.dev.hits.ordinals[:, : self.depth]), np.asarray(self.dev.hits.scores[:, : self.depth])
         )
@@ -275,10 +290,11 @@ class CurveBench:
         return question_vectors(self.study, self.dense, texts, self.progress)
 
     def adapted(self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]) -> np.ndarray | None:
-        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an
-        index.
+        """Return for each dev question whether an adapter trained on the same questions finds an answer in its top 20,
+        (q',) bool; None if there is no index.
 
-        With fewer than ADAPTER_QUESTIONS an adapter does worse than the encoder alone, so none is trained.
+        With fewer than ADAPTER_QUESTIONS questions, an adapter performs worse than the encoder alone, so none is
+        trained.
         """
         if self.dense is None:
             return None
@@ -301,7 +317,9 @@ class CurveBench:
     def _training_rows(
         self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """The rows of each question's positives and hard negatives: from gold, from people, and from the list."""
+        """Return the rows of each question's positives and hard negatives, determined by gold passages, people's labels
+        and the list.
+        """
         named = {passage for q in lists.questions for passage in (*q.gold, *by_people.get(q.id, {}))}
         rows = self.study.corpus.ordinals(named) if named else {}
         positives, negatives = [], []
@@ -315,11 +333,15 @@ class CurveBench:
 
     @cached_property
     def base_adapter(self) -> np.ndarray | None:
-        """(q',) bool: does the encoder find an answer in the first 20 before learning?"""
+        """Return for each dev question whether the encoder without an adapter finds an answer in its top 20, (q',)
+        bool.
+        """
         return None if self.dense is None else self._found_by(None)
 
     def _found_by(self, mapped: Any) -> np.ndarray:
-        """(q',) bool: is there a relevant passage in the first 20 of the dev questions, mapped or as they are?"""
+        """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
+        mapped if `mapped` is given.
+        """
         assert self.dense is not None
         self.report("searching dev")
         vectors = self._dev_vectors
@@ -340,7 +362,7 @@ class CurveBench:
     # What is kept
 
     def keep_run(self, name: str, scope: Scope, hits: Hits, number: int) -> Run:
-        """Keep the reranked dev lists as a run, so that Compare can open them."""
+        """Store the reranked dev lists as a run, so that the Compare page can open them."""
         about = {
             "retriever": f"rerank:curve-{scope}",
             "kind": "rerank",
@@ -356,7 +378,9 @@ class CurveBench:
         return write_run(self.study, name, self.dev.question_ids, hits, about, rule=self.rule, replace=True)
 
     def outcomes(self, point: CurvePoint, scope: Scope) -> np.ndarray | None:
-        """(q',) bool: the questions that the reranker of an earlier point answered; None if that measured others."""
+        """Return the dev questions on which the reranker of an earlier point succeeded, (q',) bool; None if that point
+        was measured on other questions.
+        """
         path = self.study.path(FOLDER, str(point.number), "outcomes.npz")
         with np.load(path, allow_pickle=False) as file:
             if file["questions"].tolist() != [question.id for question in self.relevance.questions]:

@@ -1,7 +1,7 @@
-"""The points of the learning curve as the study keeps them, and whether labels call for another one.
+"""The stored points of the learning curve, and the check whether a new point should be computed.
 
-A point is a folder `learning_curve/<number>/` that never changes. Its arrays and lists say which questions and pairs
-its figures count.
+A point is a folder `learning_curve/<number>/` that never changes after it is written. Its arrays and lists record the
+questions and pairs on which its figures are based.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SCOPES: dict[Scope, str] = {
     "judged": "the questions that people judged, with their gold",
     "all": "all training questions with gold or labels",
 }
-"""What a point learns from. People's labels count before gold in both."""
+"""The labels and gold that a point learns from. In both, people's labels take precedence over gold."""
 
 Reason = Literal["asked", "batch", "labels", "start", "history"]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of the dev questions with its 95% interval. units: their number of units of observation; None in older
-    points, whose intervals take questions as independent.
+    """A share of the dev questions with its 95% interval. units: the number of units of observation; None in older
+    points, whose intervals treat questions as independent.
     """
 
     value: float
@@ -52,10 +52,15 @@ class Share:
 class CurveOutcome:
     """The figures of a point for one scope.
 
-    questions: training questions that it learned from. model: the judge's model, "prior" without labels; None in older
-    points without labels, whose list kept its order. reranker: Success@1. adapter: Success@20; None without a dense index.
-    answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
-    run: the reranked run of dev; run_before: that of the point before.
+    Attributes:
+        questions: training questions that it learned from.
+        model: the judge's model, "prior" without labels; None in older points without labels, whose list kept its
+            order.
+        reranker: Success@1.
+        adapter: Success@20; None without a dense index.
+        answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
+        run: the reranked run of dev
+        run_before: that of the point before.
     """
 
     questions: int
@@ -72,11 +77,15 @@ class CurveOutcome:
 class CurvePoint:
     """A point of the curve.
 
-    labels: settled pairs of training questions. judged: training questions with such a pair. held_out_labels: labels of
-    dev and test questions, which never train. last_event: the label event up to which labels count. new_labels,
-    changed: labels since the point before, and training pairs whose role they changed. authors: the number of label
-    events of each person since then.
-    batches: batches that were finished. base_reranker, base_adapter: the retriever and the encoder before learning.
+    Attributes:
+        labels: settled pairs of training questions.
+        judged: training questions with such a pair.
+        held_out_labels: labels of dev and test questions, which never train.
+        last_event: the label event up to which labels count.
+        new_labels, changed: labels since the point before, and training pairs whose role they changed.
+        authors: the number of label events of each person since then.
+        batches: batches that were finished.
+        base_reranker, base_adapter: the retriever and the encoder before learning.
     """
 
     number: int
@@ -127,20 +136,22 @@ def _read_point(folder: Path) -> CurvePoint | None:
 
 @lru_cache(maxsize=1000)
 def _point_at(folder: Path, modified_ns: int) -> CurvePoint | None:
-    """A point, read once: it never changes, and every label asks for all of them."""
+    """Return a point. The result is cached, because points never change and all of them are needed after
+    every label.
+    """
     manifest = read_manifest(folder)
     return None if manifest is None else _point(manifest)
 
 
 def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:
-    """Return the point with the most labels before an event, from the same runs and index."""
+    """Return the point from the same runs and index with the most labels before an event."""
     earlier = [point for point in points if point.last_event < last_event and point.inputs == inputs]
     return max(earlier, key=lambda point: (point.last_event, point.number), default=None)
 
 
 def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
-    """Return the pairs whose role the labels between a point and the one before changed. Raises Missing for no such
-    point.
+    """Return the pairs whose role was changed by the labels between the previous point and this one. Raises Missing for
+    an unknown point.
     """
     path = study.path(FOLDER, str(number), PAIRS)
     if not path.is_file():
@@ -149,7 +160,7 @@ def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
 
 
 def worked_batches(point: CurvePoint) -> list[str]:
-    """Say what the labels since the point before changed, in lines for people."""
+    """Describe in sentences what the labels since the previous point changed."""
     if point.before is None:
         return []
     lines = []
@@ -168,11 +179,11 @@ def worked_batches(point: CurvePoint) -> list[str]:
 
 
 def is_point_due(study: Study) -> Reason | None:
-    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch
-    was finished.
+    """Return the reason why a new point should be computed, or None. The reasons are LABELS_PER_POINT labels of
+    training questions since the last point, or a finished batch.
 
-    The first label of all makes the point without labels due: it computes what later points share. It takes a few
-    milliseconds, because it runs after every label.
+    After the study's first label, the point without labels is due, which computes what later points share. This check
+    runs after every label and takes a few milliseconds.
     """
     points = curve_points(study)
     last = max(points, key=lambda point: point.last_event, default=None)
@@ -193,7 +204,7 @@ def is_point_due(study: Study) -> Reason | None:
 
 
 def finished_batches(study: Study) -> tuple[str, ...]:
-    """Return the names of the batches in which every question is done. Practice does not count."""
+    """Return the names of the batches in which every question is finished, without practice batches."""
     queue = Queue(study.labels_path)
     try:
         return tuple(batch.name for batch in queue.batches() if batch.done >= batch.questions and not batch.practice)
@@ -202,7 +213,7 @@ def finished_batches(study: Study) -> tuple[str, ...]:
 
 
 def _point(manifest: dict[str, Any]) -> CurvePoint:
-    """Read a point. Entries that a newer version added are ignored."""
+    """Read a point. Entries added by a newer version are ignored."""
 
     def share_of(values: dict[str, Any] | None) -> Share | None:
         return None if values is None else Share(**values)

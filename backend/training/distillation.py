@@ -1,8 +1,10 @@
-"""Distil a cross-encoder into a dual encoder: the teacher's scores of a question's own passages in a batch.
+"""Distil a cross-encoder into a dual encoder: provide the cross-encoder's scores (the teacher) of each question's own
+passages in a batch.
 
-The teacher's scores are the probabilities stored in `scores/<model>/`, as log odds. A softmax over the log odds of a
-question's passages gives the probability that each is the answering one, given that exactly one answers. Human label
-over cross-encoder: a judged passage counts as certain, whatever the teacher's score.
+The teacher's scores are the probabilities stored in `scores/<model>/`, converted to log odds. A softmax over the log
+odds of a question's passages gives for each passage the probability that it answers the question, given that exactly
+one passage does. People's labels override the cross-encoder: a judged passage is treated as certain, regardless of the
+teacher's score.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,18 +39,31 @@ TIMED_PAIRS = 16  # pairs scored to estimate the total time
 
 @dataclass(frozen=True, slots=True)
 class ScoringCost:
-    """Upper bounds of the scoring before training: pairs and seconds."""
+    """Upper bounds on the pairs to score before training, and on the seconds that this takes."""
 
     pairs: int
     seconds: float
 
 
+class PassageTeacher(Protocol):
+    """What a training needs of a teacher. `prepare`, `cost` and the call are those of `Teacher`."""
+
+    name: str
+    model_hash: str | None
+
+    def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None: ...
+
+    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost: ...
+
+    def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor: ...
+
+
 class Teacher:
-    """A cross-encoder of a study, or its stored scores."""
+    """The teacher: a cross-encoder of a study, or its stored scores."""
 
     def __init__(self, study: Study, model: str, device: str | None = None):
-        """Raises Missing if there is neither such a cross-encoder nor its scores, Refused if the scores are of
-        another model.
+        """Open the teacher. Raises Missing if there is neither such a cross-encoder nor its scores, and Refused if the
+        scores were made with another model.
         """
         self.study, self.name, self.device = study, model, device
         self.folder = study.path("models", model)
@@ -69,10 +84,11 @@ class Teacher:
         self._judge: CrossEncoderScorer | None = None
 
     def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None:
-        """Score every unscored pair that training will sample. Each process takes its share of the questions.
+        """Score every unscored pair that training will sample. In distributed training, each process scores a part of
+        the questions.
 
-        A gold passage that the retriever did not find is in no scored run, and most training sets hold some.
-        Interrupted scoring keeps the scores it has.
+        Most training sets contain gold passages that the retriever did not find and that are therefore in no scored
+        run. If scoring is interrupted, finished scores are kept.
 
         Raises:
             Refused: pairs have no score, and the cross-encoder is not in the study.
@@ -91,8 +107,8 @@ class Teacher:
             self._store = ScoreStore.open(self.study, self.name)
 
     def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor:
-        """(b, 1 + hard_negatives) float32 log odds of each question's positive and hard negatives; -inf if there is
-        no passage.
+        """Return the log odds of each question's positive and hard negatives, (b, 1 + hard_negatives) float32; -inf for
+        a missing passage.
         """
         import torch
 
@@ -107,7 +123,7 @@ class Teacher:
         return taught
 
     def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost:
-        """Estimate the scoring by timing some pairs of the first batch. Their scores are stored.
+        """Estimate the cost of the scoring by timing some pairs of the first batch, whose scores are stored.
 
         Raises:
             Refused: as `prepare` does.
@@ -134,7 +150,7 @@ class Teacher:
         return {} if self._store is None else self._store(pairs)
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
-        """The unscored pairs, each once. A judged pair needs no score."""
+        """Return the distinct unscored pairs. Judged pairs need no score."""
         pairs = {
             (example.id, passage.id): (example, passage)
             for example, passages in block
@@ -165,13 +181,13 @@ class Teacher:
 
 
 def log_odds(probability: float) -> float:
-    """The log odds of a probability, clipped to -CERTAIN .. CERTAIN."""
+    """Return the log odds of a probability, clipped to -CERTAIN .. CERTAIN."""
     with np.errstate(divide="ignore"):
         return float(np.clip(np.log(probability) - np.log1p(-probability), -CERTAIN, CERTAIN))
 
 
 def _label_log_odds(example: Example, passage: Passage) -> float | None:
-    """The log odds of a person's label; None if nobody judged the passage."""
+    """Return the log odds for people's label of a passage; None if nobody judged it."""
     if passage.id not in example.judged:
         return None
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
@@ -182,7 +198,7 @@ def _passages(sampled: SampledExample[Example]) -> tuple[Passage, ...]:
 
 
 def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
-    """Yield (example number, epochs that sample it), by number."""
+    """Yield (example number, epochs in which it is sampled), ordered by number."""
     keys = np.fromiter(chain.from_iterable(chain.from_iterable(sampler)), np.int32).reshape(-1, 2)
     keys = keys[np.lexsort((keys[:, 0], keys[:, 1]))]
     for number, rows in groupby(keys.tolist(), itemgetter(1)):
@@ -190,7 +206,7 @@ def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
 
 
 def _sampled_passages(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
-    """An example, and each of its passages that some of these epochs sample."""
+    """Return an example, and its passages that are sampled in any of these epochs."""
     example = dataset.examples[number]
     rows = (_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed)) for epoch in epochs)
     return example, list({passage.id: passage for passage in chain.from_iterable(rows)}.values())

@@ -1,7 +1,7 @@
-"""Processes that train one model together: ranks, and vectors gathered with exact gradients.
+"""Distributed training in several processes: ranks, and gathering vectors with exact gradients.
 
-A process started by `torchrun` finds its rank and the other processes in the environment. NCCL connects GPUs, gloo
-connects CPUs.
+A process started by `torchrun` reads its rank and the addresses of the other processes from the environment. NCCL is
+used for GPUs, gloo for CPUs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 def is_distributed() -> bool:
-    """Did a launcher start this process as one of several?"""
+    """Return whether a launcher such as `torchrun` started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main_process() -> bool:
-    """Return whether this is the process that reports, writes, and holds the job. True if there is only one process."""
+    """Return whether this is the main process, which reports, writes files and runs the job. True if there is only one
+    process.
+    """
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -46,24 +48,25 @@ def join_processes() -> None:
 
 
 def rank() -> int:
-    """The rank of this process; 0 if there is only one."""
+    """Return the rank of this process; 0 if there is only one."""
     from torch import distributed
 
     return distributed.get_rank() if _is_initialised() else 0
 
 
 def world_size() -> int:
-    """The number of processes that train together."""
+    """Return the number of processes that train together."""
     from torch import distributed
 
     return distributed.get_world_size() if _is_initialised() else 1
 
 
 def gather_tensors(rows: Tensor) -> Tensor:
-    """(w * n, ...) the rows (n, ...) of all processes, in the order of ranks. Every process must pass equally many.
+    """Return the rows (n, ...) of all w processes, (w * n, ...), in the order of ranks. Every process must pass the
+    same number of rows.
 
-    The gradient flows back to the process that owns the row, summed over all processes. (DPR's own code keeps only the
-    gradient of a process's own rows, one w-th of it after averaging.)
+    The gradient of a row, summed over all processes, is returned to the process that owns the row. (DPR's own code uses
+    only the gradient from the process itself, which after averaging is one w-th of it.)
     """
     if not _is_initialised():
         return rows
@@ -92,7 +95,7 @@ def average_gradients(model: Module) -> None:
 
 
 def wait_for_all() -> None:
-    """Wait until every process arrives here."""
+    """Wait until every process has called this function."""
     if _is_initialised():
         from torch import distributed
 

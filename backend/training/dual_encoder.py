@@ -1,8 +1,8 @@
-"""Train a dual encoder by DPR's recipe (Karpukhin et al. 2020, section 3.2) with sentence-transformers' trainer.
+"""Train a dual encoder as in DPR (Karpukhin et al. 2020, section 3.2) with sentence-transformers' trainer.
 
-`train` works on folders and knows no study; `train_dual_encoder` is the job. The model is an ordinary folder that
-`SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the
-weights. In several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
+`train` works on folders without a study; `train_dual_encoder` is the job. The trained model is an ordinary folder that
+`SentenceTransformer(...)` can load. It also contains training.json (settings, hashes, training curve) and log.jsonl. In
+several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ from blindspot.backend.training.checkpoints import (
     training_request,
     write_training_json,
 )
-from blindspot.backend.training.distillation import Teacher
+from blindspot.backend.training.distillation import PassageTeacher, Teacher
 from blindspot.backend.training.distributed import is_main_process, wait_for_all
 from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
@@ -90,40 +90,42 @@ class TrainedDualEncoder:
 def train_dual_encoder(
     study: Study,
     name: str,
-    training_set: str,
+    training_set: str | None = None,
     settings: dict[str, Any] | None = None,
     *,
+    run: str | None = None,
     options: TrainingOptions,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """The job: train on a training set of the study, and add the model to study.toml as an encoder.
+    """Train a dual encoder and add it to study.toml as an encoder (a job). It learns from a training set of the study, or
+    from what the judge `distil` of the settings says of a run's lists.
+
 
     Args:
         settings: the settings that differ from the defaults of `DualEncoderSettings`.
+        run: without a training set, the run whose lists the judge teaches; default the one that a feature judge learned
+            from.
 
     Raises:
-        Refused: a model of that name exists and it is not to be replaced; and as `train` raises.
+        Refused: a model of that name exists and it is not to be replaced; neither a set nor a judge is named; and as
+        `train` and `judged_lists` raise.
     """
-    from blindspot.backend.training.examples import TrainingSetExamples
-    from blindspot.backend.training_sets.training_set import TrainingSet
-
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
     made = None if options.replace or known else _unregistered(study, name, training_set, chosen)
-    teacher = Teacher(study, chosen.distil, options.device) if chosen.distil is not None and made is None else None
     target = new_model_folder(study, name, options.replace or made is not None)
-    opened, begin = TrainingSet.open(study, training_set), start_encoder(study, options.start)
+    begin = start_encoder(study, options.start)
     if made is None:
-        asked = {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+        source = training_source(study, training_set, chosen, run, options.device, progress)
         stored = chosen.only == "question"
         with building_model(study, name, options.replace):
             made = train(
                 begin,
-                TrainingSetExamples(study, opened),
-                TrainingPlace.in_study(study, name, options, progress, **asked),
+                source.examples,
+                TrainingPlace.in_study(study, name, options, progress, **source.about),
                 chosen,
-                teacher=teacher,
+                teacher=source.teacher,
                 stored=StoredVectors.open(study, options.start, chosen.passage_tokens) if stored else None,
             )
     if is_main_process() and known is None:
@@ -137,10 +139,48 @@ def train_dual_encoder(
     return made
 
 
+@dataclass(frozen=True)
+class TrainingSource:
+    """What a dual encoder learns from: examples, a teacher, and where they come from as training.json says it."""
+
+    examples: TrainingExamples
+    teacher: PassageTeacher | None
+    about: dict[str, Any]
+
+
+def training_source(
+    study: Study,
+    training_set: str | None,
+    settings: DualEncoderSettings,
+    run: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> TrainingSource:
+    """Return the examples of a training set, or without one a run's lists in the order of the judge of the settings.
+
+    Raises as `judged_lists`, `TrainingSet.open` and `Teacher` do.
+    """
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training.judged_lists import ListExamples, ListTeacher, judged_lists, one_source
+    from blindspot.backend.training_sets.training_set import TrainingSet
+
+    if (judge := one_source(training_set, settings.distil, run)) is not None:
+        lists = judged_lists(study, judge, run, progress)
+        about = {"run": lists.run, "fingerprint": lists.digest}
+        return TrainingSource(ListExamples(study, lists), ListTeacher(study, lists), about)
+    assert training_set is not None
+    teacher = None if settings.distil is None else Teacher(study, settings.distil, device)
+    opened = TrainingSet.open(study, training_set)
+    about = {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
+    return TrainingSource(TrainingSetExamples(study, opened), teacher, about)
+
+
 def _unregistered(
-    study: Study, name: str, training_set: str, settings: DualEncoderSettings
+    study: Study, name: str, training_set: str | None, settings: DualEncoderSettings
 ) -> TrainedDualEncoder | None:
-    """The finished model of this job, if the job was killed before study.toml named the model."""
+    """Return the finished model of this job if the job was killed before the model was added to study.toml;
+    else None.
+    """
     path = study.path("models", check_name(name, "model")) / TRAINING
     about = read_object(path) if path.is_file() else {}
     untracked = {"report_to": "none"}
@@ -161,7 +201,7 @@ def _unregistered(
 
 
 def start_encoder(study: Study, start: str) -> EncoderSettings:
-    """An encoder of study.toml, or else a folder or Hugging Face name."""
+    """Return the settings of the initial encoder: an encoder of study.toml, or else a folder or Hugging Face name."""
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
 
@@ -172,10 +212,10 @@ def train(
     settings: DualEncoderSettings | None = None,
     *,
     dev: Sequence[Example] | None = None,
-    teacher: Teacher | None = None,
+    teacher: PassageTeacher | None = None,
     stored: StoredVectors | None = None,
 ) -> TrainedDualEncoder:
-    """Train, or resume an interrupted training, and put the best model into `place.target`.
+    """Train, or resume an interrupted training, and write the best model to `place.target`.
 
     Args:
         start: the encoder to start from; the model keeps its passage template.
@@ -209,7 +249,7 @@ class _Training:
     place: TrainingPlace
     settings: DualEncoderSettings
     device: str
-    teacher: Teacher | None
+    teacher: PassageTeacher | None
     stored: StoredVectors | None
     dev: Sequence[Example] | None
 
@@ -231,7 +271,7 @@ class _Training:
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if self.teacher is not None:
             self.teacher.prepare(dataset, sampler, place.shown)
-        collator = self._collator(model)
+        collator = dual_encoder_collator(model, settings, self.start.passage_template, self.teacher, self.stored)
         self._run_trainer(model, arguments, scale, collator, dataset, sampler, pool, checkpoint)
         facts = training_facts("dual encoder", place.target.name, sampler, self.device, began) | {
             "scale": scale,
@@ -298,19 +338,9 @@ class _Training:
         )
         run(trainer, checkpoint)
 
-    def _collator(self, model: SentenceTransformer) -> Collator:
-        """The collator with the stored vectors of passages, if only questions are trained and the model still gives
-        these vectors.
-        """
-        settings, stored, template = self.settings, self.stored, self.start.passage_template
-        if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
-            stored = None
-        collator = dual_encoder_collator(model, settings, template, self.teacher)
-        return replace(collator, stored=stored)
-
 
 def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
-    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
+    """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
     kept = best_checkpoint(working_folder, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
@@ -350,7 +380,8 @@ def try_model(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Index the passages with a trained encoder and retrieve with it. Skip what exists. Return the name of the run.
+    """Index the passages with a trained encoder and make a run with it. An existing index or run is not made again.
+    Return the name of the run.
 
     Raises:
         Missing: no encoder of that name, or no question in the split.

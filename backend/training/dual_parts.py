@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.settings import EncoderSettings
-from blindspot.backend.training.distillation import Teacher
+from blindspot.backend.training.distillation import PassageTeacher
 from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch.nn import Module
 
+    from blindspot.backend.training.stored_vectors import StoredVectors
     from blindspot.backend.training.trainer import Collator
 
 
 def initial_dual_encoder(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
-    """The model to train; with LoRA, with updates of rank `settings.lora` in the towers that train."""
+    """Return the model to train. With LoRA, low-rank updates of rank `settings.lora` are added to the
+    trained towers.
+    """
     model = load_initial_model(start, settings.shape, device)
     if settings.lora:
         add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
@@ -40,7 +43,7 @@ def initial_dual_encoder(start: EncoderSettings, settings: DualEncoderSettings, 
 def split_examples(
     examples: Subset, settings: DualEncoderSettings, dev: Sequence[Example] | None
 ) -> tuple[TrainingExamples, Pool | None]:
-    """The training examples, and the pool; None if nothing is held out."""
+    """Return the training examples, and the evaluation pool of held-out examples (None if nothing is held out)."""
     if dev is not None:
         return examples, make_pool([one for one in dev if one.positives], settings.pool, examples, settings.seed)
     training, held_out = hold_out(examples, settings.held_out, settings.seed)
@@ -70,7 +73,9 @@ def dual_encoder_loss(model: SentenceTransformer, settings: DualEncoderSettings,
 
 
 def _smaller_dimensions(model: SentenceTransformer, settings: DualEncoderSettings) -> tuple[int, ...]:
-    """Raises Refused for a dimension that is not smaller than the model's."""
+    """Return the Matryoshka dimensions in the settings. Raises Refused for a dimension that is not smaller than the
+    model's.
+    """
     dimensions, whole = settings.smaller_dimensions, model.get_embedding_dimension()
     assert whole is not None, "a model with pooling has a dimension"
     if dimensions and dimensions[-1] >= whole:
@@ -84,10 +89,16 @@ def dual_encoder_collator(
     model: SentenceTransformer,
     settings: DualEncoderSettings,
     template: str,
-    teacher: Teacher | None,
+    teacher: PassageTeacher | None,
+    stored: StoredVectors | None = None,
 ) -> Collator:
+    """The collator; with the stored vectors of passages, if only questions are trained and the model still gives these
+    vectors.
+    """
     from blindspot.backend.training.trainer import Collator
 
+    if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
+        stored = None
     return Collator(
         model,
         template,
@@ -96,14 +107,15 @@ def dual_encoder_collator(
         settings.passage_tokens,
         has_two_towers(model),
         teacher,
+        stored,
     )
 
 
 def texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
-    """Texts encoded in a step, and in an evaluation."""
+    """Return the number of texts encoded in one training step, and in one evaluation."""
     return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
 
 
 def dual_encoder_sampler(examples: int, settings: DualEncoderSettings) -> BatchSampler:
-    """The sampler of batches. Without hard negatives, a question needs another one in its batch."""
+    """Return the batch sampler. If there are no hard negatives, every batch must have at least two questions."""
     return batch_sampler(examples, settings, 1 if settings.hard_negatives else 2)

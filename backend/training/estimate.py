@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.training.checkpoints import every_steps, training_device
 from blindspot.backend.training.cross_encoder import cross_encoder_parts
-from blindspot.backend.training.distillation import ScoringCost, Teacher
+from blindspot.backend.training.distillation import PassageTeacher, ScoringCost
 from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
     dual_encoder_loss,
@@ -21,6 +21,7 @@ from blindspot.backend.training.dual_parts import (
 from blindspot.backend.training.examples import BatchSampler, NegativeSampler, TrainingExamples, with_positives
 from blindspot.backend.training.initial_model import normalises
 from blindspot.backend.training.scoring import TEMPLATE
+from blindspot.backend.training.stored_vectors import StoredVectors
 from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings, check, scale_of
 
 TIMED = 2  # steps; the last one counts, because the first one also loads what it uses
@@ -28,9 +29,10 @@ TIMED = 2  # steps; the last one counts, because the first one also loads what i
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """Estimated duration of a training: its steps, seconds for one step, and seconds for all steps with evaluation.
+    """The estimated duration of a training: the number of steps, seconds per step, and seconds for all steps including
+    evaluations.
 
-    scoring: the teacher's scoring before the first step; not part of `seconds`.
+    scoring: cost of scoring pairs with the teacher before the first step; not included in `seconds`.
     """
 
     steps: int
@@ -45,14 +47,17 @@ def estimate(
     settings: DualEncoderSettings,
     device: str | None = None,
     time_limit: float | None = None,
-    teacher: Teacher | None = None,
+    teacher: PassageTeacher | None = None,
+    stored: StoredVectors | None = None,
 ) -> TrainingEstimate:
-    """Time two steps of a dual encoder on a temporary model. Only some scores of a teacher are stored.
+    """Estimate the duration of training a dual encoder by timing two steps on a temporary model. Nothing is stored,
+    except some scores of a teacher.
 
     Args:
         time_limit: seconds that the training may take; None: as many steps as the settings say.
+        stored: as for `train`.
 
-    Raises what `train` raises for settings that cannot learn.
+    Raises the same errors as `train` for settings that cannot learn.
     """
     from blindspot.backend.training.trainer import features_of
 
@@ -62,7 +67,7 @@ def estimate(
     model = initial_dual_encoder(start, settings, on).train()
     sampler = dual_encoder_sampler(len(chosen), settings)
     loss = dual_encoder_loss(model, settings, scale_of(settings, normalises(model)))
-    collator = dual_encoder_collator(model, settings, start.passage_template, None)
+    collator = dual_encoder_collator(model, settings, start.passage_template, None, stored)
     dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
 
     def step(keys: list[tuple[int, int]]) -> None:
@@ -88,7 +93,7 @@ def estimate_cross_encoder(
     device: str | None = None,
     time_limit: float | None = None,
 ) -> TrainingEstimate:
-    """Time two steps of a cross-encoder on a temporary model; see `estimate`."""
+    """Estimate the duration of training a cross-encoder by timing two steps on a temporary model; see `estimate`."""
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
     from blindspot.backend.training.trainer import PairCollator

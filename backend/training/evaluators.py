@@ -1,9 +1,10 @@
 """Evaluators that compare checkpoints: the average rank of the positive (DPR), and the mean average precision of
 held-out pairs.
 
-The average rank is the rank of a question's best known positive among the other passages of one fixed pool, from 1.
-Ties count against the positive, so a model that scores everything equally gains nothing. DPR takes each process's
-share of the pool, so its figure depends on the number of processes; here all processes use one pool.
+The rank of a question is the rank, from 1, of its best known positive among the passages of one fixed pool. Ties count
+against the positive, so a model that gives all passages the same score does not benefit. In DPR's code each process
+ranks within its own part of the pool, so the figure depends on the number of processes; here all processes use one
+pool.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ BLOCK = 256  # questions whose scores are in memory at a time
 def ranks_of_first_answer(
     questions: torch.Tensor, passages: torch.Tensor, known_answers: Sequence[Sequence[int]], similarity: str
 ) -> np.ndarray:
-    """(q,) int64 ranks from vectors (q, d) and (n, d); known_answers[i] holds the rows of passages that answer question i."""
+    """Return the ranks (q,) int64, given question vectors (q, d) and passage vectors (n, d). known_answers[i]: rows of
+    the passages that answer question i.
+    """
     positive_ranks = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
         scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
@@ -49,7 +52,7 @@ def measure(
     batch: int = 64,
     passages: torch.Tensor | None = None,
 ) -> dict[str, float]:
-    """`average_rank` over the pool, and `first`: the share of questions whose positive ranks first.
+    """Return `average_rank` over the pool, and `first`, the share of questions whose positive ranks first.
 
     passages: the vectors of the pool's passages; None encodes them.
     """
@@ -64,7 +67,7 @@ def measure(
 
 
 class RankEvaluator(BaseEvaluator):
-    """The average rank over a fixed pool, as an evaluator of the trainer."""
+    """An evaluator for the trainer that computes the average rank over a fixed pool."""
 
     def __init__(self, pool: Pool, template: str, similarity: str, batch: int, passages: torch.Tensor | None = None):
         super().__init__()
@@ -79,7 +82,7 @@ class RankEvaluator(BaseEvaluator):
 
 
 def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:
-    """The places of each question's pairs, of the questions that have pairs of both kinds."""
+    """Return the indexes of each question's pairs, for the questions that have both positive and negative pairs."""
     rows_by_passage: dict[str, list[int]] = {}
     for place, pair in enumerate(pairs):
         rows_by_passage.setdefault(pair.question_id, []).append(place)
@@ -89,9 +92,11 @@ def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:
 
 
 def mean_average_precision(scores: np.ndarray, pairs: Sequence[LabelledPair]) -> float:
-    """The average precision of each question's own pairs, averaged over the questions that have pairs of both kinds.
+    """Return the average precision of each question's pairs, averaged over the questions that have both positive and
+    negative pairs.
 
-    A cross-encoder orders the passages of one question, so the scores of two questions are not compared.
+    Scores of different questions are not compared, because a cross-encoder is used to rank the passages of one
+    question.
     """
     from sklearn.metrics import average_precision_score
 
@@ -102,7 +107,9 @@ def mean_average_precision(scores: np.ndarray, pairs: Sequence[LabelledPair]) ->
 
 
 class PairEvaluator(BaseEvaluator):
-    """The mean average precision of held-out pairs, by question; their average precision as one list, and log loss."""
+    """An evaluator for the trainer that computes on held-out pairs the mean average precision over questions, the
+    average precision of all pairs as one list, and the log loss.
+    """
 
     def __init__(self, pairs: Sequence[LabelledPair], logits: Callable[..., np.ndarray], batch: int):
         super().__init__()

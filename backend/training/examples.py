@@ -1,7 +1,7 @@
-"""Training examples: questions with positive and negative passages, and how a batch samples them.
+"""Training examples (questions with positive and negative passages), and how they are sampled for batches.
 
-The positive and the hard negatives of a question in a batch depend only on the seed, the epoch and the question. So a
-restart, or another number of processes, does not change the order of training.
+The positive and the hard negatives that are sampled for a question depend only on the seed, the epoch and the question.
+A restart, or another number of processes, therefore does not change what is trained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class HasPassages(Protocol):
-    """What sampling needs of a question: its id, and its passages of both kinds."""
+    """What sampling needs to know about a question: its id, its positives and its hard negatives."""
 
     @property
     def id(self) -> str: ...
@@ -42,11 +42,13 @@ E_co = TypeVar("E_co", bound=HasPassages, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question to train on. Passage ids identify passages; a passage among both kinds counts as a positive.
+    """A question to train on. Passages are identified by id. A passage that is among both positives and negatives
+    counts as a positive.
 
-    positives: all known positives, gold and people's; each epoch uses one of them in turn.
-    negatives: hard negatives, in the order of the retriever that found them.
-    judged: ids of the passages that people judged, of both kinds.
+    Attributes:
+        positives: all known positives, gold and people's; each epoch uses one of them in turn.
+        negatives: hard negatives, in the order of the retriever that found them.
+        judged: ids of the passages that people judged, of both kinds.
     """
 
     id: str
@@ -63,7 +65,7 @@ class Example:
 
 
 class NumberedExamples(Protocol[E_co]):
-    """Examples by number. A list works; a class that reads each example on demand saves memory."""
+    """A sequence of examples: a list, or a class that reads each example on demand to save memory."""
 
     def __len__(self) -> int: ...
 
@@ -75,7 +77,7 @@ TrainingExamples: TypeAlias = NumberedExamples[Example]
 
 @dataclass(frozen=True, slots=True)
 class SampledExample(Generic[E]):
-    """An example as a batch uses it: one positive, and up to the wanted number of hard negatives."""
+    """An example as sampled for a batch: one positive, and up to the requested number of hard negatives."""
 
     example: E
     positive: Passage
@@ -83,9 +85,9 @@ class SampledExample(Generic[E]):
 
 
 def sample_passages(example: E, hard_negatives: int, epoch: int, seed: int) -> SampledExample[E]:
-    """Sample the passages of a question for an epoch.
+    """Sample the positive and the hard negatives of a question for one epoch.
 
-    Positives and negatives each follow a seeded order that continues from epoch to epoch.
+    Positives and negatives are taken in a random order, determined by the seed, that continues from epoch to epoch.
     """
     positive = _take_turns(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
     return SampledExample(
@@ -118,10 +120,10 @@ class SampledSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchSampler:
-    """The batches of a training: for each step, each process's batch as pairs (epoch, example number).
+    """The batches of a training: for each step and process, a batch of pairs (epoch, example number).
 
-    A batch sampler of torch. Every epoch is shuffled anew; examples that do not fill a batch of all processes wait for
-    another epoch.
+    It is a batch sampler for torch. Every epoch is shuffled again. Examples left over at the end of an epoch that do
+    not fill a batch for all processes are skipped in this epoch.
     """
 
     examples: int
@@ -153,7 +155,7 @@ def batch_sampler(examples: int, settings: SampledSettings, minimum: int = 1) ->
     Args:
         minimum: number of examples without which nothing can be learned.
 
-    Raises Refused if there are fewer, or if a process would have none.
+    Raises Refused if there are fewer examples, or if a process would have no examples.
     """
     processes = world_size()
     if examples < max(processes, minimum):
@@ -165,7 +167,7 @@ def batch_sampler(examples: int, settings: SampledSettings, minimum: int = 1) ->
 
 @dataclass(frozen=True)
 class NegativeSampler(Generic[E]):
-    """The examples as a dataset of torch. Its keys are the pairs of `BatchSampler`."""
+    """The examples as a torch dataset. Its keys are the pairs of `BatchSampler`."""
 
     examples: NumberedExamples[E]
     hard_negatives: int
@@ -181,7 +183,7 @@ class NegativeSampler(Generic[E]):
 
 @dataclass(frozen=True)
 class Pool:
-    """Held-out questions and one fixed list of passages, which compare checkpoints.
+    """Held-out questions and one fixed list of passages, by which checkpoints are compared.
 
     known[i]: the rows of `passages` that answer question i, at least one.
     """
@@ -193,8 +195,8 @@ class Pool:
 
 
 def make_pool(held_out: Sequence[Example], size: int, other_examples: TrainingExamples = (), seed: int = 0) -> Pool:
-    """Collect all positives of the held-out questions, then their hard negatives by rank, then positives of others, up
-    to `size` passages.
+    """Make a pool of up to `size` passages: first all positives of the held-out questions, then their hard negatives by
+    rank, then positives of other questions.
 
     Raises:
         Refused: no held-out question.
@@ -225,8 +227,8 @@ def make_pool(held_out: Sequence[Example], size: int, other_examples: TrainingEx
 
 
 def hold_out(examples: Sized, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and at most a fifth of
-    them.
+    """Return the numbers of the examples to train on, and of those held out. The held-out examples are drawn with
+    `seed`: at most `count`, and at most a fifth of all examples.
     """
     numbers = list(range(len(examples)))
     chosen = sorted(random.Random(f"{seed} held out").sample(numbers, min(count, len(numbers) // 5)))
@@ -249,7 +251,7 @@ class Subset(Generic[E]):
 
 
 def with_positives(examples: NumberedExamples[E]) -> Subset[E]:
-    """The examples that have a positive.
+    """Return the examples that have a positive.
 
     Raises:
         Refused: no example has one.
@@ -264,7 +266,7 @@ def with_positives(examples: NumberedExamples[E]) -> Subset[E]:
 
 
 def examples_digest(examples: TrainingExamples) -> str:
-    """SHA-256 of all training texts."""
+    """Return the SHA-256 of all training texts."""
     whole = hashlib.sha256()
     for number in range(len(examples)):
         example = examples[number]
@@ -285,7 +287,9 @@ def examples_digest(examples: TrainingExamples) -> str:
 
 
 def passage_number(id: str) -> int:
-    """A passage's id as a 63-bit number, the same everywhere. The loss identifies passages by it."""
+    """Convert a passage's id to a 63-bit number, which is the same on every machine. The loss identifies passages by
+    this number.
+    """
     return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
@@ -295,7 +299,7 @@ _BLOCK = 200  # questions whose passages are looked up together
 class TrainingSetExamples:
     """The questions of a training set, by ascending id.
 
-    Holds the rows of their passages (5 bytes each), not the texts.
+    Holds only the rows of the questions' passages (5 bytes each), not the texts.
 
     Args:
         hard: take only mined and people's negatives; otherwise random ones and other questions' gold as well.

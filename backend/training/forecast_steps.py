@@ -1,4 +1,6 @@
-"""The steps that a forecast of labels measures on a study's own lists: learning with some of the labels less with fewer."""
+"""Measure on a study's own lists how much Success@1 changes when a judge is trained with more labels. Label forecasts
+extrapolate these differences ("steps").
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,24 @@ FEWEST_QUESTIONS = 4
 LABELS = (50, 100, 300)  # numbers of labels that forecasts speak of
 PAIRS_PER_QUESTION = 8  # labels that one judged question takes
 LEARNING_PRIOR = (0.006, 0.006)
-"""Mean and standard deviation of a doubling of the questions that the reranker learns from, in Success@1: of the learning
-curve of held-out training questions of the real data, and of encyclopedias."""
+"""Assumed mean and standard deviation of the gain in Success@1 when the number of questions that the reranker learns
+from doubles. They come from learning curves of held-out training questions, on the real data and on generated
+encyclopedias.
+"""
 CLEANING_PRIOR = (0.0, 0.01)
-"""The same for labels that clean as many questions as are clean."""
+"""The same for the gain of labels that double the number of cleaned questions."""
 
 
 @dataclass(frozen=True)
 class StepLists:
-    """What steps are measured with.
+    """The data with which steps are measured.
 
-    lists, features (n, k, f), answers (n, k): of training questions. truth (n, k): what is known of their hits, people's
-    labels included. without (n, k): the same without people's labels. reference: (r, k, f) of other lists.
-    dev_features (q, k, f), dev_relevant (q, k) bool: of the questions that measure.
+    Attributes:
+        lists, features (n, k, f), answers (n, k): of training questions.
+        truth (n, k): what is known of their hits, people's labels included.
+        without (n, k): the same without people's labels.
+        reference: (r, k, f) of other lists. dev_features (q, k, f), dev_relevant (q, k) bool: of the questions that
+            measure.
     """
 
     lists: Lists
@@ -44,11 +51,13 @@ class StepLists:
 
     @property
     def learnable(self) -> np.ndarray:
-        """Places of the training questions with a known positive."""
+        """Return the indexes of the training questions with a known positive."""
         return np.flatnonzero((self.truth == POSITIVE).any(axis=1))
 
     def first_right(self, question_rows: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        """(q,) bool: is the first hit of each measuring question relevant, after learning from some questions?"""
+        """Train a ranker on some questions, and return for each dev question whether its first reranked hit is
+        relevant, (q,) bool.
+        """
         lists = Lists(
             [self.lists.questions[i] for i in question_rows],
             self.lists.rows[question_rows],
@@ -66,7 +75,9 @@ class StepLists:
 
 
 def learning_steps(data: StepLists, seed: int, report: Callable[[str], None] = lambda doing: None) -> np.ndarray:
-    """Return (d, q) differences of Success@1 between learning from questions and from half of them."""
+    """Return the differences of Success@1 between training on a sample of questions and on half of them, (d, q) for d
+    draws.
+    """
     steps = []
     for draw in range(DRAWS):
         report(f"learning from halves ({draw + 1} of {DRAWS})")
@@ -79,9 +90,10 @@ def learning_steps(data: StepLists, seed: int, report: Callable[[str], None] = l
 def cleaning_steps(
     data: StepLists, cleaned: Sequence[int], seed: int, report: Callable[[str], None] = lambda doing: None
 ) -> np.ndarray:
-    """Return (d, q) differences of Success@1 between learning with people's labels of some questions and without.
+    """Return the differences of Success@1 between training with and without people's labels of some questions, (d, q)
+    for d draws.
 
-    Each draw learns from these questions and from others, MOST_QUESTIONS in all.
+    Each draw trains on these questions and on further questions, MOST_QUESTIONS in total.
     """
     steps = []
     others = np.setdiff1d(data.learnable, cleaned)

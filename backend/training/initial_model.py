@@ -27,14 +27,15 @@ ROUTES = {"question": "query", "passage": "document"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How to shape the start encoder.
+    """How the initial encoder is modified before training.
 
-    towers: "two" separate towers for questions and passages (DPR), with the same weights if the start has one tower;
-    or one "shared" tower.
-    pooling: "cls" or "mean"; None keeps the start's pooling.
-    layers: number of first layers to keep in each tower; None keeps all.
-    normalise: whether vectors have unit length; None keeps the start's way.
-    question_prompt, passage_prompt: texts put before each question and passage; None keeps the start's.
+    Attributes:
+        towers: "two" separate towers for questions and passages (DPR), with the same weights if the start has one
+            tower; or one "shared" tower.
+        pooling: "cls" or "mean"; None keeps the start's pooling.
+        layers: number of first layers to keep in each tower; None keeps all.
+        normalise: whether vectors have unit length; None keeps the start's way.
+        question_prompt, passage_prompt: texts put before each question and passage; None keeps the start's.
     """
 
     towers: Towers = "two"
@@ -49,7 +50,7 @@ class Shape:
 
 
 def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str]:
-    """The prompts by which `encode_query` and `encode_document` encode, where there is one."""
+    """Return the prompts that `encode_query` and `encode_document` use, if there are any."""
     default = loaded.prompts.get(loaded.default_prompt_name or "")
     names = {
         ROUTES["question"]: ("query",),
@@ -64,7 +65,7 @@ def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str
 
 
 def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str | None = None) -> SentenceTransformer:
-    """Return a model to train, in 32 bits.
+    """Return the model to train, in 32-bit precision.
 
     Raises:
         Missing: the start cannot be loaded.
@@ -112,7 +113,9 @@ def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str |
 
 
 def tower(model: SentenceTransformer, tower_name: Literal["question", "passage"]) -> Any:
-    """The modules that encode questions, or passages; the model itself if one tower does both."""
+    """Return the modules that encode questions, or those that encode passages; the model itself if one
+    tower does both.
+    """
     if not has_two_towers(model):
         return model
     router: Any = model[0]
@@ -126,12 +129,14 @@ def has_two_towers(model: SentenceTransformer) -> bool:
 
 
 def normalises(model: SentenceTransformer) -> bool:
-    """Do the vectors have unit length?"""
+    """Return whether the model's vectors have unit length."""
     return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
 
 
 def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | None) -> EncoderSettings:
-    """Add the pooling for a plain checkpoint. A sentence-transformers folder has its own, which is replaced later."""
+    """Return the settings with a pooling for plain checkpoints. A sentence-transformers folder has its own pooling,
+    which is replaced later.
+    """
     says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
 
@@ -160,7 +165,7 @@ def _max_positions(transformer: Any) -> int:
 
 
 def keep_layers(model: Any, count: int) -> None:
-    """Cut a transformer down to its first layers. Raises Refused if it has fewer layers, or does not expose them."""
+    """Keep only the first layers of a transformer. Raises Refused if it has fewer layers or does not expose them."""
     for owner, name in _layer_lists(model):
         layers = getattr(owner, name)
         if not 1 <= count <= len(layers):
@@ -172,7 +177,7 @@ def keep_layers(model: Any, count: int) -> None:
 
 
 def _layer_lists(model: Any) -> Iterator[tuple[Any, str]]:
-    """Yield (owner, attribute) of a layer list, as BERT and similar models, or DistilBERT, hold it."""
+    """Yield (owner, attribute) of each list of layers, as in BERT and similar models or in DistilBERT."""
     for owner_name, name in (("encoder", "layer"), ("transformer", "layer"), ("", "layers")):
         owner = getattr(model, owner_name, None) if owner_name else model
         if hasattr(owner, name):

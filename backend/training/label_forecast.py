@@ -1,7 +1,8 @@
-"""What the next labels are expected to change in a study, for each use, before anybody gives them.
+"""Forecast for each use of labels how much the next labels are expected to change in a study.
 
-The forecast measures steps on the study's own lists (`forecast_steps`) and carries them forward (`analysis.label_forecast`).
-Dev only measures. The last forecast is kept in `label_forecast.json` beside the learning curve.
+The forecast measures how earlier labels changed results on the study's own lists (`forecast_steps`) and extrapolates
+this (`analysis.label_forecast`). Dev questions are only used for measuring. The last forecast is stored in
+`label_forecast.json` in the folder of the learning curve.
 """
 
 from __future__ import annotations
@@ -44,13 +45,20 @@ USES: dict[str, str] = {
     "cleaning_reranker": "cleaning for a reranker, Success@1",
 }
 
+MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
+LIKELY = 0.005  # the least gain that the sentence names although it is not certain
+NO_CHANGE = 0.015
+"""An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
+
 
 @dataclass(frozen=True, slots=True)
 class UseForecast:
-    """What labels are expected to change for one use.
+    """The expected effect of labels for one use.
 
-    now: the half-width of the evaluation now; None for other uses. expected: one forecast for each number of LABELS, in
-    shares (of doubtful gold: a count); empty if nothing can be said yet, and `lacking` says why.
+    Attributes:
+        now: the half-width of the evaluation now; None for other uses.
+        expected: one forecast for each number of LABELS, in shares (of doubtful gold: a count); empty if nothing can be
+            said yet, and `lacking` says why.
     """
 
     use: str
@@ -61,7 +69,9 @@ class UseForecast:
 
 @dataclass(frozen=True, slots=True)
 class LabelForecast:
-    """The forecast of a study. labels: settled pairs of training questions; questions: those with a known positive."""
+    """The forecast for a study. labels: number of settled pairs of training questions. questions: number of training
+    questions with a known positive.
+    """
 
     labels: int
     questions: int
@@ -70,34 +80,34 @@ class LabelForecast:
 
     @property
     def sentence(self) -> str:
-        """Where labels pay most, and what cleaning is expected to change, in plain words."""
+        """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
+        sets.
+        """
         by_use = {each.use: each for each in self.uses if each.expected}
         gains = {
             use: (_narrowing_sentence(each) if use == "evaluation" else each.expected[-1])
             for use, each in by_use.items()
             if use != "gold"
         }
+        if not gains:
+            return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
         sure = {use: gain for use, gain in gains.items() if gain.low > 0}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
+        use = max(sure or likely, key=lambda name: gains[name].value, default="")
+        where = USES[use].split(",")[0] if use else ""
         if sure:
-            use = max(sure, key=lambda name: sure[name].value)
-            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_use_sentence(use)} by {_points(sure[use])}"
-        elif gains:
-            what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
+            what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
         else:
-            return "Nothing can be said yet about what labels would change; judge about 30 passages of training questions first."
+            what = f"no gain of the next {LABELS[-1]} labels is certain"
+            what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
         cleaning = by_use.get("cleaning_retriever")
-        if cleaning is None:
-            return f"On this study, {what}."
-        last = cleaning.expected[-1]
-        effect = (
-            "is expected to change the retriever"
-            if last.low > 0 or last.high < 0
-            else "is not expected to change the retriever"
+        more = (
+            "" if sure or "evaluation" in gains else " Judge some dev questions to see what labels give the evaluation."
         )
-        return f"On this study, {what}; cleaning your training set {effect} ({_signed_points(last.low)} to {_signed_points(last.high)})."
+        return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
 
     def lines(self) -> list[str]:
-        """One line for each use: what the next labels are expected to change, with 90% intervals."""
+        """Return one line for each use with the expected effect of the next labels and 90% intervals."""
         lines = []
         for each in self.uses:
             cells = [f"{n}: {_forecast_cell(each.use, found)}" for n, found in zip(LABELS, each.expected, strict=False)]
@@ -107,13 +117,26 @@ class LabelForecast:
 
 
 def _narrowing_sentence(evaluation: UseForecast) -> Forecast:
-    """By how much the last number of labels narrows the half-width."""
+    """Return by how much the largest considered number of labels narrows the half-width of the interval."""
     last, now = evaluation.expected[-1], evaluation.now or 0.0
     return Forecast(now - last.value, now - last.high, now - last.low)
 
 
-def _use_sentence(use: str) -> str:
-    return "narrow the interval of Success@1" if use == "evaluation" else "raise Success"
+def _gain_words(use: str, gain: Forecast) -> str:
+    """What labels do for a use, after "they" or "expected to"."""
+    if use == "evaluation":
+        return f"narrow the half-width of Success@1 by {_points(gain)}"
+    return f"raise {MEASURE[use]} by {_points(gain)}"
+
+
+def _cleaning_words(change: Forecast) -> str:
+    """What cleaning is expected to change; an interval that is wide says that nobody can tell."""
+    interval = f"({_signed_points(change.low)} to {_signed_points(change.high)} points of Success@20)"
+    if change.low > 0 or change.high < 0:
+        return f"; cleaning your training set is expected to {'raise' if change.low > 0 else 'lower'} the retriever {interval}"
+    if max(-change.low, change.high) <= NO_CHANGE:
+        return f"; cleaning your training set is not expected to change the retriever {interval}"
+    return f"; what cleaning your training set would change in the retriever cannot be told yet {interval}"
 
 
 def _points(forecast: Forecast) -> str:
@@ -141,9 +164,9 @@ def forecast_labels(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Forecast what the next labels change in a study, and keep the forecast. See `LabelForecast`.
+    """Forecast the effect of the next labels in a study, and store the forecast. See `LabelForecast`.
 
-    Raises Missing where there are no runs of one lexical retriever over train and dev.
+    Raises Missing if there are no runs of the same lexical retriever over train and dev.
     """
     bench = CurveBench(study, curve_inputs(study, train, dev, encoder), seed, progress)
     last_event = bench.labels.last_event
@@ -167,7 +190,7 @@ def forecast_labels(
 
 
 def stored_forecast(study: Study) -> LabelForecast | None:
-    """Return the last forecast of a study; None before the first."""
+    """Return the last forecast of a study, or None."""
     path = study.folder / FILE
     if not path.is_file():
         return None
@@ -216,7 +239,7 @@ def _reranker_forecast(
 
 
 def _evaluation_forecast(bench: CurveBench, further_labels: list[int]) -> UseForecast:
-    """The half-width of the base run's Success@1 on dev questions that people judged."""
+    """Forecast the half-width of the interval of the base run's Success@1 on dev questions that people judged."""
     judged = {pair.question for pair in bench.labels.consensus()}
     rows = [i for i, question in enumerate(bench.relevance.questions) if question.id in judged]
     if len(rows) < FEWEST_QUESTIONS:
@@ -227,7 +250,9 @@ def _evaluation_forecast(bench: CurveBench, further_labels: list[int]) -> UseFor
 
 
 def _gold_forecast(bench: CurveBench) -> UseForecast:
-    """Wrong gold among the next gold passages that people judge, from those that they judged."""
+    """Forecast the number of wrong gold passages among the next ones that people judge, from the share among those
+    already judged.
+    """
     pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
     questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
@@ -268,7 +293,9 @@ def _cleaning_retriever(
 def _cleaning_reranker(
     data: StepLists, judged: np.ndarray, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
 ) -> UseForecast:
-    """People's labels as they are against what gold and answers alone say of the same pairs."""
+    """Forecast the effect of cleaning on the reranker, by comparing training with people's labels and training with
+    only gold and answer matches for the same pairs.
+    """
     use = "cleaning_reranker"
     known = judged[np.isin(judged, data.learnable)]
     if len(known) < FEWEST_QUESTIONS:

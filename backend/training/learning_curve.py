@@ -1,7 +1,8 @@
-"""The learning curve: the value of labels on dev, computed again in seconds after new labels.
+"""The learning curve: the effect of labels, measured on dev and updated within seconds after new labels.
 
-A point learns the feature judge and an adapter from the labels so far, reorders the dev lists of BM25 with the judge,
-and searches dev with the adapter. Everything is learned from training questions alone; dev questions only measure.
+For each point, the feature judge and an adapter are trained on the labels so far. BM25's dev lists are reranked with
+the judge, and the dev questions are searched with the adapter. Only training questions are used for training, and dev
+questions only for measuring.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def add_point(
     until: int | None = None,
     progress: Progress | None = None,
 ) -> CurvePoint:
-    """Add a point to the learning curve of the labels so far.
+    """Add a point for the labels so far to the learning curve.
 
-    The first point of a curve is preceded by one without labels, so that there is something to compare with.
+    Before the first point, a point without labels is added for comparison.
 
     Args:
         reason: what called for the point.
@@ -93,9 +94,9 @@ def add_history(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[int]:
-    """Add the points that are lacking for every LABELS_PER_POINT labels that people gave so far; return their numbers.
+    """Add the missing points after every LABELS_PER_POINT labels that people have given so far. Return their numbers.
 
-    Raises as `add_point` does.
+    Raises the same errors as `add_point`.
     """
     inputs = curve_inputs(study, train, dev, encoder)
     known = {point.last_event for point in curve_points(study) if point.inputs == asdict(inputs)}
@@ -114,14 +115,14 @@ def add_history(
 
 
 def is_unfinished(study: Study) -> bool:
-    """Whether a point is being computed, or waits to be."""
+    """Return whether a point is being computed or waiting to be computed."""
     return any(job.unfinished and job.kind.startswith(KIND) for job in jobs.recent(study, JOBS_LOOKED_AT))
 
 
 def start_if_due(study: Study) -> str | None:
-    """Start the job that adds a point if labels call for one; return its id. Asked after every label, so it is quick.
+    """Start the job that adds a point if one is due, and return its id. It is called after every label, so it is fast.
 
-    An annotator need not have the right to train: the study itself starts the computation of the point.
+    The annotator does not need the right to train, because the job is started in the name of the study.
     """
     reason = is_point_due(study)
     if reason is None:
@@ -193,7 +194,9 @@ def _learn_scope(
     number: int,
     point_before: CurvePoint | None,
 ) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
-    """Learn from one scope; return its figures, and the dev questions (q,) bool that reranker and adapter answer."""
+    """Train on the questions of one scope. Return the figures, and the dev questions on which reranker and adapter
+    succeed, (q,) bool each.
+    """
     lists, features, truth, answers = bench.training_lists(scope, by_people)
     ranker = bench.fit(lists, features, truth, answers)
     name = f"curve-{scope}-{number}"
@@ -218,8 +221,8 @@ def _learn_scope(
 
 
 def _forget_runs(study: Study, points: Sequence[CurvePoint]) -> None:
-    """Delete the runs of older points; their figures stay. The last points' runs and those they are compared with stay
-    too.
+    """Delete the runs of older points but keep their figures. The runs of the last points, and the runs with which
+    these are compared, are kept.
     """
     recent_runs = {
         name

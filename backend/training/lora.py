@@ -1,8 +1,8 @@
-"""Train low-rank updates of a transformer's matrices instead of its weights (LoRA, Hu et al. 2022), with the package
-peft.
+"""Train low-rank updates of a transformer's weight matrices instead of the weights themselves (LoRA, Hu et al. 2022),
+with the package peft.
 
-A checkpoint holds the whole model with the updates added to its weights, which loads without peft, and beside it the
-updates alone, from which an interrupted training resumes.
+A checkpoint contains the whole model with the updates merged into its weights, which can be loaded without peft. It
+also contains the updates separately, from which an interrupted training is resumed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ ALPHA = 2  # an update counts this often, whatever its rank: peft scales it by A
 
 
 def add_updates(model: Module, trained: Module, rank: int, seed: int) -> None:
-    """Freeze the model, and add trainable updates to all linear layers of the transformers in `trained`, a part of it.
+    """Freeze the model, and add trainable updates to all linear layers of the transformers in its part `trained`.
 
-    The updates begin as zero: the model encodes as before. Raises Refused if there is no transformer.
+    The updates are initialised to zero, so the model's vectors do not change at first. Raises Refused if there is no
+    transformer.
     """
     import torch
     from peft import LoraConfig, inject_adapter_in_model
@@ -46,7 +47,7 @@ def has_updates(model: Module) -> bool:
 
 
 def merge_updates(model: Any) -> Any:
-    """A copy of the model with the updates added to its weights, and without peft's layers."""
+    """Return a copy of the model with the updates merged into its weights, and without peft's layers."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     whole = copy.deepcopy(model)
@@ -67,7 +68,7 @@ def save_updates(model: Module, folder: Path) -> None:
 
 
 def load_updates(model: Module, folder: Path) -> None:
-    """Raises Missing if the checkpoint has no updates."""
+    """Load the updates of a checkpoint into the model. Raises Missing if the checkpoint has none."""
     import torch
     from safetensors.torch import load_file
 

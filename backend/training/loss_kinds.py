@@ -1,7 +1,7 @@
-"""The losses that a dual encoder can train with: one entry each in `LOSSES`.
+"""The registry of losses for training dual encoders, `LOSSES`.
 
 To add a loss, write its function and register it below: the setting `loss`, its command-line option and its help come
-from the registry. This module loads no torch; a loss uses the methods of the tensors it gets.
+from the registry. This module does not import torch; a loss only uses the methods of its tensors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class ScoredBatch:
     """The scores of some questions against every passage of a batch.
 
-    scores: (b, n). positive_scores: (b,) the score of each question's own positive. negatives: (b, n) bool, the
-    passages that count as negatives. left_out: (b, n) bool, the passages that are neither the positive nor a negative.
-    margin: the setting of that name.
+    Attributes:
+        scores: (b, n), of each question with each passage.
+        positive_scores: (b,), the score of each question's own positive.
+        negatives: (b, n) bool, the passages that count as negatives.
+        left_out: (b, n) bool, the passages that are neither the positive nor a negative.
+        margin: the setting of that name.
     """
 
     scores: Tensor
@@ -35,11 +38,13 @@ class ScoredBatch:
 
 @dataclass(frozen=True)
 class LossKind:
-    """One loss.
+    """One kind of loss.
 
-    losses: (b,) the loss of each question. help: a phrase that follows the name. scales: the scores are multiplied by
-    the setting `scale` first. takes_teacher: a cross-encoder's scores can be learned in addition to this loss
-    (`distil`).
+    Attributes:
+        losses: (b,) the loss of each question.
+        help: a phrase that follows the name.
+        scales: the scores are multiplied by the setting `scale` first.
+        takes_teacher: a cross-encoder's scores can be learned in addition to this loss (`distil`).
     """
 
     name: str
@@ -54,7 +59,7 @@ LOSSES: Registry[LossKind] = Registry("loss", modules=(__name__,))
 
 
 def _softmax(batch: ScoredBatch) -> Tensor:
-    """Negative log likelihood of the positive among the positive and the negatives."""
+    """Return the negative log likelihood of the positive in a softmax over the positive and the negatives."""
     return batch.scores.masked_fill(batch.left_out, -math.inf).logsumexp(1) - batch.positive_scores
 
 
@@ -71,7 +76,7 @@ LOSSES.register(
 
 
 def _triplet(batch: ScoredBatch) -> Tensor:
-    """max(0, margin - positive + negative), averaged over the negatives."""
+    """Return max(0, margin - positive + negative), averaged over the negatives."""
     hinge = (batch.margin - batch.positive_scores[:, None] + batch.scores).clamp(min=0) * batch.negatives
     return hinge.sum(1) / batch.negatives.sum(1).clamp(min=1)
 
@@ -82,5 +87,5 @@ LOSSES.register(
 
 
 def loss_choices() -> str:
-    """Each loss with its help, for the help of the setting."""
+    """Return the names and help texts of all losses, for the help of the setting `loss`."""
     return "; ".join(f"{loss.name}: {loss.help}" for loss in LOSSES)

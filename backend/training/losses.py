@@ -21,7 +21,7 @@ ROWS = 512  # questions whose scores are in memory at a time, with gradient cach
 
 
 def l2_similarity(questions: Tensor, passages: Tensor) -> Tensor:
-    """(q, n) the negative Euclidean distance (DPR, appendix B)."""
+    """Return the negative Euclidean distances, (q, n) (DPR, appendix B)."""
     return -torch.cdist(questions, passages, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -29,15 +29,15 @@ SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"dot": dot_score,
 
 
 class InBatchLoss(CachedLossMixin, nn.Module):
-    """In-batch and hard negatives on a dual encoder's scores, without known positives and repeated passages.
+    """The loss over in-batch and hard negatives. Known positives and repeated passages are excluded from the negatives.
 
     The softmax loss is DPR's (Karpukhin et al. 2020, equation 2, over the batch as in section 3.2): the negative log
     likelihood of a question's positive among all passages of the batch, averaged over questions. The triplet loss
     (appendix B) is max(0, margin - positive + negative), averaged over a question's negatives, then over questions.
 
-    A known positive of a question is never its negative, whichever question brought it into the batch. A passage that
-    occurs in the batch more than once counts once. If nothing is left out, the softmax loss equals the library's
-    `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, even if the model runs in 16.
+    A known positive of a question is never used as its negative, regardless of which question it was sampled for. A
+    passage that occurs in the batch more than once counts once. If nothing is left out, the softmax loss equals the
+    library's `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, even if the model runs in 16.
 
     With a teacher, each question's loss has a second term: `distillation_loss` over its positive and its own hard
     negatives.
@@ -57,12 +57,12 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka
             representations, Kusupati et al. 2022). unit_length: cut vectors are normalised again.
 
-    Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
-    (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a
-    dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none; `positives` (B, p) int64,
-    all known positives of each question, padded with PAD; and with a teacher `teacher` (B, columns) float32, its log
-    odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x columns, d) float32, column
-    after column.
+    Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives (B
+    each); or the features of the questions alone, with the vectors of the passages among the labels. The labels are a
+    dictionary. `passages` (B x columns,) int64 has the passage ids, column after column, with PAD for a missing
+    passage. `positives` (B, p) int64 has all known positives of each question, padded with PAD. With a teacher,
+    `teacher` (B, columns) float32 has its log odds, -inf for a missing passage. If passages are not encoded, `vectors`
+    (B x columns, d) float32 has their vectors, column after column.
 
     In several processes (`blindspot.backend.training.distributed`) each process uses the passages of all processes as negatives:
     RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
@@ -108,10 +108,11 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     def calculate_loss(  # type: ignore[override]  # the library's labels are one tensor, ours a dictionary
         self, reps: list[list[Tensor]], labels: dict[str, Tensor], *, with_backward: bool = False
     ) -> Tensor:
-        """The loss from vectors: of the questions, then of each column of passages, each in pieces (b, d).
+        """Return the loss, given the vectors of the questions and then of each column of passages, each as a list of
+        pieces (b, d).
 
-        `with_backward` also runs the backward pass, some rows of scores at a time, and returns the loss without its
-        graph.
+        `with_backward` also runs the backward pass, a few rows of scores at a time, and returns the loss detached from
+        its graph.
         """
         questions = torch.cat(reps[0]).float()
         encoded = [piece for column in reps[1:] for piece in column]
@@ -152,9 +153,9 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         stride: int,
         columns: int,
     ) -> Tensor:
-        """(b,) losses of questions (b, d) against passages (n, d).
+        """Return the losses (b,) of questions (b, d) against passages (n, d).
 
-        The passages of question i are the rows first + i + stride * column.
+        The passages of question i are the rows first_row + i + stride * column.
         """
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
@@ -197,7 +198,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """(b,) Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own passages.
+    """Return the Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own
+    passages, (b,).
 
     Equals the library's `DistillKLDivLoss` at temperature 1, but allows missing passages.
 
@@ -210,8 +212,8 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def margin_mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """(b,) mean squared error of the margins of the positive (column 0) over each hard negative (Hofstätter et al.
-    2020).
+    """Return the mean squared error of the margins between the positive (column 0) and each hard negative, (b,)
+    (Hofstätter et al. 2020).
 
     Equals the library's `MarginMSELoss`, but allows missing passages.
     """
@@ -227,7 +229,9 @@ TEACHER_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
-    """(b, n) bool: is passage n a known positive of question b? ids (n,), positives (b, p) padded with PAD."""
+    """Return whether each passage is a known positive of each question, (b, n) bool. ids: (n,). positives: (b, p),
+    padded with PAD.
+    """
     known = torch.zeros(len(positives), len(ids), dtype=torch.bool, device=ids.device)
     for column in positives.unbind(1):
         known |= (ids == column[:, None]) & (ids != PAD)
@@ -235,7 +239,7 @@ def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
 
 
 def is_repeated(ids: Tensor) -> Tensor:
-    """(n,) bool: is this PAD, or does the same id occur earlier?"""
+    """Return which entries are PAD or repeat an earlier id, (n,) bool."""
     places = torch.arange(len(ids), device=ids.device)
     _, numbers = ids.unique(return_inverse=True)
     first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, numbers, places, "amin")

@@ -1,4 +1,6 @@
-"""What one person's labels changed: training pairs, and the reranker with and without these labels."""
+"""Measure the effect of one person's labels: on training pairs, and on the reranker trained with and without these
+labels.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ MOST_MORE = 500
 
 @dataclass(frozen=True, slots=True)
 class OwnEffect:
-    """What a person's labels changed. labels: their settled pairs of training questions; simulated, others: those that
-    simulated annotators, and other people, gave as well or alone. pairs: training pairs whose role is another without
-    them. gained, lost: dev questions that the reranker answers first with them alone, and without them alone.
+    """The effect of a person's labels. labels: number of settled pairs of training questions that they judged.
+    simulated, others: number of pairs that simulated annotators, or other people, judged. pairs: number of training
+    pairs whose role would differ without the labels. gained, lost: number of dev questions on which the reranker
+    succeeds at rank 1 only with the labels, and only without them.
     """
 
     labels: int
@@ -39,7 +42,7 @@ class OwnEffect:
 
     @property
     def further_labels_needed(self) -> int:
-        """About how many more labels would show a difference; 0 if these do."""
+        """Return about how many more labels are needed to show a difference; 0 if the labels already do."""
         low, high, value = self.difference.low, self.difference.high, self.difference.value
         assert low is not None and high is not None and value is not None
         if low > 0 or high < 0:
@@ -77,9 +80,10 @@ class OwnEffect:
 
 
 def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress | None = None) -> OwnEffect:
-    """Measure what a person's labels of training questions changed. It takes seconds; dev only measures.
+    """Measure the effect of a person's labels of training questions. It takes seconds. Dev questions are only used for
+    measuring.
 
-    Raises Missing where the learning curve has no runs to learn from and to measure with.
+    Raises Missing if the learning curve has no runs to train on and to measure with.
     """
     bench = CurveBench(study, curve_inputs(study), seed, progress)
     everybody = [pair for pair in bench.labels.consensus() if pair.question in bench.trainable]
@@ -111,7 +115,9 @@ def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress |
 def _consensus_without(
     pair: Consensus, labels_given: dict[tuple[str, str], dict[str, Label]], annotator: str
 ) -> Consensus | None:
-    """The consensus without a person's label: None if nobody else judged the pair, open if the others differ."""
+    """Return the consensus without a person's label: None if nobody else judged the pair, and open if the others
+    disagree.
+    """
     labels = labels_given.get((pair.question, pair.passage), {})
     if annotator not in labels:
         return pair

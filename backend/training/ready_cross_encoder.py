@@ -1,6 +1,6 @@
-"""A ready cross-encoder, by folder or name, as a judge: nothing is trained.
+"""Add an existing cross-encoder, given by folder or name, as a judge without training it.
 
-`models/<name>/` holds training.json, which names the model, and calibration.json. The model stays where it is.
+`models/<name>/` contains training.json, which names the model, and calibration.json. The model itself is not copied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def add_cross_encoder(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Add a ready cross-encoder to the study; with a run, calibrate it on whole lists of training questions.
+    """Add an existing cross-encoder to the study. If a run is given, calibrate the model on whole lists of training
+    questions.
 
     Args:
         model: a folder or a Hugging Face name.
@@ -97,7 +98,7 @@ def _single_score(path: str, model: str, arguments: dict[str, Any], device: str 
 
 
 def _candidate_lists(study: Study, run: str) -> list[LabelledPair]:
-    """Whole lists of some training questions; passages of unknown relevance are left out."""
+    """Return whole lists of some training questions, without passages of unknown relevance."""
     settings = FeatureJudgeSettings()
     lists, truth, _ = labelled_lists(study, study.run(run), settings)
     pairs: list[LabelledPair] = []

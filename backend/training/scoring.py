@@ -1,4 +1,4 @@
-"""Score passages with a trained cross-encoder: logits, probabilities, and the passages of a whole run."""
+"""Score passages with a trained cross-encoder: logits and probabilities of pairs, or all passages of a run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LabelledPair:
 def logits(
     model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int = 32, precision: Precision = "auto"
 ) -> np.ndarray:
-    """(n,) float64 raw scores of (question, passage) pairs."""
+    """Return the raw scores (logits) of (question, passage) pairs, (n,) float64."""
     import torch
 
     if not pairs:
@@ -111,7 +111,8 @@ def calibrate(
 def with_base_rate(calibration: ProbabilityCalibration, fitted_at: float, base_rate: float) -> ProbabilityCalibration:
     """Return a calibration whose odds are corrected from one share of positives to another (Saerens et al. 2002).
 
-    Right if the scores of positives, and those of negatives, are spread alike where it was fitted and where it is used.
+    This is correct if the distributions of the scores of positives and of negatives are the same where the calibration
+    was fitted and where it is used.
     """
     ratio = (base_rate / (1 - base_rate)) / (fitted_at / (1 - fitted_at))
     if calibration.method == "isotonic":
@@ -127,7 +128,7 @@ class CrossEncoderScorer:
     """
 
     def __init__(self, folder: Path, device: str | None = None):
-        """Check the folder. Raises Missing if it has no cross-encoder trained by Blindspot."""
+        """Open the scorer and check its folder. Raises Missing if it has no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
         about = read_object(folder / "training.json") if (folder / "training.json").is_file() else {}
@@ -154,7 +155,7 @@ class CrossEncoderScorer:
         )
 
     def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32, precision: Precision = "auto") -> np.ndarray:
-        """(n,) float64: probability that each passage answers its question."""
+        """Return the probability that each passage answers its question, (n,) float64."""
         return self.probabilities(logits(self.model, pairs, batch, precision))
 
 
@@ -164,13 +165,13 @@ def score(
     device: str | None = None,
     precision: Precision = "auto",
 ) -> np.ndarray:
-    """(n,) probabilities of (question, passage) pairs, by a model or its folder."""
+    """Return the probabilities of (question, passage) pairs, (n,), by a model or its folder."""
     scorer = model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)
     return scorer.score(pairs, precision=precision)
 
 
 def weights_hash(folder: Path) -> str:
-    """SHA-256 over the files that decide the scores."""
+    """Return the SHA-256 of the files that influence the scores."""
     whole = hashlib.sha256()
     for path in sorted([*folder.rglob("*.safetensors"), *folder.rglob("tokenizer.json")]):
         whole.update(json.dumps([str(path.relative_to(folder)), path.stat().st_size]).encode())
@@ -183,9 +184,9 @@ def weights_hash(folder: Path) -> str:
 def score_run(
     study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None
 ) -> dict:
-    """The job: score the first `depth` passages of each question of a run and store the probabilities.
+    """Score the top `depth` passages of each question of a run, and store the probabilities (a job).
 
-    Skips stored pairs.
+    Pairs with a stored probability are skipped.
 
     Raises:
         Missing: no such model or run.

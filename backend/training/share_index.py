@@ -1,4 +1,4 @@
-"""One file of passage vectors for several encoders whose passage sides are the same."""
+"""Share one file of passage vectors between encoders that have the same passage encoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def share_index(study: Study, encoder: str, name: str, adapter: bool = False) -> None:
-    """Make the index of an encoder that shares another encoder's passage tower: the same vectors with a separate
+    """Make an index for an encoder that has another encoder's passage tower. It has the same vectors and a separate
     manifest.
     """
     source, folder = study.path("indexes", encoder), study.path("indexes", name)

@@ -1,7 +1,8 @@
-"""Passage vectors of an existing index, for a training with a fixed passage tower.
+"""Use the passage vectors of an existing index for training with a fixed passage tower.
 
-Training the question tower alone encodes each passage again and again to the same vector. A step looks up the passages'
-vectors and encodes the questions alone, so batches of hundreds with many hard negatives fit on a laptop.
+If only the question tower is trained, passage vectors never change. A training step therefore looks up the passages'
+stored vectors and encodes only the questions, so that batches of hundreds of questions with many hard negatives fit on
+a laptop.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class StoredVectors:
 
     @classmethod
     def open(cls, study: Study, encoder: str, passage_tokens: int) -> StoredVectors | None:
-        """The vectors of an encoder's index; None if there is no index, or if it cuts passages at another length."""
+        """Open the vectors of an encoder's index. Returns None if there is no index, or if it truncates passages at
+        another length.
+        """
         if encoder not in study.parts("indexes") or encoder not in study.settings.encoders:
             return None
         try:
@@ -43,7 +46,9 @@ class StoredVectors:
         return cls(study, index) if index.manifest["max_tokens"] == passage_tokens else None
 
     def vectors_agree(self, model: SentenceTransformer, template: str) -> bool:
-        """Does a model encode some passages to the stored vectors? It may normalise, pool or cut layers otherwise."""
+        """Return whether a model encodes sampled passages to the stored vectors. It does not if, for example, it
+        normalises or pools differently or has fewer layers.
+        """
         if template != self._index.manifest["passage_template"]:
             return False
         rows = np.unique(np.linspace(0, len(self._corpus) - 1, SAMPLE).astype(int)).tolist()

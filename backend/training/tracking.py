@@ -1,4 +1,4 @@
-"""Trackers of experiments that the trainers report to: TensorBoard, Weights & Biases, MLflow, Trackio."""
+"""Experiment trackers to which the trainers can report: TensorBoard, Weights & Biases, MLflow, Trackio."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ADDRESSES = {
     "mlflow": ("MLFLOW_TRACKING_URI", ""),
     "trackio": ("HF_ENDPOINT", "https://huggingface.co"),
 }
-"""Environment variable with a tracker's server, and the tracker's own default; "": files of this machine."""
+"""Environment variable that names a tracker's server, and the tracker's default; "" means files on this machine."""
 FILES = re.compile(r"(?!databricks)(file:|sqlite:|[^:]*$)")
-"""MLFLOW_TRACKING_URI of files of this machine."""
+"""The value of MLFLOW_TRACKING_URI for files on this machine."""
 PROJECT = "blindspot"
 FOLDER = "tracking"
 LOGGING_DIR = "TENSORBOARD_LOGGING_DIR"
@@ -33,8 +33,9 @@ _set_here: list[str] = []  # values of LOGGING_DIR that this module set; others 
 def tracking_arguments(tracker: Tracker, working_folder: Path) -> dict[str, str]:
     """Return the library's arguments for a tracker.
 
-    TensorBoard's files are in `tracking/NAME` of the study, unless $TENSORBOARD_LOGGING_DIR names another folder. The other
-    trackers get the project "blindspot", unless their own variables name another, and the model's name for the run.
+    TensorBoard's files are in `tracking/NAME` of the study, unless $TENSORBOARD_LOGGING_DIR names another folder. The
+    other trackers get the project name "blindspot", unless their own environment variables name another one, and the
+    model's name as the name of the run.
 
     Args:
         working_folder: the working folder of the model, `models/.NAME~training`.
@@ -66,7 +67,7 @@ def tracking_arguments(tracker: Tracker, working_folder: Path) -> dict[str, str]
 
 
 def _require_consent(tracker: str, study: Study) -> None:
-    """Raise NeedsConsent where a tracker sends to a server that nobody allowed."""
+    """Raise NeedsConsent if a tracker would send data to a server without a person's consent."""
     variable, default = ADDRESSES[tracker]
     address = os.environ.get(variable, "").strip() or default
     if not FILES.match(address):

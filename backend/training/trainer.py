@@ -1,5 +1,5 @@
-"""sentence-transformers' trainer with whole checkpoints, our log, reproducible batches, and no pickled files in a
-model.
+"""Subclasses of sentence-transformers' trainers with complete checkpoints, Blindspot's log, reproducible batches, and
+no pickled files in a model.
 
 Only training imports this module, because it loads torch and transformers.
 """
@@ -34,12 +34,14 @@ from blindspot.db.records import Passage
 
 @dataclass(frozen=True)
 class Collator:
-    """Turns sampled examples into the loss's inputs: token ids of each column, and numbers that identify passages.
+    """Converts sampled examples to the inputs of the loss: token ids of each column, and numbers that identify
+    passages.
 
-    hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss leaves
-    out.
-    teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
-    stored: returns the vectors of passages, which are then not encoded.
+    Attributes:
+        hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss
+            leaves out.
+        teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
+        stored: returns the vectors of passages, which are then not encoded.
     """
 
     model: SentenceTransformer
@@ -113,11 +115,11 @@ else:
 
 
 class SampledTraining(MixedIn):
-    """Takes its batches from a `BatchSampler`, and keeps frozen towers in evaluation mode, without dropout.
+    """A mixin for trainers that takes batches from a `BatchSampler`, and keeps frozen towers in evaluation mode,
+    without dropout.
 
-    Several processes average their gradients after the backward pass. The library would wrap the model for that
-    (DistributedDataParallel), but the wrapper fails for two towers with one forward pass each before one backward
-    pass.
+    In distributed training, gradients are averaged after the backward pass. The library's own way, wrapping the model
+    in DistributedDataParallel, fails for two towers that each have a forward pass before a common backward pass.
     """
 
     model: Any  # the library allows for none before training
@@ -156,7 +158,9 @@ class SampledTraining(MixedIn):
             super()._load_from_checkpoint(*arguments, **named)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Do nothing: a model card would contain training texts and paths. training.json holds the facts."""
+        """Do nothing, because a model card would contain training texts and paths. training.json records the facts
+        instead.
+        """
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = output_dir or str(self.args.output_dir)
@@ -180,7 +184,7 @@ class PairTrainer(SampledTraining, CrossEncoderTrainer):
 
 @dataclass(frozen=True)
 class PairCollator:
-    """Turns sampled examples into pairs of texts with the label 1 or 0."""
+    """Converts sampled examples to pairs of texts with the label 1 or 0."""
 
     template: str
 
@@ -282,7 +286,9 @@ class CheckpointCallback(TrainerCallback):
 
 
 def run(trainer: Trainer, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, or from the start without one. Our callback reports, not the library's."""
+    """Train from a checkpoint, or from the start if there is none. Progress is reported by Blindspot's own callback
+    instead of the library's.
+    """
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -296,6 +302,6 @@ def is_out_of_patience(state: TrainerState, evaluate_every: float, patience: int
 
 
 def is_finished(checkpoint: Path, arguments: Any, patience: int) -> bool:
-    """Was the training interrupted after its last step?"""
+    """Return whether the training was interrupted after its last step."""
     state = state_of(checkpoint)
     return state.global_step >= arguments.max_steps or is_out_of_patience(state, arguments.eval_steps, patience)

@@ -1,4 +1,6 @@
-"""The hyper-parameters of dual encoders and cross-encoders, each declared once, and which combinations cannot learn."""
+"""The hyper-parameters of dual encoders and cross-encoders, each declared once, and checks for combinations that cannot
+learn.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @settings_class
 class TrainingSettings:
-    """What every training shares. The defaults are DPR's."""
+    """The settings that all kinds of training share. The defaults are DPR's."""
 
     layers: int | None = Field(
         default=None, description="Keep only this many layers of the start model; default all", ge=1
@@ -62,7 +64,7 @@ class TrainingSettings:
 class DualEncoderSettings(TrainingSettings):
     """Every setting of a dual encoder's training.
 
-    The batch and the lengths are smaller than DPR's, for smaller machines.
+    The default batch size and text lengths are smaller than DPR's, for smaller machines.
     """
 
     towers: Literal["two", "shared"] = Field(
@@ -100,8 +102,9 @@ class DualEncoderSettings(TrainingSettings):
     )
     distil: str | None = Field(
         default=None,
-        title="Learn from cross-encoder",
-        description="Cross-encoder whose scores the dual encoder learns from as well",
+        title="Learn from judge",
+        description="Cross-encoder whose scores the dual encoder learns from as well; without a training set, the judge "
+        "of a run's lists (--run)",
         json_schema_extra={"metavar": "MODEL"},
     )
     distil_weight: float = Field(
@@ -169,7 +172,7 @@ class DualEncoderSettings(TrainingSettings):
 
     @property
     def smaller_dimensions(self) -> tuple[int, ...]:
-        """The Matryoshka dimensions, from small to large. Raises BadInput for any other value."""
+        """Return the Matryoshka dimensions in ascending order. Raises BadInput for an invalid value."""
         words = [word.strip() for word in (self.matryoshka or "").split(",") if word.strip()]
         if not all(word.isdigit() and int(word) > 0 for word in words):
             raise BadInput(
@@ -212,8 +215,8 @@ class CrossEncoderSettings(TrainingSettings):
 
 
 def check(settings: DualEncoderSettings) -> None:
-    """Raises Refused for settings that cannot learn, whatever the model and the questions are, and Missing without the
-    package that LoRA needs.
+    """Raise Refused for settings with which no model can learn, and Missing if LoRA is requested without
+    its package.
     """
     if settings.lora:
         from blindspot.backend.core.extras import require
@@ -236,7 +239,7 @@ def check(settings: DualEncoderSettings) -> None:
 
 
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
-    """The scale that is trained with.
+    """Return the scale used in training.
 
     Raises Refused if scores between -1 and 1 would enter a softmax almost unscaled.
     """
@@ -268,7 +271,14 @@ class TrainingOptions:
 
 @settings_class
 class AdapterSettings:
-    """How an adapter learns."""
+    """The settings for training an adapter."""
+
+    distil: str | None = Field(
+        default=None,
+        title="Learn from judge",
+        description="Judge whose order of a run's lists (--run) teaches, in place of a training set",
+        json_schema_extra={"metavar": "JUDGE"},
+    )
 
     positives: AdapterPositives = Field(
         default="set",

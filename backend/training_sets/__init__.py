@@ -1,1 +1,3 @@
-"""Training sets: mining, denoising, leaks, building, differences, exports."""
+"""Training sets: mining and denoising negatives, building, comparing and exporting sets, and certifying
+their quality.
+"""

@@ -1,6 +1,6 @@
-"""Assemble the pairs of one question: positives, negatives that stay, and passages that are dropped.
+"""Assemble the training pairs of one question: positives, kept negatives, and dropped passages.
 
-People's labels decide last.
+People's labels override all other evidence.
 """
 
 from __future__ import annotations
@@ -31,12 +31,17 @@ DENIED = "people deny all its positives, or disagree about them"
 class QuestionEvidence:
     """Everything known about the passages of one question. Passages are corpus rows.
 
-    gold: gold passages that count as positives. unused: gold passages that are neither positives nor negatives of this
-    set. distant: the positive from distant supervision, or None. candidates: passages that may become negatives.
-    labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels. probabilities: the
-    model's probability of each passage. ids: the id of every passage named here. listed: for each run, its scores of
-    the positives at any rank. floors: for each run, its last score for the question. modelled: whether a model's
-    probabilities are known at all; without them a ceiling compares the runs' scores.
+    Attributes:
+        gold: gold passages that count as positives.
+        unused: gold passages that are neither positives nor negatives of this set.
+        distant: the positive from distant supervision, or None.
+        candidates: passages that may become negatives.
+        labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels.
+        probabilities: the model's probability of each passage.
+        ids: the id of every passage named here.
+        listed: for each run, its scores of the positives at any rank.
+        floors: for each run, its last score for the question.
+        modelled: whether a model's probabilities are known at all; without them a ceiling compares the runs' scores.
     """
 
     gold: Sequence[int]
@@ -54,7 +59,7 @@ class QuestionEvidence:
 def assemble(
     question: str, evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
 ) -> tuple[list[Pair], str | None]:
-    """Return the pairs of a question and None, or no pairs and the reason why the question cannot train.
+    """Return the pairs of a question and None; or no pairs and the reason why the question cannot be used for training.
 
     Args:
         pseudo: passages that the policy proposes as positives become positives; otherwise they are dropped.
@@ -106,7 +111,7 @@ def _pair(
     reason: str,
     related: str,
 ) -> Pair:
-    """A pair; `machine` None if only people named the passage."""
+    """Return a pair. machine: the role without people's labels, or None if only people named the passage."""
     label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
         role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
@@ -140,8 +145,8 @@ def _place(pair: Pair) -> tuple[int, int, int, str]:
 
 
 class _ScoreCeilings:
-    """The score ceilings of a question: one for all passages if scores are probabilities, one for each run if they
-    are the run's.
+    """The score ceilings of a question: a single one if scores are probabilities, or one for each run if they are the
+    runs' own scores.
     """
 
     def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):

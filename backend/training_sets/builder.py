@@ -1,6 +1,6 @@
-"""Build a training set: some hundred questions at a time, then the whole folder by one rename.
+"""Build a training set in blocks of some hundred questions. At the end the finished folder is renamed into place.
 
-The same sources give the same `pairs.parquet`, byte for byte.
+The same sources always give the same bytes in `pairs.parquet`.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ QUESTIONS_PER_BLOCK = 500
 
 
 class NothingTrains(BadInput):
-    """No question has a positive."""
+    """Raised if no question has a positive."""
 
 
 @job("build training set")
 def build(
     study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
 ) -> TrainingSet:
-    """Build a training set from plain values, as in a job: the fields of `TrainingSetSpec`.
+    """Build a training set from plain values, as in a job. The values are the fields of `TrainingSetSpec`.
 
     See `make_training_set`.
     """
@@ -110,7 +110,9 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
 
 
 def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
-    """The scores of the model, None if none is named. Raises Missing with the commands that make them."""
+    """Return the scores of the model, or None if no model is named. Raises Missing if there are no scores; the message
+    names the commands that make them.
+    """
     if spec.model is None:
         return None
     try:
@@ -132,7 +134,9 @@ def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
 def _write_pairs(
     builder: PairBuilder, path: Path, questions: Sequence[str], progress: Progress | None
 ) -> tuple[SetStats, dict[str, str]]:
-    """Write the pairs, one row group for each block of questions. Return their statistics and why questions cannot train."""
+    """Write the pairs, with one row group for each block of questions. Return their statistics, and for each question
+    that was left out the reason.
+    """
     import pyarrow.parquet as parquet
 
     counts, left_out = SetStats(), dict[str, str]()
@@ -172,7 +176,7 @@ class QuestionBlock:
 
 
 class PairBuilder:
-    """Builds the pairs of a training set, some questions at a time."""
+    """Builds the pairs of a training set, a block of questions at a time."""
 
     def __init__(self, study: Study, spec: TrainingSetSpec, sources: TrainingSetSources):
         self.study, self.spec, self.sources = study, spec, sources
@@ -273,7 +277,7 @@ class PairBuilder:
     def _distant_positives(
         self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
     ) -> list[int | None]:
-        """The distant positive of each question that has no other positive."""
+        """Return the positive by distant supervision for each question without another positive."""
         if "distant" not in self.spec.positives:
             return [None] * len(questions)
         bare = [
@@ -291,7 +295,7 @@ class PairBuilder:
         return [by_id.get(question.id) for question in questions]
 
     def _easy_negatives(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
-        """Draw easy negatives for each question: none of its known, mined or judged passages."""
+        """Draw easy negatives for each question, without its known, mined and judged passages."""
         if not self.spec.random and not self.spec.other_gold:
             return [[] for _ in questions]
         drawn = []

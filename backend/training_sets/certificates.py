@@ -1,22 +1,23 @@
-"""What the labels of drawn pairs prove about a training set: at most so many false negatives, at least so many right
-positives.
+"""Certify a training set with the labels of randomly drawn pairs: an upper bound on its share of false negatives, and a
+lower bound on its share of correct positives.
 
-Definition. A negative is *false* if people call it positive; a pair that they are unsure of or disagree on, or whose
-question they call bad, counts as false too (against the certificate). The set is finite. Its negatives are
+Definition. A negative is *false* if people label it positive. To be conservative, a pair also counts as false if people
+are unsure of it or disagree on it, or marked its question as bad. The set is finite. Its negatives are
 
-- those with a label at the time of the plan: their false ones are counted;
-- the others, from which pairs were drawn: `blindspot.analysis.certificates` bounds their false ones.
+- those with a label when the sample was planned, of which the false ones are counted; - the others, from which the
+sample is drawn: `blindspot.analysis.certificates` bounds the number of false ones.
 
-Two shares follow, each with all negatives of its set below:
+Two shares are reported. The denominator of each is the number of all negatives in the respective set:
 
-- *as it is*: the bound on all false negatives of the set;
-- *after*: the same once the found ones are taken out, which `--policy ...+labels` does when the set is built again. The
-  bound on all less the found ones is a bound on those that stay, because the found ones are certain.
+- *as it is*: the bound on all false negatives of the set; - *after*: the bound on the false negatives that remain when
+the found ones are removed, which `--policy ...+labels` does when the set is built again. This bound is the bound on all
+false negatives minus the number of found ones, because the found ones are certain.
 
-The bounds hold at every number of labels together, so people may look, stop or go on whenever they like. They take the
-longest beginning of the draws in which every pair is judged. Each statement (negatives, positives, one stratum) has the
-stated confidence on its own. A certificate says what these annotators would call positive. If they miss a share of the
-positives, each independently, the bounds divided by one minus that share hold for the positives themselves (`missing`).
+The bounds hold simultaneously for every number of labels, so people may look at them, stop or continue at any time.
+They are computed from the draws before the first unjudged pair. Each statement (negatives, positives, one stratum) has
+the stated confidence by itself. A certificate refers to what these annotators would label positive. If they miss a
+share of the true positives, independently of each other, then the bounds divided by one minus that share hold for the
+true positives (`missing`).
 """
 
 from __future__ import annotations
@@ -52,14 +53,16 @@ if TYPE_CHECKING:
 
 SHOWN = 3  # changed labels that a withdrawal names
 FEW = 10
-"""With fewer labels of positives, the share that people miss is not known."""
+"""With fewer labels of positives, the share of positives that people miss cannot be estimated."""
 ASSUMED = 0.05
-"""The share of missed positives for which the bound is shown where it is not known."""
+"""The share of missed positives that is assumed for the bound if it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class StratumBound:
-    """The bound on the share of false negatives in one stratum of the unjudged negatives, at its own confidence."""
+    """The upper bound on the share of false negatives in one stratum of the unjudged negatives, at the stated
+    confidence for this stratum by itself.
+    """
 
     stratum: str
     pairs: int
@@ -70,7 +73,7 @@ class StratumBound:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the labels up to an event prove.
+    """The bounds proven by the labels up to a given event.
 
     Attributes:
         at_most, confidence, judge: As in the plan.
@@ -115,7 +118,9 @@ class Certificate:
 
     @property
     def missed_share(self) -> float | None:
-        """The measured share of the positives that a label misses; None with fewer than FEW labels of positives."""
+        """Return the measured share of true positives that annotators labelled otherwise; None with fewer than FEW
+        labels of positives.
+        """
         return self.missed / self.of_positives if self.of_positives >= FEW else None
 
     def missing(self, share: float) -> tuple[float, float]:
@@ -125,17 +130,17 @@ class Certificate:
 
     @property
     def meets_target(self) -> bool:
-        """Whether the set meets the target as it is."""
+        """Whether the current set meets the target."""
         return self.upper <= self.at_most
 
     @property
     def holds_after(self) -> bool:
-        """Whether the set meets the target once the found false negatives are taken out."""
+        """Whether the set meets the target after the found false negatives are removed."""
         return self.upper_after <= self.at_most
 
     @property
     def unlabelled_draws(self) -> int:
-        """Drawn negatives that nobody judged, or that come after one that nobody judged."""
+        """The number of drawn negatives from the first unjudged one on."""
         return self.drawn - self.judged
 
     def as_json(self) -> dict[str, Any]:
@@ -143,7 +148,7 @@ class Certificate:
 
 
 def certify(study: Study, name: str, at_most: float | None = None, store: bool = True) -> Certificate:
-    """State what the labels prove now, and store the statement beside the set.
+    """Compute the certificate from the current labels, and store it in the set's folder.
 
     Args:
         at_most: The share to compare with; default the plan's. The bounds hold for every share.
@@ -165,10 +170,10 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
 
 
 def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate | None:
-    """Return the certificate that was stated of a set; None if there is none.
+    """Return the stored certificate of a set, or None.
 
-    `withdrawn` says what changed since, if the set's pairs or a label that it rests on changed. Raises BadInput for a
-    damaged file.
+    If the set's pairs or a label used by the certificate has changed since, the field `withdrawn` states what changed.
+    Raises BadInput for a damaged file.
     """
     path = training_set.folder / FOLDER / STATED
     if not path.is_file():
@@ -199,7 +204,7 @@ def percent(share: float) -> str:
 
 
 def proof(certificate: Certificate) -> list[str]:
-    """Return what the labels prove, as the command, the page and an export's card say it."""
+    """Return the sentences about the proven bounds for the command, the page and an export's card."""
     return [_bound_line(certificate), sensitivity(certificate), _positives_line(certificate)]
 
 
@@ -228,14 +233,16 @@ def _positives_line(certificate: Certificate) -> str:
 
 
 def sensitivity(certificate: Certificate) -> str:
-    """Return one sentence: the bounds if people miss a share of the positives, a measured one where there is one."""
+    """Return one sentence with the bounds in case people miss a share of the positives: the measured share if there is
+    one, or else an example.
+    """
     share = ASSUMED if certificate.missed_share is None else certificate.missed_share
     if share >= 1:
-        return "Every label of a settled positive said otherwise, so these labels prove nothing about the positives."
+        return "Every label of a settled positive was different from the settled one, so these labels prove nothing about the positives."
     upper, after = certificate.missing(share)
     bounds = f"at most {percent(upper)} as the set is, at most {percent(after)} after"
     if certificate.missed_share is None:
-        return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would measure that share."
+        return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would make it possible to measure that share."
     return (
         f"People missed {certificate.missed:,} of {certificate.of_positives:,} labels of settled positives ({100 * share:.1f}%): with such misses "
         f"{bounds}."
@@ -310,7 +317,9 @@ def _further_draws(
 
 
 def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) -> list[StratumBound]:
-    """Return the bound of each stratum. Within a stratum, too, pairs were drawn in proportion to their weights."""
+    """Return the bound for each stratum. It is valid because pairs within a stratum were also drawn in proportion to
+    their weights.
+    """
     place = np.array([draw.stratum for draw in plan.draws[:n]], np.int64)
     result = []
     for stratum, counts in enumerate(plan.counts):
@@ -330,7 +339,9 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) 
 
 
 def _right_at_least(plan: CertificatePlan, known_labels: Sequence[str], drawn_labels: Sequence[str]) -> float:
-    """Return the lower bound on the share of right positives: known ones counted, the others bounded."""
+    """Return the lower bound on the share of correct positives: the labelled ones are counted, and the number among the
+    others is bounded.
+    """
     if not plan.positives:
         return 0.0
     unjudged = plan.positives - len(known_labels)
@@ -351,17 +362,17 @@ def _known_pairs(plan: CertificatePlan) -> list[PairId]:
 
 
 def _is_false(label: str) -> bool:
-    """Whether a negative with this label counts as false: people say it answers, or did not settle it."""
+    """Return whether a negative with this label counts as false: it is labelled positive or not settled."""
     return label not in ("negative", "related")
 
 
 def _judged_beginning(draws: Sequence[Draw], labels: dict[PairId, str]) -> int:
-    """Return how many draws come before the first one that nobody judged."""
+    """Return the number of draws before the first unjudged one."""
     return next((place for place, draw in enumerate(draws) if draw[:2] not in labels), len(draws))
 
 
 def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dict[PairId, str]:
-    """Return the label of each judged pair: "open" in dispute, or if people call its question bad."""
+    """Return the label of each judged pair: "open" if people disagree or marked its question as bad."""
     wanted = set(pairs)
     store = Labels(study.labels_path, read_only=True)
     labels: dict[PairId, str] = {
@@ -374,7 +385,7 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
 
 
 def _rests_on(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
-    """Return the labels that a statement rests on: of the drawn pairs and of those with a label before."""
+    """Return the labels that a certificate is based on: those of the drawn pairs, and those known before the draw."""
     pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known_pairs(plan)]
     return _labels_of(study, pairs)
 

@@ -1,12 +1,13 @@
 """Draw the pairs that people judge for the certificate of a training set.
 
-`training_sets/<name>/certificate/` holds plan.json (the design, and every draw in its order), cells.npy (the cell of each
-negative) and, once stated, certificate.json. A set never changes, so neither do its plan and the order of its draws: more
-draws continue the order. `blindspot.backend.training_sets.certificates` states what the labels of these pairs prove.
+`training_sets/<name>/certificate/` holds plan.json (the design, and every draw in its order), cells.npy (the cell of
+each negative) and, once stated, certificate.json. A set never changes, and neither do its plan and the order of its
+draws; further draws are appended. `blindspot.backend.training_sets.certificates` states what the labels of these pairs
+prove.
 
-The population is the set's negatives without a label at the time of the plan; the labelled ones are known, and are
-counted and not drawn. A judge's scores, the answer match and the labels given so far decide which pairs are drawn more
-often. They make the certificate need fewer labels if they are right, and more if they are wrong; it holds either way.
+Pairs are drawn from the set's negatives that have no label when the plan is made. Negatives that have a label are
+counted and not drawn. A judge's scores, the answer match and the labels so far determine which pairs are drawn more
+often. If they are accurate, fewer labels are needed, and if not, more; the certificate is valid in both cases.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
 WRONG_POSITIVES = 0.10
-"""The share of wrong positives that the bets on positives are best against. It bounds nothing."""
+"""The share of wrong positives for which the stakes of the bets on positives are best. It bounds nothing."""
 HIGHEST = 0.5
 DRAWN, NAMED = "drawn negatives", "named by people"
 STRATA = (*RANK_GROUPS, DRAWN, NAMED)
@@ -49,7 +50,9 @@ PairId = tuple[str, str]
 
 
 class Draw(NamedTuple):
-    """A drawn pair. probability: of its draw among the pairs left. cell, stratum: places in the plan."""
+    """A drawn pair. probability: the probability of this draw among the remaining pairs. cell, stratum: indexes in the
+    plan.
+    """
 
     question: str
     passage: str
@@ -60,7 +63,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class CertificatePlan:
-    """What is drawn from a set, as plan.json holds it.
+    """The plan of a set's certificate, as stored in plan.json: the design of the sample and its draws.
 
     Attributes:
         pairs_sha256: Of the set's pairs. at_most, confidence: What to certify. judge: Whose scores steer the draws.
@@ -97,7 +100,9 @@ class CertificatePlan:
 
     @property
     def target(self) -> float:
-        """The share of false negatives among the pairs that may be drawn at which the whole set is at `at_most`."""
+        """The maximum share of false negatives among the unlabelled pairs for which the share in the whole set is at
+        most `at_most`.
+        """
         return self.at_most * self.negatives / max(1, self.cells.size)
 
     def as_json(self) -> dict[str, Any]:
@@ -120,7 +125,7 @@ class CertificatePlan:
 
 
 def share_of(text: str, option: str, highest: float = 1.0) -> float:
-    """Return the share that "2%" or "0.02" names. Raises BadInput unless it is above 0 and below `highest`."""
+    """Parse a share such as "2%" or "0.02". Raises BadInput unless it is above 0 and below `highest`."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text)
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 < share < highest:
@@ -129,7 +134,7 @@ def share_of(text: str, option: str, highest: float = 1.0) -> float:
 
 
 def read_plan(training_set: TrainingSet) -> CertificatePlan | None:
-    """Return the plan of a set's certificate; None if there is none. Raises BadInput for a damaged file."""
+    """Return the plan of a set's certificate, or None. Raises BadInput for a damaged file."""
     path = _folder(training_set) / PLAN
     if not path.is_file():
         return None
@@ -141,7 +146,8 @@ def read_plan(training_set: TrainingSet) -> CertificatePlan | None:
 
 @named_settings(CertificateSettings)
 def make_plan(study: Study, name: str, at_most: float, settings: CertificateSettings) -> CertificatePlan:
-    """Plan the draws of a set's certificate. Writes nothing. at_most: the share of false negatives to certify.
+    """Plan the draws for a set's certificate, without writing anything. at_most: the share of false negatives to
+    certify.
 
     Raises:
         Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or the
@@ -196,7 +202,7 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
 
 
 def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
-    """Raise Refused if so many negatives could not certify the target even without a single false one."""
+    """Raise Refused if the planned number of draws cannot certify the target even if no drawn negative is false."""
     fewest = fewest_draws(cells, target, confidence, seed)
     if draw_count < fewest:
         raise Refused(
@@ -206,7 +212,9 @@ def _refuse_too_few(draw_count: int, cells: Cells, target: float, at_most: float
 
 
 def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None = None) -> str:
-    """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused."""
+    """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused if the
+    batch cannot be made.
+    """
     require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     assert plan.member is not None
@@ -221,7 +229,9 @@ def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None
 
 
 def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> str:
-    """Continue the draws of a set with `count` negatives, as another batch. Raises Missing, Refused or BadInput."""
+    """Draw `count` further negatives of a set and queue them as another batch. Raises Missing if there is no plan, and
+    Refused or BadInput if so many cannot be drawn.
+    """
     require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     made = read_plan(training_set)
@@ -244,7 +254,7 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
 
 
 def no_plan(name: str) -> str:
-    """What to say of a set whose pairs were never drawn."""
+    """Return the message for a set without a plan."""
     return (
         f"no pairs of training set {name!r} were drawn for a certificate yet; run 'blindspot training-set certify {name} "
         "--at-most 2%'"
@@ -305,7 +315,7 @@ class _Pairs:
 
 @dataclass(frozen=True)
 class _Population:
-    """The pairs of a set: all negatives and positives, those without a label, and the known others."""
+    """The pairs of a set: all negatives and positives, divided into pairs without and with a label."""
 
     negatives: _Pairs
     positives: _Pairs
@@ -337,9 +347,10 @@ def _population(study: Study, training_set: TrainingSet) -> _Population:
 
 
 def _drawing_chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
-    """Return the chance of each unjudged negative to be a false one, and whether labels taught it.
+    """Return for each unjudged negative the estimated probability that it is false, and whether the estimate was
+    trained on labels.
 
-    The pilot is every settled label of the study: it need not be a random sample.
+    All settled labels of the study are used for this; they do not have to be a random sample.
     """
     count = len(population.open)
     if not count:

@@ -1,4 +1,4 @@
-"""What a check of gold and a certificate ask, declared once: for the commands, the pages and the batches."""
+"""The settings of gold checks and certificates, declared once for the commands, the pages and the batches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ POSITIVES = 30
 
 @settings_class
 class GoldCheck:
-    """What is checked. of: the run, or the training set ("" for all training questions). Two checks that are equal have
-    the same claims and the same draws.
+    """The settings of a gold check. of: the run or the training set to check ("" for all training questions). Equal
+    checks have the same claims and the same draws.
     """
 
     population: Population = Field(
@@ -36,13 +36,13 @@ class GoldCheck:
 
     @property
     def about(self) -> tuple[object, ...]:
-        """The population of the share, whoever drew the claims."""
+        """Return the population whose share of doubtful claims is estimated, regardless of how claims are drawn."""
         return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
 
 
 @settings_class
 class CertificateSettings:
-    """What a new certificate certifies, and how its pairs are drawn."""
+    """The settings of a new certificate: what it certifies, and how its pairs are drawn."""
 
     confidence: float = Field(default=0.95, description="Confidence of each bound", ge=0.5, lt=1)
     judge: str | None = Field(

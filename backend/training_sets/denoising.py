@@ -1,8 +1,10 @@
-"""Denoising policies: the role of each mined passage, decided by a machine, and how people's labels override it.
+"""Denoising policies decide the role of each mined passage in a training set. People's labels can override the
+decision.
 
-The order of trust is human label, then cross-encoder, then answer match. Each policy is a registered `DenoisingPolicy`.
-Every policy also exists with labels over it: "cross_encoder+labels"; "labels" is "none" with labels over it. An
-installed package adds a policy through the entry point group `blindspot.denoising`.
+People's labels are trusted most, then the cross-encoder, then the answer match. Each policy is a registered
+`DenoisingPolicy`. Every policy also exists in a version that people's labels override, such as "cross_encoder+labels";
+"labels" is this version of "none". An installed package adds a policy through the entry point group
+`blindspot.denoising`.
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ PEOPLE_REASONS = (RELABELLED, PEOPLE_POSITIVE, PEOPLE_NEGATIVE, GOLD_DENIED, PEO
 
 
 class OwnThresholds(NamedTuple):
-    """A policy's own probabilities, used where the person gives none. None: the policy has no such threshold.
+    """A policy's default thresholds on the probability, used if the user gives none. None: the policy has no such
+    threshold.
 
-    propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
-    keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
+    Attributes:
+        propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
+        keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
     """
 
     keep_below: float | None = None
@@ -68,7 +72,9 @@ CROSS_ENCODER_THRESHOLDS = OwnThresholds(KEEP_BELOW, PROPOSE_ABOVE)
 
 @settings_class
 class Thresholds:
-    """The numbers that policies decide by, and what becomes of related passages. None: the policy's own threshold."""
+    """The thresholds of a policy, and the treatment of passages labelled related. None: use the policy's
+    own threshold.
+    """
 
     keep_below: float | None = Field(
         default=None,
@@ -117,7 +123,7 @@ class Thresholds:
     )
 
     def filled(self, own: OwnThresholds) -> Thresholds:
-        """Return these thresholds, with the policy's own for missing values.
+        """Return these thresholds, with missing values filled from the policy's own.
 
         A given `propose_above` or `keep_below` applies to all passages, so it also replaces the policy's own threshold
         for passages that contain an answer.
@@ -136,9 +142,9 @@ class Thresholds:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the thresholds in the form of a manifest.
+        """Return the thresholds as a dict for a manifest.
 
-        Those for passages with an answer are left out where unused, so that the hashes of older versions stay the same.
+        Unused thresholds for passages with an answer are left out, so that hashes stay the same as in older versions.
         """
         plain = asdict(self)
         for name in ("propose_above_with_answer", "keep_below_with_answer"):
@@ -147,7 +153,7 @@ class Thresholds:
         return plain
 
     def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
-        """Raises BadInput if the two thresholds of a policy are in the wrong order."""
+        """Raise BadInput if the two thresholds of a policy are in the wrong order."""
         both = self.filled(own)
         if both.keep_below is None or both.propose_above is None:
             return
@@ -156,11 +162,13 @@ class Thresholds:
 
 
 class PassageEvidence(NamedTuple):
-    """What machines know about a candidate passage.
+    """The evidence about a candidate passage, apart from people's labels.
 
-    answer: whether the passage contains an answer; None if the question has no answers.
-    score: the run's score; None is unknown. probability: the model's probability; None is unknown.
-    easy: the passage was drawn at random or is another question's gold, so an unknown score does not drop it.
+    Attributes:
+        answer: whether the passage contains an answer; None if the question has no answers.
+        score: the run's score; None is unknown.
+        probability: the model's probability; None is unknown.
+        easy: the passage was drawn at random or is another question's gold, so an unknown score does not drop it.
     """
 
     answer: bool | None = None
@@ -173,8 +181,9 @@ class PassageEvidence(NamedTuple):
 class ScoreCeiling:
     """The score below which a policy that uses a ceiling keeps a candidate as a negative.
 
-    value: None if the positive's score is unknown. from_run: True if `value` is a score of the run, False if it is a
-    probability.
+    Attributes:
+        value: None if the positive's score is unknown.
+        from_run: True if `value` is a score of the run, False if it is a probability.
     """
 
     value: float | None
@@ -189,13 +198,16 @@ Decision = tuple[Role, str]
 class DenoisingPolicy:
     """One way to decide the role of a mined passage.
 
-    decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
-    uses_model: the policy needs the probabilities of a model. uses_ceiling: it compares with the score of the
-    question's positives. by_answer: `decide` looks only at `answer` and `easy`, so it is asked once for each of their values.
-    proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
-    proposes none.
-    own: the policy's own thresholds. read_own: reads them from the model instead, by the model's name.
-    scores_help: how to make the scores that the policy needs, with {model} for the name of the model.
+    Attributes:
+        decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
+        uses_model: the policy needs the probabilities of a model.
+        uses_ceiling: it compares with the score of the question's positives.
+        by_answer: `decide` looks only at `answer` and `easy`, so it is asked once for each of their values.
+        proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
+            proposes none.
+        own: the policy's own thresholds.
+        read_own: reads them from the model instead, by the model's name.
+        scores_help: how to make the scores that the policy needs, with {model} for the name of the model.
     """
 
     name: str
@@ -211,7 +223,9 @@ class DenoisingPolicy:
     scores_help: str = ""
 
     def own_thresholds(self, study: Study, model: str | None) -> OwnThresholds:
-        """The policy's own thresholds: the model's, or the same for every model. Raises Missing for no such model."""
+        """Return the policy's own thresholds: those in the model's report, or fixed ones. Raises Missing for an unknown
+        model.
+        """
         return self.own if self.read_own is None or model is None else self.read_own(study, model)
 
 
@@ -315,8 +329,7 @@ DENOISING.register(
         "cross_encoder",
         "Cross-encoder",
         "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between "
-        "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds "
-        "for its own model: check the calibration of yours.",
+        "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA chose the thresholds for its own model: check the calibration of yours.",
         _decide_by_cross_encoder,
         uses_model=True,
         proposes="cross_encoder",
@@ -327,8 +340,7 @@ DENOISING.register(
         "positive_aware",
         "Positive-aware",
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a "
-        "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the highest-scoring one "
-        "counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
+        "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the one with the highest score counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
         _decide_by_positive,
         uses_ceiling=True,
     )
@@ -339,11 +351,8 @@ DENOISING.register(
     DenoisingPolicy(
         "judge",
         "Judge",
-        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its "
-        "add threshold. A passage that contains an answer has separate thresholds. It is kept as a negative only "
-        "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
-        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
-        "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
+        "A mined passage is a negative if its score is below the drop threshold of a feature judge, and a pseudo-positive if it is at least the add threshold. A passage that contains an answer has separate thresholds. Such a passage is kept as a negative only if enough labels of such passages show that the judge recognises false ones. Between the two, and without a "
+        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). For a language model or an imported judge, the thresholds are 0.5 and the score of the lowest positive grade.",
         _decide_by_judge,
         uses_model=True,
         proposes="judge",
@@ -377,12 +386,12 @@ class Policy:
 
 
 def policy_names() -> tuple[str, ...]:
-    """The name of every policy, without and then with labels."""
+    """Return the names of all policies, first without labels and then with labels."""
     return tuple(Policy(base, labels).name for labels in (False, True) for base in DENOISING.names())
 
 
 def policy_help() -> str:
-    """One sentence or two for each policy, and for labels."""
+    """Return the help text: one or two sentences for each policy and for the suffix for labels."""
     lines = [f"{policy.name}: {policy.help}" for policy in DENOISING]
     return " ".join([*lines, "labels, or +labels after another policy: people's labels override the policy."])
 
@@ -428,8 +437,8 @@ def check_scale(
 def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: bool | None = None) -> ScoreCeiling:
     """Return the ceiling below the best of a question's positives.
 
-    A share takes (1 - share) of the score's size from it. For scores above 0 that is the share itself; for a cosine
-    below 0 the ceiling is still below the positive.
+    With a relative threshold, the ceiling is the score minus (1 - share) times its absolute value. For positive scores
+    this equals share x score. For a negative cosine the ceiling is still below the positive's score.
 
     Args:
         positives: the known scores of the positives: probabilities, or scores of the run.
@@ -445,10 +454,11 @@ def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: 
 
 
 def label_role(label: str, related: str, mined: bool, gold: bool = False) -> Decision:
-    """(role, reason) of a passage that people judged.
+    """Return the role and the reason for a passage that people judged.
 
-    A positive label makes a positive (relabelling helps more than dropping) and a negative label keeps a negative.
-    `related` says what a related passage becomes. Unsure and disputed passages are dropped.
+    A passage labelled positive becomes a positive, because relabelling helps more than dropping. A passage labelled
+    negative stays a negative. `related` determines the role of a related passage. Unsure and disputed passages are
+    dropped.
 
     Args:
         label: one of positive, related, negative, unsure, or open (in dispute).

@@ -1,4 +1,4 @@
-"""The differences between two training sets, pair by pair, and the labels given since a set was built."""
+"""Compare two training sets pair by pair, and list the labels given since a set was built."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ KINDS: dict[ChangeKind, str] = {
     ("negative", None): "negative, no longer in the set",
     ("dropped", None): "dropped, no longer in the set",
 }
-"""Every kind of change with its title, those that matter most for training first."""
+"""Every kind of change with its title; the kinds that matter most for training come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A pair whose role differs. before, after: (role, source); None if the set does not hold the pair."""
+    """A pair whose role differs. before, after: (role, source), or None if the pair is not in the set."""
 
     question: str
     passage: str
@@ -57,8 +57,9 @@ class Change:
 
 @dataclass(slots=True)
 class ChangeSummary:
-    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: pairs whose
-    role is the same. other_source: how many of these come from another source, such as a label that confirms the role.
+    """The numbers of changes. changes: by (role before, role after, reason); a role is None if the pair is not in the
+    set. same: number of pairs with unchanged role. other_source: how many of these have another source, such as a label
+    that confirms the role.
     """
 
     changes: Counter[tuple[Role | None, Role | None, str]] = field(default_factory=Counter)
@@ -70,7 +71,9 @@ class ChangeSummary:
         return sum(self.changes.values())
 
     def by_kind(self) -> dict[ChangeKind, dict[str, int]]:
-        """Return the counts by reason, the most frequent first, of each kind that occurs, in the order of KINDS."""
+        """Return for each kind of change that occurs, in the order of KINDS, the counts by reason, most
+        frequent first.
+        """
         kinds: dict[ChangeKind, dict[str, int]] = defaultdict(dict)
         for (was, now, why), count in self.changes.most_common():
             kinds[was, now][why] = count
@@ -78,14 +81,16 @@ class ChangeSummary:
 
 
 def diff(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change]:
-    """Yield the changes by question and passage. It keeps one row group of each set in memory."""
+    """Yield the changes ordered by question and passage. Only one row group of each set is in memory."""
     return (change for change in _changes(older_set, newer_set) if isinstance(change, Change))
 
 
 def changes_of_kind(
     older_set: TrainingSet, newer_set: TrainingSet, kind: ChangeKind, reason: str | None, start: int, limit: int
 ) -> list[Change]:
-    """Return `limit` changes of a kind from the number `start` on; with `reason`, only those for this reason."""
+    """Return `limit` changes of a kind, starting with number `start`. With `reason`, only changes for this reason are
+    counted.
+    """
     changes = (change for change in diff(older_set, newer_set) if change.kind == kind and reason in (None, change.why))
     return list(islice(changes, start, start + limit))
 
@@ -103,7 +108,7 @@ def change_summary(older_set: TrainingSet, newer_set: TrainingSet) -> ChangeSumm
 
 
 def _changes(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change | bool]:
-    """Yield a change for each pair of either set; for an unchanged role, whether its source differs."""
+    """Yield for each pair of either set a `Change`, or for an unchanged role whether its source differs."""
     left_before, left_after = older_set.left_out(), newer_set.left_out()
     for question, old, new in _merged_groups(older_set, newer_set):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
@@ -116,7 +121,7 @@ def _changes(older_set: TrainingSet, newer_set: TrainingSet) -> Iterator[Change 
 def _merged_groups(
     older_set: TrainingSet, newer_set: TrainingSet
 ) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
-    """Yield (question, pairs before, pairs after) by question id; None for a set that does not hold the question."""
+    """Yield (question, pairs before, pairs after) by question id; None for a set without the question."""
     olds, news = older_set.groups(), newer_set.groups()
     old, new = next(olds, None), next(news, None)
     while old is not None and new is not None:
@@ -167,7 +172,7 @@ def _change_of_pair(
 
 
 def _reason_of_change(pair: Pair, training_set: TrainingSet) -> str:
-    """Return the reason of a pair's role, with the name of the judge if a judge gave it."""
+    """Return the reason for a pair's role, including the name of the judge if the reason is a judge's score."""
     judge = training_set.manifest["request"]["model"]
     return pair.reason if judge is None else _A_JUDGE.sub(lambda found: str(judge), pair.reason)
 
@@ -193,9 +198,10 @@ def _absence_reason(older_pair: Pair, newer_set: TrainingSet) -> str:
 class NewLabel:
     """A pair whose label has changed since the set was built.
 
-    before, now: the label, "open" in dispute, None if nobody judged the pair.
-    role: the pair's role in the set; None if the set does not hold it.
-    becomes: the role that the label now gives it, by the set's settings; None if there is no label any more.
+    Attributes:
+        before, now: the label, "open" in dispute, None if nobody judged the pair.
+        role: the pair's role in the set; None if the set does not hold it.
+        becomes: the role that the label now gives it, by the set's settings; None if there is no label any more.
     """
 
     question: str
@@ -207,15 +213,15 @@ class NewLabel:
 
     @property
     def is_important(self) -> bool:
-        """Whether the pair may change its role. A label that confirms the set's role changes nothing."""
+        """Whether the label may change the pair's role in the set, instead of confirming it."""
         return self.becomes is None or self.becomes != self.role
 
 
 def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
-    """Return the changed labels by question and passage.
+    """Return the labels that changed since the set was built, ordered by question and passage.
 
-    Covers the questions of the set, and questions left out of it that a new positive would let train. A set whose
-    policy uses no labels counts as built before all labels.
+    Included are the questions of the set, and questions that were left out but could be used with a new positive. If
+    the set's policy uses no labels, all labels count as new.
     """
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)

@@ -11,7 +11,7 @@ from blindspot.backend.core.declared import Field, settings_class
 from blindspot.db.errors import Refused
 
 TEMPLATE = "{title} [SEP] {text}"
-"""DPR's template. A tokenizer turns [SEP] in the text into its token."""
+"""DPR's template. A tokenizer turns [SEP] in the text into its separator token."""
 
 
 @settings_class
@@ -43,7 +43,7 @@ class ExportOptions:
     )
 
     def check(self) -> None:
-        """Raises Refused for a template with unknown fields."""
+        """Raise Refused for a template with unknown fields."""
         try:
             self.template.format(title="", text="")
         except (KeyError, IndexError, ValueError, AttributeError) as error:

@@ -1,20 +1,23 @@
-"""Does what counts as right state the fact that its question asks for? A check of gold passages and of answer matches.
+"""Check gold passages and answer matches: do they really state the fact that the question asks for?
 
-Gold that was made by matching an answer and a name is a guess, and so is every hit that counts because it contains an
-answer. A check takes one of three populations of *claims*, each a question with passages that should state its fact:
+Gold passages that were found by matching an answer and a name are uncertain, and so are hits that count as relevant
+because they contain an answer. A *claim* is a question with passages that should state the fact it asks for. A check
+estimates the share of doubtful claims in one of three populations:
 
     misses    the gold passages of each question that a run misses at k
     hits      the relevant hits of each question that a run finds at k
     training  each gold positive of a training set, or of the training questions
 
-A claim is doubtful if none of its passages states the fact; of many passages, the PASSAGES that a judge finds likeliest
-stand for all. People judge claims that are drawn more often where a judge is unsure. The share of doubtful claims is
-prediction-powered (`blindspot.analysis.prediction_powered`): the judge's scores of all claims, corrected by what people
-say of the drawn ones. A bad judge widens the interval and does not move the share.
+A claim is doubtful if none of its passages states the fact. If it has many passages, only the PASSAGES most probable
+ones according to a judge are considered. People judge a random sample of claims, in which claims with uncertain judge
+scores are drawn more often. The share of doubtful claims is estimated with prediction-powered inference
+(`blindspot.analysis.prediction_powered`): the judge's scores of all claims are corrected with people's labels of the
+drawn claims. A bad judge widens the interval but does not bias the estimate.
 
-The draws stand in the batch's settings in their order. The estimate takes the longest beginning in which every claim is
-settled, so it does not matter which claims people settle first, and a later batch of the same check continues the draws.
-The interval is that of a number of claims fixed beforehand; who stops because it looks good errs more often than it says.
+The batch's settings contain the draws in their order. The estimate uses the draws before the first unsettled claim, so
+it does not depend on which claims people judge first. A later batch of the same check continues the draws. The interval
+assumes that the number of claims was fixed beforehand. If people stop because the result looks good, it covers the true
+share less often than stated.
 """
 
 from __future__ import annotations
@@ -56,13 +59,17 @@ SIZE = 40
 PASSAGES = 5
 SAMPLED = 200  # gold passages that are looked at for how gold was made
 EVENLY = 0.25
-"""Part of each draw's weight that is the same for all claims; the rest, at most 0.5, is the judge's standard deviation."""
+"""Part of each draw's weight that is the same for all pairs; the rest, at most 0.5, is the standard deviation by the
+judge's probability.
+"""
 REJECTED = ("related", "negative")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A question and the passages that should state its fact, the likeliest first. doubt: by the judge, 0 to 1."""
+    """A question and the passages that should state the fact it asks for, most probable first. doubt: the judge's
+    probability, from 0 to 1, that the claim is doubtful.
+    """
 
     question: str
     passages: tuple[str, ...]
@@ -71,7 +78,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DrawnClaim:
-    """A drawn claim: its weight, and its key in the order of the draws."""
+    """A drawn claim with its weight, and its sort key in the order of the draws."""
 
     claim: Claim
     weight: float
@@ -80,11 +87,17 @@ class DrawnClaim:
 
 @dataclass(frozen=True)
 class GoldEstimate:
-    """The share of doubtful claims.
+    """The estimated share of doubtful claims in a population.
 
-    claims, units: in the population. asked: questions whose results were measured. drawn: claims. judged: the first so
-    many, all settled. pairs: labelled pairs of these. doubtful: of these. share: None if `judged` is too few.
-    batches: in which the claims are judged.
+    Attributes:
+        claims, units: in the population.
+        asked: questions whose results were measured.
+        drawn: claims.
+        judged: the first so many, all settled.
+        pairs: labelled pairs of these.
+        doubtful: of these.
+        share: None if `judged` is too few.
+        batches: in which the claims are judged.
     """
 
     check: GoldCheck
@@ -102,7 +115,7 @@ class GoldEstimate:
 
     @property
     def success(self) -> Estimate | None:
-        """Success@k with the chance matches taken out; None for other populations or without a share."""
+        """Return Success@k corrected for chance matches; None for other populations, or if there is no share."""
         if self.check.population != "hits" or self.share is None or self.share.value is None or not self.asked:
             return None
         found = self.claims / self.asked
@@ -114,11 +127,11 @@ class GoldEstimate:
 
     @property
     def unlabelled_draws(self) -> int:
-        """Drawn claims that wait for a label."""
+        """The number of drawn claims that still need a label."""
         return self.drawn - self.judged
 
     def sentence(self) -> str:
-        """Return the share in one sentence, or what is missing."""
+        """Return a sentence with the estimated share, or a sentence that states what is missing."""
         check = self.check
         what = {
             "misses": f"{counted(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
@@ -215,7 +228,7 @@ def _training_pairs(study: Study, name: str) -> tuple[list[tuple[str, list[str]]
 
 
 def best_judge(study: Study, check: GoldCheck) -> str:
-    """Return the calibrated judge with scores of the most claims of a check; "" if none has any."""
+    """Return the calibrated judge that has scores for the most claims of a check; "" if no judge has any."""
     wanted = {question for question, _ in _pairs(study, check)[0]}
     covered = {}
     for name in study.parts("scores"):
@@ -231,7 +244,7 @@ def best_judge(study: Study, check: GoldCheck) -> str:
 def queue_gold_check(
     study: Study, name: str, check: GoldCheck, size: int = SIZE, actor: str | None = None
 ) -> BatchSummary:
-    """Draw claims, and queue them as the batch `name`. A second batch of an equal check continues its draws.
+    """Draw claims and queue them as the batch `name`. Another batch with the same check continues the draws.
 
     Raises:
         Missing: as `claims_of`, or no claim. Refused: the name is taken, every claim was drawn, or `actor` may not.
@@ -277,8 +290,8 @@ def queue_gold_check(
 
 @dataclass(frozen=True)
 class StoredCheck:
-    """The draws of one batch, as its settings hold them. content: hash of the claims. next_key: of the first claim that
-    was not drawn, None if all were.
+    """The draws of one batch, as stored in its settings. content: hash of the claims. next_key: sort key of the first
+    claim that was not drawn, or None if all were drawn.
     """
 
     batch: str
@@ -310,9 +323,9 @@ def stored_checks(study: Study) -> list[StoredCheck]:
 
 
 def gold_estimates(study: Study, population_name: str | None = None) -> list[GoldEstimate]:
-    """Return the estimate of each population that people check, newest last; those of one run or set, if named.
+    """Return the estimates for all checked populations, newest last, or only those for the named run or training set.
 
-    If a population has several checks (another judge, other scores), the one with the most judged claims counts.
+    If a population has several checks (with different judges or scores), the one with the most judged claims is used.
     """
     merged: dict[tuple[GoldCheck, str], list[StoredCheck]] = {}
     for each in stored_checks(study):
@@ -372,7 +385,9 @@ def _estimate(study: Study, batches: Sequence[StoredCheck]) -> GoldEstimate:
 
 
 def outcome_of(claim: Claim, labels: Mapping[tuple[str, str], str], is_bad: bool) -> str:
-    """Return "stated", "doubtful", "unsettled" (unsure, in dispute, a bad question) or "waiting"."""
+    """Return the outcome of a claim: "stated", "doubtful", "unsettled" (unsure, disputed, or a bad question) or
+    "waiting".
+    """
     given = [labels.get((claim.question, passage)) for passage in claim.passages]
     if is_bad:
         return "unsettled"
@@ -384,9 +399,10 @@ def outcome_of(claim: Claim, labels: Mapping[tuple[str, str], str], is_bad: bool
 
 
 def unchecked_gold(study: Study) -> str:
-    """Return one sentence if the study's gold looks as if it was made by matching answers; "" for judged gold.
+    """Return a sentence if the study's gold passages appear to come from answer matching; "" if they were judged.
 
-    Gold that qrels brought counts as judged. Other gold looks matched if each of SAMPLED passages contains an answer.
+    Gold passages imported from qrels count as judged. Other gold passages appear to be matched if each of SAMPLED
+    sampled ones contains an answer.
     """
     judged = GoldMatches(study.labels_path).grades()
     questions = [question for question in study.questions.all() if question.gold and question.answers]
@@ -415,5 +431,5 @@ def unchecked_gold(study: Study) -> str:
 
 
 def with_judge(study: Study, check: GoldCheck) -> GoldCheck:
-    """Return a check with the best judge, if it names none."""
+    """Return the check, filled in with the best judge if it names none."""
     return check if check.judge else replace(check, judge=best_judge(study, check))

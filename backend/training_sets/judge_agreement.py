@@ -1,7 +1,7 @@
-"""Where people, a cross-encoder and answer matching agree about the passages of a run.
+"""Measure where people, a cross-encoder and answer matching agree about the passages of a run.
 
-RocketQA (Qu et al. 2021) trusts a cross-encoder for unjudged passages; DPR trusts an answer match. Labels show how far
-to trust each.
+RocketQA (Qu et al. 2021) trusts a cross-encoder for unjudged passages; DPR trusts an answer match. People's labels show
+how reliable each of them is.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100
 BLOCK = 200  # questions looked up together
 VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
-"""The vote of a settled label. Unsure and disputed pairs have no vote."""
+"""The vote for which a settled label counts. Unsure and disputed pairs have no vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """The pairs of a run that every judge voted on, among the first DEPTH passages of each question.
+    """The pairs of a run, among the top DEPTH passages of each question, for which every judge gave a vote.
 
-    judges: the available judges, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: for each other judge, why it is
-    missing and how to add it.
-    questions: ids of the run's questions. rows, ranks: (n,) int32, the question's row and the passage's rank.
-    ordinals: (n,) int32.
-    people, answers: (n,) int8 of YES, NO, SILENT. probabilities: (n,) float64, nan if unknown. labels: people's
-    labels.
-    found: (DEPTH,) int64, number of passages that the run has at each rank, over all questions.
+    Attributes:
+        judges: the available judges among PEOPLE, CROSS_ENCODER and ANSWERS.
+        missing: for each other judge, why it is missing and how to add it.
+        questions: ids of the run's questions.
+        rows, ranks, ordinals: (n,) int32, the question's row, the passage's rank, and the passage's row.
+        people, answers: (n,) int8 of YES, NO, SILENT.
+        probabilities: (n,) float64, NaN if unknown.
+        labels: people's labels.
+        found: (DEPTH,) int64, the number of passages that the run has at each rank, over all questions.
     """
 
     judges: tuple[str, ...]
@@ -54,7 +56,9 @@ class JudgeAgreement:
     found: np.ndarray
 
     def votes(self, threshold: float) -> np.ndarray:
-        """(judges, n) int8. The cross-encoder votes yes from this probability upwards."""
+        """Return the votes, (judges, n) int8. The cross-encoder votes yes if its probability is at least
+        `threshold`.
+        """
         votes_by_judge = {
             PEOPLE: self.people,
             ANSWERS: self.answers,
@@ -164,7 +168,7 @@ def _pairs(
     answers: list[bool],
     judges: tuple[str, ...],
 ) -> Iterable[tuple]:
-    """Yield (row, rank, ordinal, label, probability, answer) for each passage that every judge voted on."""
+    """Yield (row, rank, ordinal, label, probability, answer) for each passage for which every judge gave a vote."""
     for place, ordinal in enumerate(ordinals):
         has_votes = (
             ordinal >= 0

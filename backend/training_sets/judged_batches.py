@@ -1,4 +1,4 @@
-"""Batches that order their priority part by the scores of a judge."""
+"""Make batches whose priority arm is ordered by the scores of a judge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def make_batch_by_judge(
     progress: Progress | None = None,
     **settings: Any,
 ) -> BatchSummary:
-    """Make a batch that orders its priority part by the scores of a judge. The audit and the other arms stay as they are.
+    """Make a batch whose priority arm is ordered by the scores of a judge. The judge does not affect the audit and the
+    other arms.
 
     Args:
         judge: a judge with scores; a pair without a score counts as answer match, subject and rank estimate it.
@@ -43,7 +44,9 @@ def make_batch_by_judge(
 
 
 def drawn_negatives(training_set: TrainingSet, sampled_negatives: int = NEGATIVES_DRAWN) -> dict[str, dict[str, float]]:
-    """Return how likely a training step draws each hard negative of a question: question to passage to probability."""
+    """Return the probability that a training step draws each hard negative of a question: question to passage to
+    probability.
+    """
     return {
         question: dict.fromkeys(sorted(passages), min(1.0, sampled_negatives / len(passages)))
         for question, passages in training_set.hard_negatives().items()

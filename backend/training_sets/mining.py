@@ -1,8 +1,7 @@
-"""Mine candidates for some questions at a time: from runs at chosen ranks, at random, from other questions' gold, and
-from BM25.
+"""Mine candidate negatives for a block of questions: from runs at chosen ranks, at random, and from other questions'
+gold passages. Also finds positives by distant supervision with BM25.
 
-A miner of our own, because library miners re-sort, normalise and lose passage ids. This function does not change the
-run.
+Libraries' own miners are not used, because they re-sort hits, normalise scores and lose passage ids.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 DISTANT_DEPTH = 100
-"""Ranks of BM25 searched for a passage with an answer (DPR, section 4.2)."""
+"""Number of BM25 ranks that are searched for a passage with an answer (DPR, section 4.2)."""
 
 
 class NegativeCandidate(NamedTuple):
-    """A candidate negative. run, rank, score: None if the passage was drawn."""
+    """A candidate negative. run, rank, score: None if the passage was drawn at random."""
 
     ordinal: int
     source: Source
@@ -60,7 +59,7 @@ def mine_passages(
 ) -> MinedPassages:
     """Return the questions' passages at ranks `first_rank` to `last_rank` (from 1).
 
-    With several runs, the better rank counts, then the earlier run.
+    If several runs contain a passage, the run with the best rank is used, and of equal ranks the first run.
     """
     parts = [MinedPassages(*(np.zeros(0, np.float32 if name == "scores" else int) for name in MinedPassages._fields))]
     for number, run in enumerate(runs):
@@ -147,7 +146,9 @@ def run_scores(
 
 
 def ranks_by_cosine(study: Study, run: Run) -> bool:
-    """Are the scores of a run cosines: similarity cosine, or dot products of an index whose vectors have length 1?"""
+    """Return whether the scores of a run are cosines: the similarity is cosine, or dot product with vectors of unit
+    length.
+    """
     if run.manifest.get("similarity") == "cosine":
         return True
     index: dict[str, Any] = read_manifest(study.path("indexes", str(run.manifest.get("retriever")))) or {}
@@ -157,7 +158,7 @@ def ranks_by_cosine(study: Study, run: Run) -> bool:
 
 @dataclass(slots=True)
 class EasyNegativeSampler:
-    """Draws easy negatives.
+    """Draws easy negatives: random passages, and gold passages of other questions.
 
     A question's draw depends only on the seed and the question's id, not on the rest of the set.
 
@@ -172,7 +173,7 @@ class EasyNegativeSampler:
 
     @classmethod
     def for_questions(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> EasyNegativeSampler:
-        """A sampler over the study's passages. `with_gold` looks up the gold of the other questions, once."""
+        """Return a sampler over the study's passages. `with_gold` also reads the gold passages of other questions."""
         if not with_gold:
             return cls(len(study.corpus), seed)
         golds: list[int] = []
@@ -187,7 +188,9 @@ class EasyNegativeSampler:
         return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
 
     def random(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
-        """Draw `count` different passages of the whole collection, none of `excluded_rows`; fewer if there are not enough."""
+        """Draw `count` different passages from the whole collection without `excluded_rows`, or fewer if there are not
+        enough.
+        """
         count = min(count, self.passages - len(excluded_rows))
         rows: dict[int, None] = {}
         rng = self._rng(question, "random")
@@ -202,7 +205,9 @@ class EasyNegativeSampler:
         return [NegativeCandidate(ordinal, "random") for ordinal in list(rows)[:count]]
 
     def other_gold(self, question: Question, count: int, excluded_rows: AbstractSet[int]) -> list[NegativeCandidate]:
-        """Draw `count` gold passages of questions about other facts, none of `excluded_rows`; fewer if there are not enough."""
+        """Draw `count` gold passages of questions about other facts, without `excluded_rows`, or fewer if there are not
+        enough.
+        """
         fact = _fact_of(question)
         rows: dict[int, None] = {}
         tried = (
@@ -231,7 +236,7 @@ def _fact_of(question: Question) -> bytes | None:
 def match_answers(
     questions: Sequence[Question], candidates: Sequence[Sequence[NegativeCandidate]], corpus, rule: str
 ) -> list[list[NegativeCandidate]]:
-    """The same candidates, each with whether it contains an answer."""
+    """Return the same candidates with a flag that states whether each contains an answer."""
     width = max((len(row) for row in candidates), default=0)
     ordinals = np.full((len(questions), width), -1, np.int32)
     for row, rows in zip(ordinals, candidates, strict=True):
@@ -254,8 +259,8 @@ def distant_positives(
     """Return, for each question, the highest BM25 passage that contains an answer, in the top `depth` (DPR, section
     4.2, appendix A).
 
-    The query is the question with its first answer, or the question alone if its answers are patterns. None if no
-    passage contains an answer, or if the question has no answers.
+    The query is the question followed by its first answer, or only the question if its answers are regular expressions.
+    The result is None if no passage contains an answer, or if the question has no answers.
 
     Args:
         bm25: an object with `search(texts, k) -> Hits`.

@@ -1,4 +1,4 @@
-"""Estimate the false negatives that remain among the negatives of a training set, from random audits alone."""
+"""Estimate the share of false negatives that remain among a training set's negatives, using only random audits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResidualFalseNegatives:
-    """rate: the share of positives among the mined passages that the policy, without labels, keeps as negatives.
+    """The estimated remaining false negatives. rate: the share of positives among the mined passages that the policy,
+    without labels, keeps as negatives.
 
-    It covers only the ranks that the audits sampled. unjudged: kept mined negatives without a label, to which the share
-    applies; all of them if the set uses no labels.
+    The rate refers only to the ranks from which the audits sampled. unjudged: number of kept mined negatives without a
+    label, to which the rate applies; all kept mined negatives if the set uses no labels.
     """
 
     rate: Rate
@@ -34,8 +35,8 @@ class ResidualFalseNegatives:
 def residual_false_negatives(study: Study, training_set: TrainingSet) -> ResidualFalseNegatives | None:
     """Return the estimate; None if the set has no audited question with a kept negative.
 
-    People's labels remove the judged false negatives from a set and leave the others. The share is therefore estimated
-    before labels.
+    People's labels remove only the judged false negatives from a set. The share is therefore estimated as if labels
+    were not used.
     """
     rows = _audited_pairs(study)
     by_question: dict[str, set[str]] = {question: set() for question, _ in rows}

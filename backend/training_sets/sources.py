@@ -1,4 +1,6 @@
-"""The sources of a training set at the start of the build: runs, scores, questions without leaks, people's labels."""
+"""Read the sources of a training set when its build starts: runs, scores, questions without leaks, and
+people's labels.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 VERSION = 2
-"""Version of the way pairs are built, for the fingerprint."""
+"""Version of the method that builds pairs; it is part of the fingerprint."""
 NOT_SEARCHED = "no run searched it"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetSources:
-    """The sources of a training set, read when the build starts. labels: question to passage to label, "open" in
-    dispute.
+    """The sources of a training set, read when the build starts. labels: question to passage to label; "open" if people
+    disagree.
     """
 
     runs: list[Run]
@@ -71,7 +73,9 @@ class TrainingSetSources:
 
 
 def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[str, str]], set[str]]:
-    """The last event used, people's labels by question and passage, and the questions that people call bad."""
+    """Return the last event used, people's labels by question and passage, and the questions that people
+    marked as bad.
+    """
     store = Labels(study.labels_path, read_only=True)
     last = store.last_event if spec.until is None else min(spec.until, store.last_event)
     if not spec.cleaning.labels:

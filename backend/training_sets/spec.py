@@ -1,4 +1,4 @@
-"""The specification of a training set: which questions, which runs to mine, and which policy cleans the negatives."""
+"""The specification of a training set: its questions, the runs to mine, and the policy that cleans the negatives."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def positive_names() -> tuple[str, ...]:
-    """The values of `positives`: gold, distant supervision, and what the policies propose."""
+    """Return the values of `positives`: gold, distant supervision, and the positives that policies propose."""
     proposed = [policy.proposes for policy in DENOISING if policy.proposes]
     return ("gold", "distant", *dict.fromkeys(proposed))
 
 
 @settings_class
 class TrainingSetSpec:
-    """How to build a training set.
+    """The settings from which a training set is built.
 
     name: name of the set and of its folder. runs: empty if all negatives are drawn. positives: from `positive_names()`.
         A policy with labels also uses people's positives. gold: the question's own gold. distant: for a question without
@@ -76,7 +76,7 @@ class TrainingSetSpec:
         return policy_named(self.policy)
 
     def check(self, scores: ScoreStore | None, cosine: bool = False) -> None:
-        """Raises BadInput for invalid values, Refused for a policy that has no meaning on these scores.
+        """Raise BadInput for invalid values, and Refused for a policy that cannot be applied to these scores.
 
         cosine: whether the scores of every run are cosines.
         """
@@ -115,7 +115,7 @@ class TrainingSetSpec:
             check_scale(self.thresholds, calibrated, policy.name, cosine)
 
     def with_own_thresholds(self, study: Study) -> TrainingSetSpec:
-        """Return this specification, with the policy's own thresholds for missing values.
+        """Return this specification, with missing thresholds filled from the policy's own.
 
         Raises:
             Missing: the policy reads its thresholds from a model that does not exist.

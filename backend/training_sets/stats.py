@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from blindspot.backend.training_sets.pair_columns import PairColumns
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
-"""What becomes of a passage mined at a rank: kept as a negative; removed, or proposed as a positive, by a machine;
-relabelled as a positive by people; removed by people.
+"""What happens to the passages mined at a rank: kept as negatives; removed, or proposed as positives, by a machine;
+relabelled as positives by people; removed by people.
 """
 
 
@@ -31,9 +31,11 @@ _kind = itemgetter(*map(Pair._fields.index, ("role", "source", "rank", "origin",
 
 @dataclass(slots=True)
 class SetStats:
-    """questions, pairs: counts. groups: by relation and bucket, the questions, and the pairs of each kind.
+    """The statistics of a set. questions, pairs: numbers. groups: by relation and bucket, the number of questions and
+    of pairs of each kind.
 
-    A set has a hundred pairs for each question, so pairs are counted by kind first, and kinds are added up at the end.
+    A set has about a hundred pairs per question. For speed, pairs are first counted by kind, and the counts are added
+    up at the end.
     """
 
     questions: int = 0
@@ -67,7 +69,7 @@ class SetStats:
             self.groups[names[number]][1][kind] += int(times)
 
     def as_json(self) -> dict:
-        """Plain values in a fixed order."""
+        """Return the statistics as JSON values in a fixed order."""
         orders = {"relation": relation_order, "bucket": bucket_order}
         sources: Counter[tuple[Role, Source]] = Counter()
         reasons: Counter[str] = Counter()
@@ -105,7 +107,7 @@ class SetStats:
 
 
 def fate_of(role: Role, reason: str) -> str:
-    """The fate of a mined pair."""
+    """Return what happened to a mined pair, in a word, given its role and reason."""
     if role == "negative":
         return "kept"
     if reason in PEOPLE_REASONS:
@@ -119,7 +121,7 @@ def tally_pairs(reasons: Iterable[str]) -> dict[str, int]:
 
 
 def tally_order(counts: Counter[str]) -> dict[str, int]:
-    """Counts as a plain dict, the most frequent first."""
+    """Return counts as a dict, most frequent first."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -1,9 +1,9 @@
-"""A random sample of each kind of machine decision, for people to check.
+"""Draw a random sample of each kind of automatic decision, for people to check.
 
-The sample estimates how many removed negatives answer, how many kept negatives answer, and how many pseudo-positives
-do not. RocketQA's authors checked their data this way and found over 90% right (section 4.1.3). Pairs that people have
-decided belong to no stratum. Within a stratum every pair has the same chance, so the share of right pairs is an
-estimate for the stratum.
+From the sample one can estimate how many removed negatives answer their question, how many kept negatives do, and how
+many pseudo-positives do not. RocketQA's authors checked their data this way and found over 90% right (section 4.1.3).
+Pairs that people have labelled belong to no stratum. Within a stratum every pair is drawn with the same probability, so
+the share of correct pairs in the sample is an estimate for the stratum.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class SampledPair(NamedTuple):
 
 
 def stratum_of(pair: Pair) -> str | None:
-    """The stratum of a pair; None for pairs that people decided, gold, and drawn pairs."""
+    """Return the stratum of a pair; None for pairs that people labelled, for gold passages, and for randomly drawn
+    negatives.
+    """
     if pair.label is not None:
         return None
     if pair.role == "positive":
@@ -77,9 +79,10 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
 def queue_stratified_sample(
     study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, actor: str | None = None
 ) -> BatchSummary:
-    """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
+    """Queue a sample of each stratum for judging. The Quality page shows for each stratum how often the automatic
+    decision was correct.
 
-    Raises as `stratified_sample` and `blindspot.backend.judging.batches.batch_of_pairs` do.
+    Raises the same errors as `stratified_sample` and `blindspot.backend.judging.batches.batch_of_pairs`.
     """
     from blindspot.backend.judging.batches import batch_of_pairs
 
@@ -92,5 +95,5 @@ def queue_stratified_sample(
 
 
 def _pseudo_random(seed: int, question: str, passage: str) -> int:
-    """A pseudo-random number, the same for the same pair and seed."""
+    """Return a pseudo-random number that depends only on the pair and the seed."""
     return int.from_bytes(hashlib.blake2b(f"{seed}\0{question}\0{passage}".encode(), digest_size=8).digest(), "big")

@@ -40,11 +40,11 @@ RENAMED_REASONS = {
     "it is of a bucket set, which counts as test": "it belongs to a bucket set, which counts as test",
     "the runs did not search it": "no run searched it",
 }
-"""Reasons of pairs and of questions left out as older versions stored them, with the present text."""
+"""The reasons that older versions stored for pairs and for left-out questions, with the present text of each."""
 
 
 def current_reason(reason: str) -> str:
-    """The present text of a stored reason."""
+    """Return the current wording of a stored reason."""
     return RENAMED_REASONS.get(reason, reason)
 
 
@@ -60,14 +60,14 @@ class TrainingSet:
 
     @classmethod
     def open(cls, study: Study, name: str) -> TrainingSet:
-        """Open a set. Raises Missing if the set is absent or unfinished, Refused if it is over other passages."""
+        """Open a set. Raises Missing if it is absent or unfinished, and Refused if it was made from other passages."""
         manifest = study.finished(
             "training_sets", name, "training set", "training-set build NAME --run RUN", "build another"
         )
         return cls(study.path("training_sets", name), manifest)
 
     def groups(self, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:
-        """Yield (question id, its pairs) by question id, for all questions or some.
+        """Yield (question id, its pairs) ordered by question id, for all questions or for the given ones.
 
         Positives come first, then negatives by rank, then dropped pairs.
         """
@@ -76,9 +76,9 @@ class TrainingSet:
     def examples(self, hard: bool = False) -> Iterator[tuple[str, list[Pair], list[Pair]]]:
         """Yield (question id, positives, negatives) for a trainer.
 
-        Each question has at least one positive, and perhaps no negative.
+        Each question has at least one positive, but may have no negatives.
 
-        Positives come in the order of trust: people's first.
+        The most trusted positives, those labelled by people, come first.
 
         Args:
             hard: only hard negatives (mined ones and people's); otherwise random ones and other questions' gold as
@@ -89,43 +89,43 @@ class TrainingSet:
             yield question, positives_of(pairs), negatives
 
     def roles(self, question: str) -> dict[str, tuple[Role, Source]]:
-        """(role, source) of each passage of a question; empty if the set does not hold the question."""
+        """Return (role, source) for each passage of a question; {} if the question is not in the set."""
         return {pair.passage: (pair.role, pair.source) for _, pairs in self.groups([question]) for pair in pairs}
 
     def hard_negatives(self, questions: Iterable[str] | None = None) -> dict[str, set[str]]:
-        """The passages that training pushes away, by question.
+        """Return the hard negatives of each question.
 
-        `blindspot.backend.judging.batches.make_batch` takes them as `trained`.
+        `blindspot.backend.judging.batches.make_batch` uses them as its argument `trained`.
         """
         wanted = None if questions is None else list(questions)
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
         return {question: passages for question, passages in found.items() if passages}
 
     def left_out(self) -> dict[str, str]:
-        """Why each question that could not train was left out."""
+        """Return for each question that was left out the reason why."""
         with open(self.folder / LEFT_OUT, encoding="utf-8") as file:
             return {row["question"]: current_reason(row["reason"]) for row in map(json.loads, file)}
 
 
 def positives_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """The positives in the order of trust: people's, gold, distant supervision, the models'."""
+    """Return the positives, most trusted first: labelled by people, gold, distant supervision, proposed by models."""
     return sorted(
         (pair for pair in pairs if pair.role == "positive"), key=lambda pair: (SOURCES.index(pair.source), pair.passage)
     )
 
 
 def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Source]]:
-    """(role, source) of each passage of a question in a set. Raises as `TrainingSet.open` does."""
+    """Return (role, source) for each passage of a question in a set. Raises the same errors as `TrainingSet.open`."""
     return TrainingSet.open(study, name).roles(question)
 
 
 def training_sets(study: Study) -> dict[str, Manifest]:
-    """The finished sets, oldest first: name to manifest."""
+    """Return the finished sets, oldest first: name to manifest."""
     return study.parts("training_sets")
 
 
 def cleaned_for(study: Study, run: str) -> str | None:
-    """Return the judge that cleaned the training set of a run's retriever; None without one."""
+    """Return the judge that cleaned the training set of a run's retriever, or None."""
     trained = study.path("models", str(study.run(run).manifest.get("retriever") or "."), "training.json")
     about = read_object(trained) if trained.is_file() else {}
     made = training_sets(study).get(str(about.get("training_set")))
@@ -146,24 +146,27 @@ SOURCES: tuple[Source, ...] = (
     "random",
     "other_gold",
 )
-"""In the order of trust. `other_gold`: a gold passage of another question, taken as a negative."""
+"""The sources of positives, the most trusted first. `other_gold`: a gold passage of another question, taken as a
+negative.
+"""
 PROPOSED: tuple[Source, ...] = ("cross_encoder", "judge")
-"""Sources of pseudo-positives: mined passages that a model is sure of."""
+"""Sources of pseudo-positives: mined passages to which a model gives a high probability."""
 HARD = ("label", "run")
 """Sources of hard negatives; negatives of all other sources are easy."""
 
 
 class Pair(NamedTuple):
-    """The fate of one passage for one question.
+    """One passage for one question, with its role in the training set.
 
-    role: positive, negative, or dropped (seen, but neither).
-    source: who decided last, of SOURCES.
-    run, rank, score: where the passage was mined; None if it was not.
-    probability: the model's; None is unknown. answer: whether the passage contains an answer; None if the
-    question has no answers.
-    label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
-    machine, origin: the role and the source without people's labels; None if only people named the passage.
-    reason: why the pair has this role, one of the reasons in `blindspot.backend.training_sets.denoising`.
+    Attributes:
+        role: positive, negative, or dropped (seen, but neither).
+        source: who decided last, of SOURCES.
+        run, rank, score: where the passage was mined; None if it was not.
+        probability: the model's; None is unknown.
+        answer: whether the passage contains an answer; None if the question has no answers.
+        label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
+        machine, origin: the role and the source without people's labels; None if only people named the passage.
+        reason: why the pair has this role, one of the reasons in `blindspot.backend.training_sets.denoising`.
     """
 
     question: str
@@ -182,7 +185,7 @@ class Pair(NamedTuple):
 
     @property
     def mined(self) -> bool:
-        """Whether a run mined the passage as a possible negative."""
+        """Whether the passage was mined from a run as a possible negative."""
         return is_mined(self.rank, self.origin)
 
     @property
@@ -191,7 +194,7 @@ class Pair(NamedTuple):
 
 
 def is_mined(rank: int | None, origin: Source | None) -> bool:
-    """Whether a pair of this rank and origin was mined by a run."""
+    """Return whether a pair with this rank and origin was mined from a run."""
     return rank is not None and origin in ("run", *PROPOSED)
 
 
@@ -213,9 +216,9 @@ def as_table(pairs: Sequence[Pair]) -> pyarrow.Table:
 
 
 def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:
-    """Yield (question id, its pairs) by question id, for all questions or those named.
+    """Yield (question id, its pairs) ordered by question id, for all questions or for the named ones.
 
-    Holds one row group in memory.
+    Only one row group is in memory at a time.
     """
     import pyarrow.parquet as parquet
 

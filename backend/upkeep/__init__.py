@@ -1,1 +1,1 @@
-"""Name, describe, delete and hand out the parts of a study: runs, batches, training sets, models and maps."""
+"""Rename, describe, delete and download the parts of a study: runs, batches, training sets, models and maps."""

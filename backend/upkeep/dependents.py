@@ -1,4 +1,4 @@
-"""What depends on a part of a study: the other parts whose records name it, and the unfinished jobs that use it."""
+"""Find what depends on a part of a study: other parts whose records name it, and unfinished jobs that use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
 """The kinds of part that are folders, and the folder that holds them."""
 RECORDS = (MANIFEST, "training.json", "specialised.json")
-"""The files in which a part says how it was made. Models have the last two."""
+"""The files in which a part records how it was made. Only models have the last two of these files."""
 How = Literal["needs", "belongs", "names"]
 
 _MODEL_KEYS = {"model", "judge", "encoder", "encoders", "retriever", "vectors_of", "start", "distil", "guide", "scores"}
@@ -29,7 +29,7 @@ _KEYS = {
     "model": _MODEL_KEYS | {"sparse", "dense", "ranker", "cross_encoder"},
     "map": {"map"},
 }
-"""Keys of a record under which the name of a part of this kind is found."""
+"""The keys of a record under which the name of a part of this kind is stored."""
 _WORDS = {
     "runs": "run",
     "training_sets": "training set",
@@ -68,7 +68,7 @@ class Dependent:
 
 
 def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
-    """Return everything that depends on a part; what needs it comes first."""
+    """Return everything that depends on a part. Dependents that do not work without the part come first."""
     if kind == "batch":
         count = Queue(study.labels_path).events_of(name)
         return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
@@ -88,7 +88,7 @@ def _unfinished_jobs(study: Study, name: str) -> Iterator[Dependent]:
 
 
 def _files_of_part(study: Study, name: str) -> Iterator[Dependent]:
-    """The encoder of a model in study.toml, its dense index, and its stored scores."""
+    """Yield what belongs to a model: its encoder in study.toml, its dense index, and its stored scores."""
     encoder = study.settings.encoders.get(name)
     if encoder is not None and name in _encoder_models(encoder):
         yield Dependent("encoder", name, "", "belongs")
@@ -104,7 +104,7 @@ def _encoder_models(encoder: Any) -> set[str]:
 
 
 def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
-    """The parts whose records name the part, without the part itself and what belongs to it."""
+    """Yield the parts whose records name the part, except the part itself and what belongs to it."""
     own = {(FOLDERS[kind], name)}
     if kind == "model":
         own |= {("indexes", name), ("scores", name)}
@@ -126,8 +126,8 @@ def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
 
 
 def _is_over(record: dict[str, Any], name: str) -> bool:
-    """Whether a model or an index works on top of the model: an adapter, a judge with its similarity, shared
-    vectors.
+    """Return whether a model or an index needs the model: an adapter for it, a judge that uses its similarity, or an
+    index that shares its vectors.
     """
     return name in (record.get("vectors_of"), record.get("encoder"))
 
@@ -155,7 +155,9 @@ def _json_objects(path: Path) -> list[dict[str, Any]]:
 
 
 def _mentions_part(value: Any, name: str, keys: set[str] | None, below_key: bool = False) -> bool:
-    """Whether a value contains the name of a part, at a place below one of the keys. Models are also named by paths."""
+    """Return whether a nested value contains the name of a part under one of the keys. Models may also be named by
+    their paths.
+    """
     if isinstance(value, str):
         return below_key and (value == name or value.rpartition(":")[2] == name or value.endswith(f"models/{name}"))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Parts of a study as files to download: runs, training sets, models, labels, and the report on runs."""
+"""Return parts of a study as files to download: runs, training sets, models, labels, and the report on runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def download(
         name: The part; for labels and reports the name of the file, without its ending.
         options: Of a training set's export.
 
-    A report shows no question that the person still has to judge.
+    A report does not show questions that the person still has to judge.
 
     Raises:
         Refused: The person may not export, still has to judge a question of the run, or the format is unknown.
@@ -98,7 +98,9 @@ def _run(study: Study, name: str, format: str, folder: Path) -> Download:
 
 
 def _zip_folder(folder: Path) -> Download:
-    """Return a folder as one zip archive. Weights hardly get smaller, so nothing is compressed but text."""
+    """Return a folder as one zip archive. Only text files are compressed, because compression hardly reduces the size
+    of weights.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):

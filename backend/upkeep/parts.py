@@ -1,4 +1,6 @@
-"""Rename, describe and delete the parts of a study. `blindspot.backend.upkeep.dependents` says what depends on them."""
+"""Rename, describe and delete the parts of a study. `blindspot.backend.upkeep.dependents` finds what
+depends on them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def part_names(study: Study, kind: str) -> list[str]:
 
 
 def find(study: Study, kind: str, name: str) -> str:
-    """Return the name of a part that exists. Raises Missing."""
+    """Return the name of an existing part. Raises Missing if it does not exist."""
     known = part_names(study, kind)
     if name not in known:
         raise Missing(
@@ -49,18 +51,20 @@ def find(study: Study, kind: str, name: str) -> str:
 
 
 def kind_words(kind: str, count: int = 1) -> str:
-    """Return the kind in words: "training set", "batches"."""
+    """Return the noun for a kind of part, such as "training set", or "batches" for several."""
     word = kind.replace("-", " ")
     return word if count == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
 
 
 def description(study: Study, kind: str, name: str) -> Description:
-    """Return the description of a part. Raises Missing."""
+    """Return the description of a part. Raises Missing if the part does not exist."""
     return Descriptions(study.labels_path).description_of(kind, find(study, kind, name))
 
 
 def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[str], actor: str | None = None) -> None:
-    """Replace the description and the keywords of a part. Raises Missing, BadInput, or Refused without the right."""
+    """Replace the description and the keywords of a part. Raises Missing if it does not exist, BadInput for invalid
+    text, and Refused if the person lacks the right.
+    """
     Descriptions(study.labels_path).write(kind, find(study, kind, name), text, keywords, actor)
 
 
@@ -96,7 +100,7 @@ def rename(
 
 
 def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: str | None = None) -> list[Dependent]:
-    """Delete a part and what belongs to it alone. Return what else was deleted.
+    """Delete a part and everything that belongs only to it. Return what was deleted besides the part.
 
     Args:
         confirmed: The person knows what depends on the part, and that nothing brings it back.
@@ -166,7 +170,7 @@ def _write_name(folder: Path, old_name: str, new_name: str) -> None:
 
 
 def _remove(study: Study, parent: str, name: str) -> None:
-    """Delete the folder of a part: from one moment to the next it is gone for every reader."""
+    """Delete the folder of a part. It is renamed first, so that readers never see a partly deleted folder."""
     folder = study.path(parent, name)
     with study.building(f"{parent}/{name}"):
         removed = folder.with_name(f".{name}.old")

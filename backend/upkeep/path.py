@@ -1,6 +1,7 @@
-"""The path through a study: what is done, and the one next step, for every page of the app and for `blindspot status`.
+"""The path through a study: which steps are done and which one is next, for every page of the app and for `blindspot
+status`.
 
-See the failure, look at questions, judge, clean, train, see the change. Each step leads to the next.
+The steps are: see the failure, look at questions, judge, clean, train, see the change.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PathState:
-    """What the steps ask about a study and a person.
+    """The facts about a study and a person that determine which steps are done.
 
-    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. has_labels: whether a passage is judged.
-    has_viewed_question: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
+    Attributes:
+        runs: name to manifest, two or more, without those of the learning curve.
+        pair: the two runs to compare.
+        has_labels: whether a passage is judged.
+        has_viewed_question: whether the person has looked at a question.
+        current_set: the set that is shown, if any.
+        has_batch, has_training_questions: only commands ask.
     """
 
     study: Study
@@ -46,12 +52,12 @@ class PathState:
 
     @property
     def training_set(self) -> str | None:
-        """The set to go on with: the shown one, else the newest."""
+        """The training set to continue with: the shown one, or else the newest."""
         return self.current_set if self.current_set in self.sets else next(reversed(self.sets), None)
 
     @cached_property
     def runs_of_change(self) -> tuple[str, str] | None:
-        """The runs before and after the newest training that has both."""
+        """The runs before and after the newest training for which both exist."""
         for name, about in reversed(self.models.items()):
             for after in reversed(self.runs):
                 if self.runs[after].get("retriever") == name:
@@ -64,7 +70,7 @@ class PathState:
 
 @dataclass(frozen=True)
 class Next:
-    """A next step: in words, as a page of the app with its parameters, and as a command."""
+    """A next step: a description, the page of the app with its parameters, and the command."""
 
     label: str
     page: str
@@ -74,7 +80,9 @@ class Next:
 
 @dataclass(frozen=True)
 class PathStep:
-    """One step: its title, the titles of the pages on which one does it, whether it is done, and how to do it, if one can."""
+    """One step: its title, the titles of the pages on which it is done, whether it is done, and how to do it if that is
+    possible now.
+    """
 
     title: str
     pages: tuple[str, ...]
@@ -144,10 +152,11 @@ JUDGE, TRAIN = STEPS[2], STEPS[4]
 
 
 def next_command(study: Study) -> Step | None:
-    """Return the one next step of a study for the command line; None if nobody can say.
+    """Return the next step of a study for the command line; None if it cannot be determined.
 
-    A check is judged in the app. Without two runs it is what retrieval needs. Then it is the first step that is not done; questions count as looked at
-    once a batch or a label exists.
+    For a check of a training file, the next step is judging in the app. Without two runs, it is a step that leads to a
+    run. Otherwise it is the first step that is not done. Questions count as looked at as soon as a batch or a label
+    exists.
     """
     if is_check(study):
         return Step("Judge the drawn pairs, then choose a rule.", "blindspot open")
@@ -183,12 +192,14 @@ def next_command(study: Study) -> Step | None:
 
 
 def _search_step(study: Study, model: str) -> Step:
-    """Return the step between a training and its change: its run."""
+    """Return the step that makes the run of a trained model, which is needed to see the change."""
     if model in study.parts("indexes"):
         return Step(f"Search with {model}.", f"blindspot retrieve --with dense --encoder {model} --split dev")
     return Step(f"Encode the passages with {model}.", f"blindspot index dense --encoder {model}")
 
 
 def _trained_on(state: PathState) -> str | None:
-    """Return a run over training questions, to mine negatives from; a run without a split searched all questions."""
+    """Return a run over training questions from which negatives can be mined. A run without a split contains all
+    questions.
+    """
     return next((name for name, manifest in state.runs.items() if manifest.get("split") in ("train", None)), None)

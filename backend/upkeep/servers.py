@@ -1,4 +1,4 @@
-"""The servers that parts of a study name: where its texts would go, if a person allows it."""
+"""List the servers named in the parts of a study, to which its texts would be sent with a person's consent."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ def check(data: Any, study: str | None = None) -> Check:
 
 
 def __getattr__(name: str) -> object:
-    """Import `Study` and `Reranker` when asked for: the command imports this module too, and `--help` needs no numpy."""
+    """Import `Study` and `Reranker` only when they are used, because the command imports this module too, and `--help`
+    needs no numpy.
+    """
     if name == "Reranker":
         from blindspot.reranker import Reranker
 

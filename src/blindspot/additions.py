@@ -1,4 +1,4 @@
-"""Bringing things into a study from Python: files, hits and labels of your own, indexes and runs."""
+"""Bring data into a study from Python: files, your own hits and labels, indexes and runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GRADES = {"positive": 1, "negative": 0}
 
 
 class StudyAdditions(OpenedStudy):
-    """Imports, runs and labels of your own, indexes, searches."""
+    """Imports, your own runs and labels, indexes, searches."""
 
     def import_passages(self, path: str | Path, format: str | None = None, settings: str | Sequence[str] = ()) -> int:
         """Import the passage collection as `blindspot import passages` does, and return the number of passages.
@@ -114,15 +114,15 @@ class StudyAdditions(OpenedStudy):
         return name
 
     def add_run(self, name: str, hits: pd.DataFrame, replace: bool = False) -> None:
-        """Store hits of your own as a run.
+        """Store your own hits as a run.
 
         Args:
             hits: one hit a row, with the columns question, passage and score. Equal scores are ordered by the
                 passage's row in the collection.
             replace: replace a run of this name.
 
-        Raises BadInput for a missing column, an unknown question or passage, a passage twice in one list, or a score
-        that is no finite number; Refused if the run exists.
+        Raises BadInput for a missing column, an unknown question or passage, a passage that occurs twice in one list,
+        or a score that is not a finite number; Refused if the run exists.
         """
         from blindspot.backend.core.runs import write_run
         from blindspot.backend.retrieval.retriever import top_k
@@ -163,8 +163,8 @@ class StudyAdditions(OpenedStudy):
             annotator: who gave the labels. A new annotator is a machine, whose labels count for no consensus.
             by_person: a person gave these labels.
 
-        Raises BadInput for a missing column, another label, an unknown question or passage; Refused for a machine's
-        labels by a person's name, or the reverse.
+        Raises BadInput for a missing column, an unknown label, question or passage; Refused for a machine's labels
+        under a person's name, or the reverse.
         """
         import tempfile
 
@@ -192,7 +192,7 @@ class StudyAdditions(OpenedStudy):
             settings: the options of `blindspot encoder add`, with underscores.
 
         Raises BadInput for an unknown setting, Missing for a model that cannot be loaded, Refused if the name is taken
-        or loading the model would run its author's code.
+        or if loading the model would run its author's code.
         """
         from blindspot.backend.retrieval.adding_encoders import add_loaded_encoder
 
@@ -207,7 +207,8 @@ class StudyAdditions(OpenedStudy):
             encoder: of study.toml, for every kind but bm25.
             device: of the encoder; default a GPU if there is one.
 
-        Raises BadInput for another kind, Missing for an unknown encoder, Refused while another process builds it.
+        Raises BadInput for another kind of index, Missing for an unknown encoder, Refused while another process builds
+        the index.
         """
         from blindspot.backend.core import jobs
 
@@ -234,7 +235,7 @@ class StudyAdditions(OpenedStudy):
             kind: as in `blindspot retrieve --with`.
             options: k, split, name, rule, replace, device and the options of the kind, as in `blindspot retrieve`.
 
-        Raises as the command does.
+        Raises the errors of `blindspot retrieve`.
         """
         from blindspot.backend.core import jobs
         from blindspot.backend.retrieval.retrieve import retrieve

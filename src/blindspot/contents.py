@@ -1,4 +1,4 @@
-"""What a study holds, as DataFrames: questions, passages, runs, hits, misses, labels."""
+"""The contents of a study as DataFrames: questions, passages, runs, hits, misses, labels."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class StudyContents(OpenedStudy):
         return frame
 
     def labels(self, consensus: bool = True) -> pd.DataFrame:
-        """Return the labels: the consensus of each judged pair, or every annotator's label.
+        """Return the labels: the consensus of each judged pair, or every annotator's labels.
 
         The columns of the consensus are question, passage, label, state and people; a pair in dispute has the state
         "open".
@@ -163,7 +163,9 @@ class StudyContents(OpenedStudy):
         return pd.DataFrame([asdict(row) for row in rows], columns=columns)
 
     def tags(self) -> pd.DataFrame:
-        """Return people's tags, one a row: tag, question, text, run, annotator, time; "" for no run and no person."""
+        """Return people's tags, one per row: tag, question, text, run, annotator, time. run and annotator are "" if
+        there is none.
+        """
         import pandas as pd
 
         from blindspot.backend.evaluation.tag_export import COLUMNS, tag_rows
@@ -171,12 +173,12 @@ class StudyContents(OpenedStudy):
         return pd.DataFrame(tag_rows(self.study), columns=list(COLUMNS))
 
     def add_tag(self, tag: str, questions: Iterable[str], run: str | None = None, annotator: str | None = None) -> str:
-        """Tag questions, and return the tag as it is spelled.
+        """Tag questions, and return the tag in the spelling that was stored.
 
         Args:
             run: the run that the tag is about; default the question itself. annotator: the person who tags.
 
-        Raises BadInput for what is no tag, Missing for an unknown question, run or person, Refused.
+        Raises BadInput for a text that cannot be a tag, Missing for an unknown question, run or person, Refused.
         """
         from blindspot.db.tags import Tags
 

@@ -96,7 +96,7 @@ class StudyMeasures(OpenedStudy):
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
     ) -> pd.DataFrame:
-        """Count the causes of the misses of one run or two, a cause of a run a row, as `blindspot misses --csv` does.
+        """Count the causes of misses of one run or two, one row per run and cause, as `blindspot misses --csv` does.
 
         The columns are run, k, questions, misses, cause, count, measured, share, low, high, found, found_measured,
         difference, difference_low, difference_high and examples (question ids, joined by spaces); `attrs` holds the
@@ -110,10 +110,11 @@ class StudyMeasures(OpenedStudy):
     def miss_causes(
         self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
     ) -> pd.DataFrame:
-        """Return the causes of each miss of a run, one question a row, indexed by question id, one cause a column.
+        """Return the causes of each miss of a run: one row per question, indexed by question id, and one column per
+        cause.
 
-        A value is True, False, or missing where a fact that the rule needs is unknown. `other` is the run that chance
-        matches are looked for in. Raises Missing, BadInput.
+        A value is True or False, or missing if a fact that the rule needs is unknown. `other` is the second run in
+        which chance matches are looked for. Raises Missing, BadInput.
         """
         import pandas as pd
 
@@ -147,9 +148,10 @@ class StudyMeasures(OpenedStudy):
         return save(self.study, name, expression, replace).expression
 
     def per_question(self, run: str, measure: str = "success", k: int = 5, relevance: Kind = "answers") -> pd.Series:
-        """Return a measure of each measured question, indexed by question id, for tests and plots of your own.
+        """Return a measure of each measured question, indexed by question id, for your own tests and plots.
 
-        The values are numbers from 0 to 1, also of Success@k. Raises BadInput for a measure that needs gold or labels, Missing, Refused.
+        The values are numbers from 0 to 1, for Success@k too. Raises BadInput for a measure that needs gold or labels,
+        Missing, Refused.
         """
         import pandas as pd
 
@@ -166,7 +168,7 @@ class StudyMeasures(OpenedStudy):
         )
 
     def plot_relations(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
-        """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
+        """Return the Relations page's plot of Success@k by relation, a plotly figure."""
         from blindspot.analysis.relations import relation_order
         from blindspot.backend.evaluation.comparison import measure_all
         from blindspot.backend.evaluation.panel import Panel, relation_table
@@ -177,7 +179,7 @@ class StudyMeasures(OpenedStudy):
         return dumbbell(table, names, sorted((row.group for row in table.rows), key=relation_order))
 
     def plot_frequency(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
-        """Return the plot of Success@k by mentions of the subject of the Relations page, a plotly figure."""
+        """Return the Relations page's plot of Success@k by number of mentions of the subject, a plotly figure."""
         from blindspot.backend.evaluation.comparison import measure_all
         from blindspot.backend.evaluation.panel import Panel, frequency_curves
         from blindspot.backend.evaluation.report_plots import curve_plot
@@ -186,7 +188,9 @@ class StudyMeasures(OpenedStudy):
         return curve_plot(frequency_curves(Panel.of_runs(measure_all(self.study, names, relevance)), k), names)
 
     def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
-        """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
+        """Return a plot of the slices that `slices` finds: the difference of the two runs in each slice, with its
+        interval.
+        """
         from blindspot.backend.evaluation.report_plots import slice_plot
         from blindspot.backend.evaluation.slice_report import find_in_runs
 
@@ -195,7 +199,7 @@ class StudyMeasures(OpenedStudy):
     def plot_causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
     ) -> Figure:
-        """Return a plot of the table of `causes`: the share of each cause among misses and among found questions."""
+        """Return a plot of the table from `causes`: the share of each cause among missed and among found questions."""
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
         from blindspot.backend.evaluation.report_plots import cause_plot
 

@@ -1,4 +1,6 @@
-"""An open study in Python: opened, created or generated, and look-ups that the other parts of the interface share."""
+"""An open study in Python: opening, creating and generating studies, and look-ups that the other modules of the
+interface share.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ TITLES_PER_READ = 100_000
 
 
 def as_list(names: str | Sequence[str]) -> list[str]:
-    """Return names as a list; a single one may be given without brackets."""
+    """Return names as a list; a single name may be given without a list."""
     return [names] if isinstance(names, str) else list(names)
 
 
@@ -80,7 +82,7 @@ class OpenedStudy:
             raise BadInput(f"the study has no question {absent!r}")
 
     def _ids_of(self, rows: np.ndarray) -> list[str]:
-        """Return the ids of passage rows; each passage is read once."""
+        """Return the ids of passage rows; each id is read once."""
         unique, place = np.unique(rows, return_inverse=True)
         read: Callable[[list[int]], list[Any]] = self.study.corpus.passages
         ids = [

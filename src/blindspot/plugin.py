@@ -1,5 +1,5 @@
-"""What a plug-in imports: everything that a retriever, format, judge, denoising policy or export of an installed
-package needs. These names are stable; modules below `blindspot.backend` may move at any time.
+"""The names that a plug-in imports: everything that a retriever, format, judge, denoising policy or export of an
+installed package needs. These names are stable; modules below `blindspot.backend` may move at any time.
 
 `docs/extend/` has a page for each kind, and `blindspot.testing` checks a plug-in against the rules of its kind.
 """

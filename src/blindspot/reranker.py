@@ -1,4 +1,6 @@
-"""A learned reranker for use anywhere: a folder or a repository on the Hub, a question, passages. It needs no study."""
+"""A learned reranker that works without a study: it loads a folder or a repository on the Hub and ranks passages for a
+question.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ FILES = "files"  # where a repository on the Hub holds the judge
 
 
 class Reranker:
-    """A judge that `blindspot judge learn` made, for questions and passages of any origin."""
+    """A judge made by `blindspot judge learn`, for questions and passages from anywhere."""
 
     def __init__(self, model: FeatureModel, weights: WordWeights, description: Mapping[str, Any]):
         self.about = dict(description)
@@ -30,7 +32,7 @@ class Reranker:
     def load(cls, source: str | Path) -> Self:
         """Open a judge: `models/NAME` of a study, a copy of that folder, or a repository on the Hub such as "ada/ranker".
 
-        Raises Missing if there is no such judge, BadInput for a damaged one, and as the Hub does.
+        Raises Missing if there is no such judge, BadInput for a damaged one, and the errors of the Hub.
         """
         folder = Path(source).expanduser()
         if folder.is_dir():
@@ -66,7 +68,7 @@ class Reranker:
         similarities: Sequence[float] | None = None,
         in_order: bool = True,
     ) -> list[dict[str, Any]]:
-        """Order passages by how likely they answer a question, the likeliest first, as `CrossEncoder.rank` does.
+        """Order passages by how likely they answer a question, most likely first, as `CrossEncoder.rank` does.
 
         Args:
             passages: texts, or mappings with "text" and, where there is one, "title". The judge learned from whole lists
@@ -78,7 +80,7 @@ class Reranker:
         Returns:
             A list of {"corpus_id": place in `passages`, "score": log-odds}; with `return_documents` also "text".
 
-        Raises BadInput for a passage of another form, or for numbers that are not one for each passage.
+        Raises BadInput for a passage in another form, or if the number of values differs from the number of passages.
         """
         if not passages:
             return []
@@ -108,7 +110,7 @@ def _passage(number: int, passage: Any) -> Passage:
 
 
 def _one_each(name: str, values: Sequence[float] | None, count: int) -> np.ndarray:
-    """(1, k) float32; NaN without values."""
+    """The values as (1, k) float32; NaN if there are none."""
     if values is None:
         return np.full((1, count), np.nan, np.float32)
     given = np.asarray(values, np.float32)

@@ -1,4 +1,5 @@
-"""Checks that a plug-in keeps the rules of its kind, for its author's tests. Our own kinds pass the same checks.
+"""Checks that a plug-in keeps the rules of its kind, for use in the tests of its author. Blindspot's own kinds pass the
+same checks.
 
     from blindspot.testing import check_retriever
     from mysearch.kind import REVERSE
@@ -6,8 +7,9 @@
     def test_it_is_a_retriever():
         check_retriever(REVERSE)
 
-Each check works on a small study of its own in a temporary folder, unless the caller gives one (a retriever that needs
-an index, say). It raises `PluginFault`, an AssertionError, whose one line names the plug-in and the rule that it breaks.
+Each check works on a small study in a temporary folder, unless the caller passes a study (for a retriever that needs an
+index, for example). A failed check raises `PluginFault`, an AssertionError. Its one line names the plug-in and the
+broken rule.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class PluginFault(AssertionError):
 
 
 class _Rules:
-    """The rules of one plug-in: each is a sentence that must hold."""
+    """The rules of one plug-in; each is a sentence that must be true."""
 
     def __init__(self, what: str, name: object):
         self.plugin = f"{what} {name!r}"
@@ -55,7 +57,7 @@ class _Rules:
             raise PluginFault(f"{self.plugin}: {rule}")
 
     def call(self, rule: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Return what a function of the plug-in returns; any error breaks the rule."""
+        """Return what a function of the plug-in returns; any error counts as a broken rule."""
         try:
             return function(*arguments, **named)
         except Exception as error:
@@ -73,7 +75,9 @@ class _Rules:
 
 @contextmanager
 def _small_study(study: Study | None) -> Iterator[Study]:
-    """The given study, or a new one: 24 passages about people and towns, 16 questions with gold, and a run over them."""
+    """The given study, or a new one with 24 passages about people and towns, 16 questions with gold, and a run over
+    them.
+    """
     from blindspot.backend.core.runs import write_run
     from blindspot.backend.core.study import Study as AStudy
     from blindspot.db.corpus import CorpusWriter
@@ -182,7 +186,7 @@ def _check_hits(rules: _Rules, study: Study, retriever: Retriever) -> None:
 
 
 def _check_run(rules: _Rules, study: Study, kind: RetrieverKind, retriever: str) -> None:
-    """A whole run as the command makes it, under a name that is removed again."""
+    """A whole run, made as the command makes it, under a name that is deleted afterwards."""
     import shutil
 
     from blindspot.backend.retrieval.retrieve import retrieve
@@ -258,7 +262,7 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
 
 
 def check_format(format: Format, sample: bytes, rows: int, name: str = "sample.dev") -> None:
-    """Check a format: it recognises its own file and no other, reads records of its kind, and survives torn files.
+    """Check a format: it recognises its own file and no other, reads records of its kind, and handles truncated files.
 
     Args:
         sample: the content of a good file. rows: how many records it holds. name: the file's name.
@@ -324,7 +328,7 @@ def _try_read(read_bytes: Callable[[bytes], list[Any]], content: bytes) -> None:
 
 
 def check_policy(policy: DenoisingPolicy) -> None:
-    """Check a denoising policy: it decides every case that mining can give, always the same way.
+    """Check a denoising policy: it decides every case that mining can produce, and always in the same way.
 
     Raises:
         PluginFault: the policy breaks a rule.
@@ -370,7 +374,7 @@ def check_policy(policy: DenoisingPolicy) -> None:
 
 
 def check_export(export: ExportFormat) -> None:
-    """Check an export format: its files, the numbers of rows that it reports, and that it writes the same twice.
+    """Check an export format: its files, the numbers of rows that it reports, and that two exports are identical.
 
     Raises:
         PluginFault: the export breaks a rule.

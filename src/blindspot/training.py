@@ -101,36 +101,51 @@ class StudyTraining(OpenedStudy):
 
         return export(self.study, name, format, path, settings_of(ExportOptions, options)).path
 
-    def train_adapter(self, name: str, training_set: str, encoder: str = "minilm", **settings: Any) -> dict[str, Any]:
+    def train_adapter(
+        self,
+        name: str,
+        training_set: str | None = None,
+        encoder: str = "minilm",
+        run: str | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """Train an adapter of question vectors over an encoder's index, as `blindspot train adapter` does.
 
         Args:
+            training_set: what it learns from; without one, the judge `distil` teaches.
             encoder: an encoder of study.toml with a dense index.
+            run: the run whose lists the judge teaches; default the one that it learned from.
             settings: the options of `blindspot train adapter`, with underscores, and `replace`.
 
-        Returns what was trained: questions, scale, steps, held_out, and Success@20 of the held-out questions before
-        and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
+        Returns a record of the training: questions, scale, steps, held_out, and Success@20 of the held-out questions
+        before and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
         adapter. Raises BadInput for an unknown setting, Refused, Missing.
         """
         from blindspot.backend.training.adapter import train_adapter
 
-        return self._train(train_adapter, settings, name, training_set, encoder=encoder)
+        return self._train(train_adapter, settings, name, training_set, encoder=encoder, run=run)
 
     def train_dual_encoder(
-        self, name: str, training_set: str, start: str = "minilm", **settings: Any
+        self,
+        name: str,
+        training_set: str | None = None,
+        start: str = "minilm",
+        run: str | None = None,
+        **settings: Any,
     ) -> dict[str, Any]:
         """Train a dual encoder, as `blindspot train dual-encoder` does, and add it to study.toml.
 
         Args:
+            training_set, run: as for `train_adapter`.
             start: the initial model: an encoder of study.toml, a folder or a Hugging Face name.
             settings: the options of `blindspot train dual-encoder`, with underscores, and `replace`, `device`.
 
-        Returns what was trained. Then run index("dense", encoder=name). Raises BadInput for an unknown setting,
+        Returns a record of the training. Then run index("dense", encoder=name). Raises BadInput for an unknown setting,
         Refused, Missing.
         """
         from blindspot.backend.training.dual_encoder import train_dual_encoder
 
-        return self._train(train_dual_encoder, settings, name, training_set, start=start)
+        return self._train(train_dual_encoder, settings, name, training_set, start=start, run=run)
 
     def train_cross_encoder(
         self, name: str, training_set: str, start: str = "minilm", **settings: Any
@@ -141,14 +156,14 @@ class StudyTraining(OpenedStudy):
             start: the initial model: minilm, a folder or a Hugging Face name.
             settings: the options of `blindspot train cross-encoder`, with underscores, and `replace`, `device`.
 
-        Returns what was trained. Raises BadInput for an unknown setting, Refused, Missing.
+        Returns a record of the training. Raises BadInput for an unknown setting, Refused, Missing.
         """
         from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         return self._train(train_cross_encoder, settings, name, training_set, start=start)
 
     def _train(
-        self, function: Callable[..., Any], settings: dict[str, Any], *names: str, **more: Any
+        self, function: Callable[..., Any], settings: dict[str, Any], *names: str | None, **more: Any
     ) -> dict[str, Any]:
         from blindspot.backend.core import jobs
 

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from blindspot.app import server
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.jobs import cleaned_file, cleaned_paths
+from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.db.people import People
@@ -29,22 +30,32 @@ def mined(tmp_path) -> Path:
     return saved(mine("n-tuple", scores=True), "jsonl", tmp_path)
 
 
-def judge_three(tab):
-    """Sign in as Ann from the page Check, and judge the pairs of three questions by keys, the first one false."""
+def begin_judging(tab):
+    """Sign in as Ann from the page Check."""
     tab.get_by_role("link", name="Judge the first pair").click()
     tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill("Ann")
     tab.get_by_role("button", name="Start").click()
     tab.wait_for_selector(".judge .candidate.here")
+
+
+def judge_question(tab, key):
+    """Judge the first passage of a question by a key, and the others negative; a question may have several drawn pairs."""
+    before = tab.locator(".judge h1").inner_text()
+    for _ in range(tab.locator(".judge .candidate").count()):
+        tab.keyboard.press(key)
+        key = "3"
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".judge h1")).not_to_have_text(before)
+
+
+def judge_three(tab):
+    """Judge the pairs of three questions by keys, the first one false."""
+    begin_judging(tab)
     expect(tab.locator(".judge")).not_to_contain_text("No known answer")
     expect(tab.locator(".judge")).not_to_contain_text("untitled")
     expect(tab.locator(".judge .task")).to_have_text("Does each passage, read on its own, answer the question?")
     for key in "133":
-        before = tab.locator(".judge h1").inner_text()
-        for _ in range(tab.locator(".judge .candidate").count()):  # a question may have several drawn pairs
-            tab.keyboard.press(key)
-            key = "3"
-        tab.keyboard.press("Enter")
-        expect(tab.locator(".judge h1")).not_to_have_text(before)
+        judge_question(tab, key)
     expect(tab.locator(".judge .status")).to_contain_text("all saved", timeout=PATIENCE)
 
 
@@ -72,6 +83,20 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
     assert len(content.splitlines()) == written.rows == len(pairs()) + 1, "a row with the new positive"
 
 
+def test_the_end_of_judging_leads_to_the_rate(mined, tab):
+    found = check(mined)
+    drawn = found.draw(2)
+    with serving(found.study) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/check")
+        begin_judging(tab)
+        for _ in set(negative_pairs(found.checked.places).question[drawn.draws].tolist()):
+            judge_question(tab, "3")
+        expect(tab.locator(".judge h1")).to_have_text("You are done", timeout=PATIENCE)
+        expect(tab.locator(".judge")).to_contain_text("The page Check shows the rate and the rule")
+        tab.get_by_role("link", name="Next: see the rate and the rule").click()
+        expect(tab.get_by_role("heading", level=1)).to_contain_text("from 2 judged pairs", timeout=PATIENCE)
+
+
 def test_every_column_of_the_rules_is_seen_on_a_phone(tab, tmp_path):
     (tmp_path / "mined.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
     found = check(tmp_path / "mined.jsonl", tmp_path / "study")
@@ -87,6 +112,10 @@ def test_every_column_of_the_rules_is_seen_on_a_phone(tab, tmp_path):
         table = tab.locator(".st-key-rules .scrolling").first
         expect(table).to_contain_text("emptied", timeout=PATIENCE)
         assert table.evaluate("box => box.scrollWidth - box.clientWidth") == 0
+        names = table.locator("tbody th")
+        assert not any(names.evaluate_all("cells => cells.map(cell => cell.scrollWidth - cell.clientWidth)")), (
+            "all is read"
+        )
 
 
 def test_a_file_is_dropped_on_an_empty_study(mined, tab, tmp_path):

@@ -1,4 +1,4 @@
-"""The answer first: the share of false negatives in a sentence, and the one thing to do next."""
+"""The answer on top of the page Check: the share of false negatives in one sentence, and the one next step."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from blindspot.backend.text.counting import counted
 
 MORE = 200
 VAGUE = 0.25
-"""Half width of an interval up to which a rate is not stated."""
+"""If the half-width of the interval is above this value, no rate is stated."""
 
 
 def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
-    """Return the sentence on top of the page."""
+    """Return the sentence at the top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
     if labelled.rate is None or not labelled.judged:
@@ -47,14 +47,18 @@ def rate_sentence(rate: RateEstimate) -> str:
 
 
 def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: CleanedFile | None) -> None:
-    """Show the one next step: draw, judge, see the rule, or write the file."""
+    """Show the one next step: draw pairs, judge them, choose a rule, or write the file."""
     if not facts.negatives:
         return
     if labelled.rate is None:
         jobs.start_button(open_study, request(draw_pairs), key="draw", label="Draw pairs to judge", primary=True)
         return
     if not checks.sees_rate(open_study, labelled):
-        show(_answer_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
+        show(
+            _answer_line(
+                _button("Judge the next pair", url.JUDGE, "j"), "People who still judge blind do not see the rate."
+            )
+        )
         return
     if url.value("step") and written is None:
         with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
@@ -69,7 +73,7 @@ def primary(open_study: Study, facts: FileFacts, labelled: Labelled, written: Cl
 
 
 def _next(labelled: Labelled) -> tuple[object, ...]:
-    """Return the button, and a second way in words."""
+    """Return the button, and in words a second way to do the same."""
     judge = link("judge on", url.JUDGE, data_key="j")
     if url.value("step"):
         second = "" if labelled.all_judged else join("or ", judge)
@@ -80,7 +84,9 @@ def _next(labelled: Labelled) -> tuple[object, ...]:
             "" if labelled.all_judged else join("or ", judge, " for a shorter interval"),
         )
     if not labelled.judged:
-        return _button("Judge the first pair", url.JUDGE, "j"), "By keys, a few seconds a pair; stop whenever you like."
+        return _button(
+            "Judge the first pair", url.JUDGE, "j"
+        ), "Judging uses keys and takes a few seconds per pair; stop whenever you like."
     rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
 

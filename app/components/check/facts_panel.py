@@ -1,4 +1,4 @@
-"""What is seen in a training file at once: its size, what is wrong, and false negatives inside the batch."""
+"""The facts about a training file that need no labels: its size, its faults, and in-batch false negatives."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from blindspot.app.markup import Html, div, tag, term
 from blindspot.backend.checking.facts import FileFacts, FileFinding
 from blindspot.backend.text.counting import counted, noun
 
-IN_BATCH = (
-    "The positives of the other rows of a batch are a row's negatives. A false one belongs to a row whose question the "
-    "file answers with it, or with a nearly identical text. Rows are drawn at random, as in a shuffled epoch"
-)
+IN_BATCH = "In a batch, the positives of the other rows are negatives of each row. Such a negative is false if the file gives the same text, or a nearly identical one, as a positive of the row's question. Rows are drawn at random, as in a shuffled epoch"
 
 
 def facts_panel(facts: FileFacts, form: str) -> Html:
-    """Return sizes and faults."""
+    """Return the sizes and the faults of the file."""
     sizes = {
         "rows": facts.rows,
         "questions": facts.questions,
@@ -22,12 +19,12 @@ def facts_panel(facts: FileFacts, form: str) -> Html:
         "negatives": facts.negatives,
     }
     rows = [_finding(each) for each in facts.findings]
-    table = tag("table", tag("tbody", *rows), cls="figures faults") if rows else tag("p", "Nothing wrong was seen.")
+    table = tag("table", tag("tbody", *rows), cls="figures faults") if rows else tag("p", "No faults were found.")
     return div(
         tag("h2", "Seen at once"),
         tag("dl", *(div(tag("dt", name), tag("dd", f"{count:,}")) for name, count in sizes.items()), cls="sizes"),
         table,
-        tag("p", f"{form}. Pairs of a question and a passage are counted once.", cls="convention"),
+        tag("p", f"{form}. Each pair of a question and a passage is counted once.", cls="convention"),
         cls="panel",
     )
 
@@ -46,7 +43,9 @@ def _finding(finding: FileFinding) -> Html:
 
 
 def batch_panel(facts: FileFacts) -> Html:
-    """Return false negatives inside the batch by batch size; empty for a form that trains without them."""
+    """Return the number of in-batch false negatives by batch size; empty for a file form that is trained without
+    in-batch negatives.
+    """
     if not facts.batches:
         return Html("")
     head = tag(

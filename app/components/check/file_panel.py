@@ -1,4 +1,4 @@
-"""Writing the file back, and what was written."""
+"""The form that writes the cleaned file, and the files that were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.rules_panel import best_name, chosen_row, rule_names
 from blindspot.app.markup import Html, div, escape_markdown, show, tag
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
-from blindspot.backend.checking.rules import RuleCurve
+from blindspot.backend.checking.rules import RuleCurve, parse_rule
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
@@ -24,7 +24,7 @@ RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
 def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
-    """Show the choices, the button that writes the file, and links to what was written."""
+    """Show the choices, the button that writes the file, and links to the written files."""
     if not who.may(open_study.labels_path, "export") or not checks.sees_rate(open_study, labelled):
         return
     with st.container(key="file"):
@@ -35,35 +35,43 @@ def file_panel(open_study: Study, labelled: Labelled, curve: RuleCurve, written:
                 "Judged false negatives", "false", list(RELABEL), "relabel", format_func=RELABEL.__getitem__
             )
         names, row = rule_names(curve), chosen_row(curve)
+        conditions = {each.rule.as_text(): each.rule.condition for each in curve.rows}
         with right:
-            url.select("Rule that drops more", "rule", names, best_name(curve), disabled=len(names) == 1)
+            url.select(
+                "Keep a negative only if",
+                "rule",
+                names,
+                best_name(curve),
+                disabled=len(names) == 1,
+                format_func=lambda name: conditions.get(name, "(no rule)"),
+            )
         if written is not None:
             write_button(open_study, curve, "Write it again")
         elif not url.value("step"):
             write_button(open_study, curve, "Write the cleaned file")
-        show(tag("p", _file_sentence(how, None if row is None else row.rule.as_text()), cls="convention"))
+        show(tag("p", _file_sentence(how, row is not None), cls="convention"))
         if written is not None:
             _written_file(open_study, labelled, written)
 
 
 def write_button(open_study: Study, curve: RuleCurve, label: str, primary: bool = False) -> None:
-    """Show the button that writes the file as the address says."""
+    """Show the button that writes the file with the choices in the page's address."""
     row, how = chosen_row(curve), url.one_of("false", list(RELABEL), "relabel")
     asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
     jobs.start_button(open_study, asked, key="write", label=label, primary=primary)
 
 
-def _file_sentence(false_negatives_fate: str, rule: str | None) -> str:
+def _file_sentence(false_negatives_fate: str, has_rule: bool) -> str:
     judged = "become positives of their questions" if false_negatives_fate == "relabel" else "go"
-    more = "" if rule is None else f" What {rule} drops goes too, although nobody judged it."
+    more = " What the rule drops goes too, although nobody judged it." if has_rule else ""
     return (
-        f"Same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
+        f"The cleaned file has the same format, columns and order. Negatives that were judged false {judged}; those that the file itself calls "
         f"positive go.{more}"
     )
 
 
 def _written_file(open_study: Study, labelled: Labelled, written: CleanedFile) -> None:
-    rule = "" if written.rule is None else f", with {written.rule}"
+    rule = "" if written.rule is None else f"; a negative is kept only if {parse_rule(written.rule).condition}"
     since = labelled.judged - written.judged
     later = f" {counted(since, 'pair')} judged since: write it again." if since > 0 else ""
     show(

@@ -1,4 +1,6 @@
-"""The page Check of a log: its precision in a sentence, the next step, what is seen at once, and the golden set."""
+"""The page Check for the log of a retriever: its precision in a sentence, the next step, the facts that need no labels,
+and the golden set.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folde
 
 
 def log_page(open_study: Study, name: str) -> None:
-    """Show the page for the run that a log was."""
+    """Show the page for the run that was imported from the log."""
     found = precision_of(open_study)
     sees = who.may(open_study.labels_path, "see others' labels")
     with st.container(key="answer"):
@@ -50,7 +52,7 @@ def log_page(open_study: Study, name: str) -> None:
 
 
 def precision_of(open_study: Study) -> LogPrecision | None:
-    """Return what the judged sample says, computed once after each label."""
+    """Return the figures from the judged sample, computed once after each label."""
     return _precision(
         open_study, str(open_study.folder), desk(open_study).labels.last_event, len(desk(open_study).queue.batches())
     )
@@ -62,9 +64,9 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
 
 
 def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
-    """Return the sentence on top."""
+    """Return the sentence at the top of the page."""
     if precision is None or not precision.judged:
-        return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
+        return tag("h1", "How many of the retrieved chunks answer their question? No question is judged yet.")
     if not sees_labels:
         return tag(
             "h1",
@@ -81,7 +83,7 @@ def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
         return
     if precision.judged < precision.drawn:
         words = "Judge the next question" if precision.judged else "Judge the first question"
-        second = f"{precision.judged} of {precision.drawn} done. The interval is for the whole sample: judge all of it."
+        second = f"{precision.judged} of {precision.drawn} done. The interval assumes that the whole sample is judged: judge all of it."
         button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
         show(div(button, tag("span", second, cls="soft"), cls="action"))
         return
@@ -104,7 +106,8 @@ def _golden_set(open_study: Study) -> None:
         show(
             tag("h2", "The golden set"),
             tag(
-                "p", "The questions that people judged, with the chunks that answer; those with the same words are one."
+                "p",
+                "The questions that people judged, with the chunks that answer them; questions with the same words are one.",
             ),
         )
         with st.container(key="downloads", horizontal=True):

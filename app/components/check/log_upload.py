@@ -1,4 +1,4 @@
-"""A dropped log: spans are read at once; for a table, the person chooses the columns first."""
+"""An uploaded log: retriever spans are imported at once; for a table, the person first chooses the columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = {"question": "Question", "chunks": "Chunks, or one", "chunk_id": "Id o
 
 
 def start_log(open_study: Study, path: Path) -> bool:
-    """Start the import if the file holds the spans of a retriever. Return whether it does."""
+    """Start the import if the file contains a retriever's spans. Return whether it was started."""
     try:
         if open_log(path).shape is None:
             return False
@@ -39,7 +39,7 @@ def may_be_log(path: Path) -> bool:
 
 
 def log_form(open_study: Study, path: Path) -> None:
-    """Show the first values of each column, and the choice of those of a log."""
+    """Show the first values of each column, and fields in which the person says what each column is."""
     columns = preview(path)
     rows = [
         tag("tr", tag("th", name, scope="row"), *(tag("td", each, cls="left") for each in values))

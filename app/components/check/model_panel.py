@@ -1,4 +1,6 @@
-"""A language model judges the drawn pairs: where the texts go, what it takes, the button, and the rate by its labels."""
+"""A language model judges the drawn pairs: which server receives the texts, what it costs, the button, and the rate by
+the model's labels.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from blindspot.db.errors import BlindspotError
 
 
 def model_panel(open_study: Study, found: Check) -> None:
-    """Show the panel to who may ask language models, if the study has one and pairs are drawn."""
+    """Show the panel to people who may use language models, if the study has one and pairs are drawn."""
     judges, drawn = list(llm_judges(open_study)), read_sample(found.checked)
     if not judges or drawn is None or not who.may(open_study.labels_path, "train"):
         return
@@ -43,12 +45,12 @@ def model_panel(open_study: Study, found: Check) -> None:
             return
         if rate is not None and rate.judged:
             show(tag("p", rate_words(rate)))
-            words = "The interval is for what this model would say of the whole file, not for what people would. The file back takes people's labels."
+            words = "This is an interval for what the model would say about the whole file, not for what people would say. The written file uses only people's labels."
             show(tag("p", words, cls="convention"))
 
 
 def _ask(open_study: Study, name: str, left: list[tuple[str, str]]) -> None:
-    """Show what asking takes, the consent if it is lacking, and the button."""
+    """Show the cost, the consent form if consent is missing, and the button."""
     needed = plan_pairs(open_study, name, left)
     show(plan_words(needed))
     lacking = "allow it first" if needed.how_to_allow else ""

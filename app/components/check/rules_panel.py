@@ -1,4 +1,4 @@
-"""The rules that drop negatives, compared by the labels, and what to paste."""
+"""The rules that drop negatives, compared by the labels, and the code that applies the chosen rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
 
 RULE_STEP = {"step": "rule"}
-"""In the address, from the choice of a rule on."""
+"""The query parameters of the page after a rule was chosen."""
 WITHOUT_RULE = "none"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
@@ -25,30 +25,34 @@ HEADS = (
 
 
 def chosen_row(curve: RuleCurve) -> RuleRow | None:
-    """Return the row that the address names, by default the one that separates best; None for none."""
+    """Return the row that the address names, or else the row that separates best; None if no row is chosen."""
     asked = url.one_of("rule", rule_names(curve), best_name(curve))
     return next((row for row in curve.rows if row.rule.as_text() == asked), None)
 
 
 def rule_names(curve: RuleCurve) -> list[str]:
-    """Return what can be chosen: no rule, or one of the rows."""
+    """Return the options to choose from: no rule, and each row."""
     return [WITHOUT_RULE, *(row.rule.as_text() for row in curve.rows)]
 
 
 def best_name(curve: RuleCurve) -> str:
-    """Return the row that separates best, as in max_score=0.7; or that there is none."""
+    """Return the row that separates best, as in max_score=0.7, or a sentence that there is none."""
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
 def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
-    """Show the best row of each rule, all others on demand, why one is chosen, and the argument."""
+    """Show the best row of each rule, all other rows on demand, why a row is chosen, and the argument to set."""
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
         return
     best = None if curve.chosen is None else curve.rows[curve.chosen]
     row = chosen_row(curve)
     with st.container(key="rules"):
-        why = tag("p", tag("b", best.rule.as_text()), f": {curve.why}.") if best else tag("p", f"{curve.why}.")
+        why = (
+            tag("p", tag("b", f"The best rule keeps a negative if {best.rule.condition}"), f": {curve.why}.")
+            if best
+            else tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}.")
+        )
         promise = ""
         if best is not None and curve.promise is not None:
             words = f"At most {curve.promise:.1%} of what it keeps are false: a bound for all rows together."
@@ -69,7 +73,7 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
 
 
 def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
-    """Show what applies the chosen row, and for the judge's the best argument that mining takes."""
+    """Show how to apply the chosen row in mining. For the judge's rule, show the best argument that mining accepts."""
     if row is None:
         return
     if row.rule.argument is None:
@@ -79,12 +83,12 @@ def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Pa
         st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
         row = None if curve.to_paste is None else curve.rows[curve.to_paste]
     if row is not None and row.rule.argument is not None:
-        show(tag("p", f"To mine again with {row.rule.as_text()}, paste:"))
+        show(tag("p", f"To mine again so that a negative is kept if {row.rule.condition}, paste:"))
         st.code(row.rule.argument, language="python", wrap_lines=True)
 
 
 def best_of_each(curve: RuleCurve) -> list[RuleRow]:
-    """Return the row of each rule that separates best, and the chosen one for its rule."""
+    """Return for each rule the row that separates best; for the rule of the chosen row, the chosen row."""
     best_rows: dict[str, RuleRow] = {}
     for place, row in enumerate(curve.rows):
         old = best_rows.get(row.rule.name)
@@ -98,7 +102,7 @@ def best_of_each(curve: RuleCurve) -> list[RuleRow]:
 def _table(rows: list[RuleRow], best: RuleRow | None, chosen_rule: RuleRow | None) -> Html:
     head = tag(
         "tr",
-        tag("th", "rule", scope="col", cls="left"),
+        tag("th", "keeps a negative if", scope="col", cls="left"),
         *(tag("th", term(name, about), scope="col") for name, about in HEADS),
     )
     lines = [_row(row, row is best, row is chosen_rule) for row in rows]
@@ -112,7 +116,7 @@ def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
     mark = tag("span", "★ ", title="separates best") if is_best else ""
     return tag(
         "tr",
-        tag("th", mark, link(name, address), scope="row"),
+        tag("th", mark, link(row.rule.condition, address), " ", tag("code", name), scope="row"),
         tag("td", f"{row.kept:,}"),
         tag(
             "td",

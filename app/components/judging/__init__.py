@@ -1,8 +1,9 @@
-"""The server side of the judging component; keys, cursor and outbox live in the browser (`outbox.js`, `judge.js`).
+"""The server side of the judging component. The browser keeps the key bindings, the cursor and the outbox (`outbox.js`,
+`judge.js`).
 
-Each message from the browser contains the whole outbox. `receive` stores its events and keeps the receipts for the next
-run of the page, which returns them to the browser. The browser resends unacknowledged events; the store keeps each
-event once.
+Each message from the browser contains the whole outbox. `receive` stores the events of the message. It saves the
+receipts for the next rerun of the page, which returns them to the browser. The browser resends unacknowledged events;
+the store keeps each event once.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _HEARD, _LAST = "judging-heard", "judging-last"
 
 
 def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator: str) -> None:
-    """Put a component of this folder on the page, with `data` and the receipts of the last message."""
+    """Put a component of this folder on the page, with `data` and the receipts for the last message."""
     st.session_state.setdefault(_LAST, {})[key] = data
     key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
@@ -48,8 +49,8 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
 def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
     """Decorate a function that mounts the component `PREFIX-NAME` of a person.
 
-    While the study cannot be read, the component stays on the page with its last data, below a line about the error,
-    and the page tries again.
+    While the study cannot be read, the component stays on the page with its last data and a line about the error, and
+    the page keeps trying.
     """
 
     def decorate(draw: Draw) -> Draw:
@@ -71,7 +72,7 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 
 
 def store_events(key: str, study: Study, annotator: str) -> None:
-    """Store the events that the browser sent, and keep their receipts.
+    """Store the events that the browser sent, and save their receipts.
 
     The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is
     stored, and the events stay in the browser until the annotator signs in again.
@@ -96,7 +97,7 @@ def store_events(key: str, study: Study, annotator: str) -> None:
 
 
 def _add_to_curve(study: Study) -> None:
-    """Add a point to the learning curve if these labels call for one. Whatever hinders that, the labels are saved."""
+    """Add a point to the learning curve if enough new labels have come in. If that fails, the labels are still saved."""
     with suppress(BlindspotError, OSError, *TRANSIENT_ERRORS):
         start_if_due(study)
 
@@ -104,7 +105,8 @@ def _add_to_curve(study: Study) -> None:
 def at_work(study: Study, person: Person) -> None:
     """Rerun the whole page if the signed-in person has changed; call this at the start of a fragment.
 
-    A fragment keeps the arguments from its page's last run. Since then a link may have been revoked or a role changed.
+    Streamlit reruns a fragment with the arguments of the page's last run. Since then a link may have been revoked or a
+    role changed.
     """
     if who.signed_in_person(study.labels_path) != person:
         st.rerun()
@@ -126,7 +128,7 @@ def session(labels_path: Path, person: Person, mode: str = "") -> str:
 
 
 def browser_value(key: str, name: str, default: Any) -> Any:
-    """Return a value that the browser sent along with its outbox."""
+    """Return a value that the browser sent with its outbox."""
     state = st.session_state.get(component_key(key)) or {}
     return (state.get("outbox") or {}).get(name, default)
 

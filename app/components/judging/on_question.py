@@ -1,4 +1,4 @@
-"""Labels on the Question page: the person's own, set by key, and everybody's for those with the right to see them."""
+"""Labels on the Question page: the person's own, set by keys, and everybody's for people with the right to see them."""
 
 from __future__ import annotations
 

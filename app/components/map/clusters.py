@@ -137,8 +137,8 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
 
 
 def _edit_forms(map: Map, state: Clusters, id: int) -> None:
-    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had
-    older text.
+    """Show the edit forms. A callback reads the typed text when its button is pressed, because the page's last run has
+    an older text.
     """
     if not who.may(map.study.labels_path, "edit maps"):
         return

@@ -1,4 +1,6 @@
-"""Cached data of the Map page: the open map, the titles of its points, and the study's facts about them."""
+"""Cached data of the Map page: the open map, the titles of its points, and what the study knows about them (relation,
+labels, hits).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def _points(_map: Map, *key: object) -> MapPoints:
 
 
 def known_of(map: Map) -> KnownKinds:
-    """Return the study's facts about the points; recomputed after new labels or imported questions."""
+    """Return what the study knows about the points; recomputed after new labels or imported questions."""
     labels = map.study.labels_path
     marks = tuple(path.stat().st_mtime_ns for path in (labels, labels.with_name(labels.name + "-wal")) if path.exists())
     return _known_kinds(map, str(map.study.folder), map.name, map.manifest["made"], marks)
@@ -70,15 +72,15 @@ def _known_kinds(_map: Map, *key: object) -> KnownKinds:
 
 
 def first_hits(study: Study, run: str) -> dict[str, int]:
-    """Return the rank of the first relevant passage by question id, 0 for none, for the measurable questions of the
-    run.
+    """Return the rank of the first relevant passage by question id, 0 for none, for the questions of the run that can
+    be measured.
     """
     found = opened_study.measured(study, run, "answers", opened_study.rule_of_runs(study, run, run))
     return dict(zip(ids_of(found.questions), found.first_ranks.tolist(), strict=True))
 
 
 def runs_over(map: Map) -> list[str]:
-    """Return the runs that searched a question of the map, the map's own run first."""
+    """Return the runs that searched at least one question of the map, the map's own run first."""
     asked, own = set(map.question_ids), map.manifest["request"]["run"]
     found = [
         name

@@ -1,7 +1,8 @@
-"""The plot of a map: WebGL points, with one trace for each category and kind, which the legend can show or hide.
+"""The plot of a map: points drawn with WebGL. Each pair of category and kind is a trace, which the legend can show or
+hide.
 
-Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the
-rest.
+Each category has a colour and a shape; questions are always diamonds. If there are too many points to draw, the density
+of the others is drawn.
 """
 
 from __future__ import annotations
@@ -182,7 +183,9 @@ def _marker_shape(marker: str, name: str, question: bool) -> str:
 
 
 class PointStyle(NamedTuple):
-    """How the points of one category look. name: as the legend shows it. is_quiet: drawn fainter, below the others."""
+    """How the points of one category look. name: as the legend shows it. is_quiet: whether they are drawn fainter, and
+    below the others.
+    """
 
     name: str
     is_question: bool

@@ -88,7 +88,7 @@ def _which_points(
         others,
         key="make-second",
         format_func=lambda name: name or "none",
-        help="A second encoder of the same passages, such as that after training; the two maps show side by side.",
+        help="A second encoder of the same passages, such as the encoder after training; the page shows the two maps side by side.",
     )
     default_run = next(
         (i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0
@@ -121,8 +121,7 @@ def _which_points(
         third,
         "most",
         step=1000,
-        help="Maximum number of passages. Up to 20,000 points are selectable; more show as density. UMAP takes a minute "
-        "or two for 10,000.",
+        help="Maximum number of passages on the map. Up to 20,000 points can be selected; if there are more, the map also shows their density. UMAP takes a minute or two for 10,000 points.",
     )
     name = fourth.text_input("Name", _free_name(encoder, after, taken_names), key=f"make-name-{encoder}-{after}")
     return {

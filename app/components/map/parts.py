@@ -1,4 +1,4 @@
-"""The parts around the map: its quality measures, the spread of groups, an open point, and lists of points."""
+"""What is shown around the map: its quality measures, the spread of groups, an open point, and lists of points."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MARGIN = (
 
 
 def address(map: Map, **changes: Any) -> str:
-    """Return the address of this page with its current choices, some of them changed."""
+    """Return the address of this page with some of its current choices changed."""
     parameters = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
     return url.href("map", {"map": map.name, **parameters, **changes})
 
@@ -92,8 +92,7 @@ def quality_line(map: Map) -> Html:
         ),
         tag(
             "p",
-            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps "
-            "between them have none. All figures, neighbours and clusters are computed in the original space.",
+            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps between them have no meaning. All figures, neighbours and clusters are computed in the original space.",
             cls="convention",
         ),
         cls="map-quality",
@@ -126,8 +125,7 @@ def warnings(map: Map, shown_points: int) -> Html:
     if old:
         notices.append(
             notice(
-                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again "
-                "to see neighbours.",
+                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again to see nearest neighbours.",
                 kind="warning",
             )
         )
@@ -263,7 +261,7 @@ def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[in
 
 
 def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, page_size: int = 15) -> Html:
-    """The selected points, up to and including page `pages` of `page_size` points."""
+    """The selected points, from the first page up to and including page `pages`, with `page_size` points each."""
     shown = [points.number[id] for id in chosen[: pages * page_size] if id in points.number]
     lines = [
         tag(

@@ -1,4 +1,6 @@
-"""The selected points of the map: stored by id in the session, listed, saved as a slice, or sent to judging."""
+"""The selected points of the map. The session keeps them by id; people can list them, save them as a slice or send them
+to judging.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-sa
 
 
 def plot_key(map: Map) -> str:
-    """Return the plot's key. `clear` changes the key, so that the plot drops its selection."""
+    """Return the plot's key. `clear` changes the key, which makes the plot forget its selection."""
     return f"{PLOT}-{map.name}-{st.session_state.get(_EPOCH, 0)}"
 
 
@@ -55,7 +57,7 @@ def clear() -> None:
 
 
 def try_action(work: Callable[[], str]) -> None:
-    """Run the action of a button; the next run of the page shows its message or error."""
+    """Run the action of a button. The next run of the page shows its message or error."""
     try:
         st.session_state[_MESSAGE] = ("", work())
     except BlindspotError as error:
@@ -63,8 +65,8 @@ def try_action(work: Callable[[], str]) -> None:
 
 
 def show_last_message() -> None:
-    """Show the message of the last action. The container exists even without one; otherwise open expanders below would
-    close.
+    """Show the message of the last action. The container exists even without a message; otherwise open expanders below
+    it would close.
     """
     kind, words = st.session_state.pop(_MESSAGE, ("", ""))
     with st.container():
@@ -73,7 +75,7 @@ def show_last_message() -> None:
 
 
 def acting_person(map: Map) -> str | None:
-    """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and
+    """Return the name of the signed-in person, to record who acted (`by`). Raises Refused if sign-in is required and
     missing.
     """
     return who.acting_name(map.study.labels_path)
@@ -107,7 +109,7 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
         show(
             tag(
                 "p",
-                "To send passages to judging, choose a run, which links passages to questions.",
+                "To send passages to judging, choose a run: it says which questions the passages belong to.",
                 cls="convention",
             )
         )
@@ -175,7 +177,7 @@ def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str)
     result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
     return (
-        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."
+        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now shows the slice."
     )
 
 
@@ -190,7 +192,7 @@ def hint(map: Map, run: str | None) -> None:
                 "Click a point to read it and see its nearest neighbours. Click a group's name in the legend to hide "
                 "or show the group; double-click to show only that group.",
             ),
-            tag("p", "With the keyboard, open a cluster below and then its passages.", cls="convention"),
+            tag("p", "If you use the keyboard, open a cluster below, and then one of its passages.", cls="convention"),
             tag(
                 "p",
                 "Colour by ",

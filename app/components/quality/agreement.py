@@ -1,4 +1,4 @@
-"""Panels on inter-annotator agreement and on each annotator's work."""
+"""Panels about agreement between annotators and about each annotator's work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def agreement_panel(quality: Quality) -> Html:
     together = quality.together
     if together is None or not together.four.passages:
         message = (
-            "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with "
+            "Agreement can be measured only on passages that two people judged blind, and there are none yet. Create a batch with "
             "second labels, or raise the number of people per question."
         )
         return div(tag("h2", "Agreement"), tag("p", message, cls="convention"), cls="panel")
@@ -105,13 +105,13 @@ def people_panel(quality: Quality) -> Html:
     )
     lines = [_person(each) for each in quality.work]
     drift = quality.drift
-    note = ["Current labels, without practice. "]
+    note = ["Current labels, without those of practice. "]
     if drift.passages:
         interval = f" ({bounds(drift.low, drift.high)})" if drift.low is not None else ""
         again = f"{counted(drift.passages, 'passage')} of {counted(drift.questions, 'question')}"
         note += [f"Judged a second time: {again}; {percent(drift.value)}%{interval} got the same label."]
     else:
-        note += ["Nobody has judged a passage twice yet; the repeats of a batch are for that."]
+        note += ["Nobody has judged a passage twice yet; batches include repeats for that purpose."]
     table = tag("table", head, tag("tbody", *lines), cls="figures agreement")
     return div(tag("h2", "Annotators"), scrolling(table), tag("p", *note, cls="convention"), cls="panel")
 

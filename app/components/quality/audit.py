@@ -19,7 +19,7 @@ from blindspot.backend.text.counting import counted
 
 POWERED = (
     "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "
-    "the audit. A biased judge widens the interval and does not move the rate. Lambda: how much the judge counts"
+    "the audit. A biased judge makes the interval wider but does not shift the rate. Lambda: how much the judge counts"
 )
 BYS = ("relation", "bucket", "rank")
 NO_AUDIT = (
@@ -65,7 +65,12 @@ def audit_panel(
     if audit.overall is None:
         return div(
             title,
-            tag("p", *sentences, " The rates appear after the first completely judged question.", cls="convention"),
+            tag(
+                "p",
+                *sentences,
+                " The rates appear when the first question has been judged completely.",
+                cls="convention",
+            ),
             picker,
             cls="panel",
         )
@@ -140,7 +145,7 @@ def _convention(rates: Rates) -> Html:
 
 
 def _powered_lines(powered_audits: Sequence[JudgeAssistedAudit]) -> Html:
-    """The first rate again with each judge's scores, or why a judge cannot help."""
+    """The rate again, estimated with each judge's scores, or why a judge cannot help."""
     lines = [
         tag("p", term("With a judge's scores", POWERED), ": ", powered_words(each), cls="convention powered")
         for each in powered_audits

@@ -1,4 +1,4 @@
-"""The panel on batches: their progress, and the precision of their strata."""
+"""The panel about batches: their progress, and the precision of each stratum."""
 
 from __future__ import annotations
 
@@ -81,11 +81,7 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
     if not lines:
         return Html("")
     head = table_head("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
-    note = (
-        "Share of positives among the judged passages of each stratum, unweighted. The share is an estimate for the "
-        "whole stratum if its pairs were drawn at random. RocketQA's authors checked their pseudo-labels in this "
-        "way; more than 90% were correct."
-    )
+    note = "Share of positives among the judged passages of each stratum, unweighted. If the pairs of a stratum were drawn at random, its share is an estimate for the whole stratum. RocketQA's authors checked their pseudo-labels in the same way; more than 90% were correct."
     return div(
         tag("h3", "Strata of a training set"),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),

@@ -1,4 +1,4 @@
-"""The panel of disagreements for the adjudicator, with annotators' names hidden."""
+"""The panel in which an adjudicator settles disagreements, with the annotators' names hidden."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def disputes_panel(
     if not disputes:
         note = tag(
             "p",
-            "No passage is disputed or unsure. Disagreements appear when two people judge the same question; "
-            "the second labels of a batch are for that.",
+            "No passage is disputed or unsure. Disagreements appear when two people judge the same question; batches include second labels for that purpose.",
             cls="convention",
         )
         return div(tag("h2", "Disagreements"), note, _bad_question_row(bad), cls="panel")
@@ -61,7 +60,7 @@ def disputes_panel(
     )
     note = tag(
         "p",
-        "Positive against negative comes first. A disputed passage is excluded from training and from all rates "
+        "Disagreements between positive and negative come first. A disputed passage is excluded from training and from all rates "
         "until it is settled. Decide before you look at the names.",
         cls="convention",
     )
@@ -76,7 +75,7 @@ def disputes_panel(
 
 
 def adjudicate(question: str) -> str:
-    """Return the address where a question is adjudicated."""
+    """Return the address of the page on which a question is adjudicated."""
     return url.href(JUDGE, {"adjudicate": 1, "question": question})
 
 

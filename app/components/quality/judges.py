@@ -1,5 +1,5 @@
-"""Judges beside each other on the Quality page: how good each is on pairs that people settled, and where to trust
-it.
+"""A comparison of judges on the Quality page: how good each is on pairs that people settled, and in which groups it may
+be trusted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Here = Callable[..., str]
 def judges_panel(
     judge_table: JudgeTable | str, chosen: str, grouping: str, injections: str, page_address: Here
 ) -> Html:
-    """The panel on judges.
+    """The panel about judges.
 
     Args:
         judge_table: the measured judges, or why there are none.
@@ -57,7 +57,7 @@ def judges_panel(
         return div(title, tag("p", judge_table, cls="convention"), cls="panel", id="judges")
     if not judge_table.judges:
         learn = link("Learn a judge", tabs.address("judges"), cls="button")
-        return div(title, tag("p", "No judge has scores yet.", cls="convention"), learn, cls="panel", id="judges")
+        return div(title, tag("p", "No judge has given scores yet.", cls="convention"), learn, cls="panel", id="judges")
     head = table_head(
         "judge",
         "pairs",
@@ -193,7 +193,7 @@ def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: s
 
 
 def _calibration(bins: list[Bin]) -> Html:
-    """Each range of scores with the share of positives: the dot with its interval; the mark is the mean score."""
+    """For each range of scores, the share of positives: the dot with its interval. The vertical mark is the mean score."""
     scale = gauge_head("Dot and line: share of positives with its 95% interval. Upright mark: the mean score")
     lines = [
         row(

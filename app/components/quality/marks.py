@@ -1,4 +1,6 @@
-"""Marks of the Quality page: a rate with its interval, an agreement coefficient, the state of the stopping rule."""
+"""Small elements of the Quality page: a rate with its interval, an agreement coefficient, the state of the stopping
+rule.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ def bounds(low: float | None, high: float | None) -> str:
 
 
 def rate_figure(rate: Rate) -> Html:
-    """A percentage with its interval beside it."""
+    """A percentage with its interval next to it."""
     if rate.value is None:
         return span("–", title="no sampled passage has a settled label")
     unsettled = f"; {rate.unsettled:,} unsettled passages left out" if rate.unsettled else ""
@@ -33,7 +35,7 @@ def rate_figure(rate: Rate) -> Html:
 
 
 def gauge_head(title: str) -> Html:
-    """The head of a column of gauges: its scale from 0 to 100."""
+    """The head of a column of rates: the scale from 0 to 100."""
     return tag("th", span("0", cls="zero"), span("100", cls="hundred"), cls="gauge-cell", scope="col", title=title)
 
 

@@ -1,4 +1,4 @@
-"""The Quality page for one person, from the address and the label store."""
+"""The Quality page as one person sees it, from the address and the label store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HERE = "quality"
 
 
 def render(open_study: Study, person: Person | None) -> None:
-    """Show the page as far as the person has the right to see it."""
+    """Show the parts of the page that the person has the right to see."""
     if not Labels(open_study.labels_path).last_event and not Queue(open_study.labels_path).batches():
         show(_empty_page(open_study))
         return
@@ -85,7 +85,7 @@ def render(open_study: Study, person: Person | None) -> None:
 
 
 def _judges(open_study: Study, cache_version: tuple, sample: str) -> JudgeTable | str:
-    """The measured judges, or one sentence about why there are none."""
+    """The measured judges, or one sentence that says why there are none."""
     try:
         return _measured_judges(
             open_study,
@@ -123,7 +123,7 @@ def _measured_judges(_study: Study, cache_version: tuple, scores_version: tuple,
 
 
 def _injections(open_study: Study, judge: str) -> str:
-    """The result of injections against a language model; "" for other judges."""
+    """The result of the injection test of a language model; "" for other judges."""
     if judge not in llm_judges(open_study):
         return ""
     found = injection_report(open_study, judge)

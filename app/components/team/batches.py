@@ -43,16 +43,16 @@ ORDER_TITLES: dict[Order, str] = {
 }
 _ABOUT_ARMS = (
     "75% of the questions are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
-    "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
+    "10% for second labels and 5% as repeats. If an arm cannot be filled, its questions are chosen by priority instead."
 )
 _ABOUT_SPLITS = (
-    "Splits to draw questions from; empty for all searched questions. "
+    "Splits to draw questions from; if empty, all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
 )
 
 
 def batch_panel(open_study: Study) -> None:
-    """Show the batches, the form for a new one, and the jobs that make them; leads only."""
+    """Show the batches, the form for a new one, and the jobs that make them; only leads see it."""
     queue, people = desk(open_study).queue, who.people(open_study.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
@@ -72,7 +72,7 @@ def batch_panel(open_study: Study) -> None:
 
 
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
-    """Show a button that makes a batch of all these questions; leads only."""
+    """Show a button that makes a batch of all these questions; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
     words = f"Send {counted(len(question_ids), 'question')} to judging"
@@ -91,8 +91,8 @@ def _send(open_study: Study, question_ids: list[str], runs: list[str]) -> None:
 
 
 def offer_batch(opened: Study, stem: str, runs: Sequence[str], words: str, **settings: Any) -> bool:
-    """Lead to an open batch with these settings of some of these runs, or show a button that makes it of the first runs.
-    Return False without runs.
+    """Link to an open batch with these settings that has questions of some of these runs, or show a button that makes
+    such a batch from the first runs. Return False without runs.
     """
     batches = desk(opened).queue.batches()
     if waiting := next((each for each in batches if each.state == "open" and _is_offer(each, runs, settings)), None):
@@ -113,7 +113,7 @@ def _is_offer(batch: Batch, runs: Sequence[str], settings: Mapping[str, Any]) ->
 
 
 def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bool:
-    """Start the job that makes a batch, in the name of the signed-in person. Return False if the job was refused."""
+    """Start the job that makes a batch, as the signed-in person. Return False if the job was refused."""
     try:
         by = who.acting_name(open_study.labels_path)
     except Refused as error:
@@ -176,7 +176,9 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
 
 
 def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) -> None:
-    """Say whom an open batch waits for, with a button that moves on what nobody active can judge."""
+    """Name the people whom an open batch waits for. If no active person can judge a question, show a button that
+    reassigns it.
+    """
     if batch.state != "open":
         return
     queue = desk(open_study).queue
@@ -188,7 +190,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) ->
         st.button(
             f"Reassign {counted(blocked, 'question')}",
             key=f"reassign-{batch.name}",
-            help="Active people get these questions. A question that fewer of them can judge than it needs, needs only those.",
+            help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
             on_click=_apply_change,
             args=(lambda: _reassign(open_study, batch.name),),
         )
@@ -221,7 +223,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
     if not runs:
         show(
             notice(
-                "A batch pools its candidates from runs, and this study has none yet. ",
+                "A batch takes its candidate passages from runs, and this study has no run yet. ",
                 link("Retrieve on Home", url.HOME),
                 ".",
             )
@@ -232,7 +234,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
         show(
             notice(
                 "No run has searched the training questions. A batch of dev or test questions corrects the "
-                "evaluation and never trains. For labels that train, search them first.",
+                "evaluation and never trains. If you want labels that train, search the training questions first.",
                 kind="warning",
             )
         )
@@ -249,7 +251,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
             show(tag("p", _ABOUT_ARMS, cls="soft"))
             middle = st.columns([3, 3, 3])
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-            about = "Only questions that people gave one of these tags; empty for all."
+            about = "Only questions that people gave one of these tags; if empty, all questions."
             tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
             judge, training_set = _judge_fields(open_study, middle[2])
             low = st.columns(4, vertical_alignment="bottom")
@@ -276,7 +278,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
 
 
 def _order_fields() -> tuple[Order, int | None]:
-    """Show the fields of the order; return it and the maximum number of passages."""
+    """Show the fields for the order of questions; return the chosen order and the maximum number of passages."""
     columns = st.columns([3, 1.5, 4.5])
     titles = list(ORDER_TITLES.values())
     order = ORDERS[titles.index(columns[0].selectbox("Order", titles))]
@@ -286,7 +288,7 @@ def _order_fields() -> tuple[Order, int | None]:
 def _priority_arguments(
     order: Order, pairs: int | None, judge: str | None, training_set: str | None
 ) -> dict[str, str | int | None]:
-    """Return the arguments that say how the priority arm chooses."""
+    """Return the arguments that determine how the priority arm chooses questions."""
     chosen: dict[str, str | int | None] = {"judge": judge, "training_set": training_set} if judge else {}
     if order != "priority":
         chosen |= {"order": order, "pairs": pairs}
@@ -294,7 +296,9 @@ def _priority_arguments(
 
 
 def _judge_fields(open_study: Study, place: Any) -> tuple[str | None, str | None]:
-    """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
+    """Show the field that chooses a judge, if the study has scores of one. Return the judge and the newest training
+    set.
+    """
     cards = sorted((card for card in judges_of(open_study) if card.scored), key=lambda card: card.calibrated)
     scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
@@ -305,8 +309,7 @@ def _judge_fields(open_study: Study, place: Any) -> tuple[str | None, str | None
         "Priority by",
         [*reversed(scored), ANSWERS_AND_RANK],
         help=(
-            f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit "
-            "stays random."
+            f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit is still drawn at random."
         ),
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)

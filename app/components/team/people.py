@@ -21,7 +21,9 @@ _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
 
 
 def people_panel(open_study: Study, person: Person) -> None:
-    """Show a line for each person with a menu, simulated annotators and machines apart, and the form for a new person."""
+    """Show each person with a menu of actions, simulated annotators and machines separately, and the form for a new
+    person.
+    """
     with st.container(key="team-people"):
         show(tag("h2", "People"))
         with st.container():  # always there, so that a line in it moves no button below
@@ -52,7 +54,7 @@ def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
 
 
 def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
-    """Show what a lead may do with a person."""
+    """Show the actions that a lead may apply to a person."""
     people, acting = who.people(open_study.labels_path), partial(who.acting_name, open_study.labels_path)
     key = f"role-{person.name}"
     st.selectbox(
@@ -61,7 +63,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         index=ROLES.index(person.role),
         key=key,
         disabled=is_oneself,
-        help="A lead cannot give up their own role; another lead can." if is_oneself else None,
+        help="Leads cannot give up their own role; another lead can change it." if is_oneself else None,
         on_change=_apply_change,
         args=(lambda: people.set_role(person.name, st.session_state[key], actor=acting()),),
     )
@@ -69,7 +71,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         st.button(
             "New link" if person.invited else "Create link",
             key=f"invite-{person.name}",
-            help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
+            help="Create a personal link. It replaces the person's earlier link and ends all sessions that this link opened.",
             on_click=_apply_change,
             args=(lambda: _invite(open_study, person.name, person.role),),
         )
@@ -85,7 +87,7 @@ def _menu(open_study: Study, person: Person, is_oneself: bool) -> None:
         st.button(
             "Resume" if person.paused else "Pause",
             key=f"pause-{person.name}",
-            help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
+            help="A paused person gets no questions. Labels that were already sent are still saved for a minute.",
             on_click=_apply_change,
             args=(lambda: people.pause(person.name, not person.paused, actor=acting()),),
         )
@@ -135,7 +137,7 @@ def _address() -> str:
 
 
 def _show_link() -> None:
-    """Show the link that was just created. It is shown once: the store keeps only its hash."""
+    """Show the link that was just created. It is shown only once, because the store keeps only its hash."""
     made = st.session_state.pop(_LINK, None)
     if made is None:
         return
@@ -144,14 +146,14 @@ def _show_link() -> None:
         show(
             tag(
                 "p",
-                f"Send this link to {name} and to nobody else. Whoever has it acts as {name}. It is shown only now.",
+                f"Send this link to {name} and to nobody else. Whoever has it acts as {name}. The link is shown only now.",
             )
         )
         st.code(address, language=None, wrap_lines=True)
         if who.mode() == "local":
             show(
                 notice(
-                    "Only this machine reaches the app now. To let others in, start it with: ",
+                    "At present only this machine can reach the app. To let others in, start it with: ",
                     tag("code", "blindspot open --address 0.0.0.0"),
                     kind="warning",
                 )

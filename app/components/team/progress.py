@@ -1,4 +1,6 @@
-"""The panel of progress: each person's questions and pace by day, agreement in words, and labels given too fast."""
+"""The panel of progress: each person's questions and pace by day, agreement in words, and labels that were given very
+fast.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ FAST = (
 
 
 def progress_panel(open_study: Study) -> None:
-    """Show the progress of everybody who has labelled or can get questions."""
+    """Show the progress of everybody who has labelled questions or can get some."""
     batches = tuple((batch.name, batch.state, batch.done) for batch in desk(open_study).queue.batches())
     mark = str(open_study.folder), desk(open_study).labels.last_event, batches
     people, agreement = _progress(open_study, *mark)
@@ -104,7 +106,7 @@ def _day_text(day: Day) -> str:
 def _too_fast(person: PersonProgress) -> Html:
     return notice(
         f"{person.name}: {person.fast:,} of {counted(person.timed, 'label')} came faster than one can read. "
-        "Look at some of them before you count on the rest.",
+        "Check some of these labels before you rely on the rest.",
         kind="warning",
     )
 

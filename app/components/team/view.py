@@ -1,4 +1,4 @@
-"""The Team page for one person."""
+"""The Team page as one person sees it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from blindspot.db.people import Person
 
 
 def render(open_study: Study, person: Person | None) -> None:
-    """Show the page to a lead; say to others why it is not for them."""
+    """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
-        why = "Leads look after people and batches here. Sign in on "
+        why = "On this page leads manage people and batches. Sign in on "
         show(empty("Sign in to see this page", join(why, link("Judge", url.JUDGE), " first.")))
         return
     if not person.may("manage people"):
-        show(empty("For leads only", "On this page leads look after people, batches and their progress."))
+        show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
     show(style_sheet("team/team.css"), tag("h1", "Team"))
     people_panel(open_study, person)

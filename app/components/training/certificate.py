@@ -1,4 +1,4 @@
-"""The certificate of a training set on Training, and the certificates of all sets on Quality."""
+"""The certificate of a training set on the Training page, and the certificates of all sets on Quality."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WHAT = (
 )
 NO_JUDGE = "none"
 SECONDS_A_PAIR = 10
-"""For the time that judging takes, before anybody has judged."""
+"""Used to estimate the time that judging takes while nobody has judged anything."""
 _SAID, _PLAN = "certificate-said", "certificate-plan"
 
 
 def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: bool) -> None:
-    """Show a set's certificate, or what has been withdrawn and why, and the buttons that draw pairs and state what the
+    """Show a set's certificate, or what was withdrawn and why, and the buttons that draw pairs and state what the
     labels prove. Withdrawals name labels.
     """
     try:
@@ -46,7 +46,11 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         drawn = f"{counted(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
         show(_panel(tag("p", f"Not certified. {drawn}")))
     elif found.withdrawn:
-        why = withdrawal(found) if sees_labels else "Withdrawn: the set or a label that it rests on changed."
+        why = (
+            withdrawal(found)
+            if sees_labels
+            else "Withdrawn: the set changed, or a label on which the certificate rests."
+        )
         show(_panel(notice(why, kind="error")))
     else:
         more = more_line(found)
@@ -74,14 +78,16 @@ def _panel(*parts: object) -> Html:
 
 
 def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
-    """Show the form that plans the draws, and once they are planned, what people have to judge and the button for it."""
+    """Show the form that plans how many pairs to draw. Once they are planned, show how many pairs people must judge,
+    and the button for it.
+    """
     scored = [NO_JUDGE, *reversed(open_study.parts("scores"))]
     with st.form("plan-certificate", border=False, enter_to_submit=False):
         columns = st.columns([1.6, 1.6, 2.4, 1.8, 1.4, 1.2], vertical_alignment="bottom")
         at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
         confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 95.0, step=1.0)
         judge = columns[2].selectbox(
-            "Judge", scored, help="Its scores choose which pairs are drawn more often, and can save labels."
+            "Judge", scored, help="Its scores determine which pairs are drawn more often, and can save labels."
         )
         labels = columns[3].number_input("Negatives to judge", 1, None, None, placeholder="enough")
         positives = columns[4].number_input("Positives", 0, None, POSITIVES)
@@ -138,7 +144,7 @@ def _queue(open_study: Study, name: str, key: str) -> None:
     with _certificate_sentence():
         batch = queue_plan(open_study, name, planned, actor=who.acting_name(open_study.labels_path))
         st.session_state[_SAID] = [
-            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
+            f"Queued as batch {batch} (seed {planned.seed}). Judge the pairs, then state what the labels prove."
         ]
 
 
@@ -160,7 +166,7 @@ def _certify(open_study: Study, name: str) -> None:
 
 @contextmanager
 def _certificate_sentence() -> Iterator[None]:
-    """Keep a refusal for the next run of the page, which shows it."""
+    """Save an error message for the next run of the page, which shows it."""
     try:
         yield
     except BlindspotError as error:
@@ -168,7 +174,7 @@ def _certificate_sentence() -> Iterator[None]:
 
 
 def certificates_panel(open_study: Study) -> Html:
-    """The certificates of all sets, one row each; empty if no pairs were drawn for one."""
+    """The certificates of all sets, one row each; empty if pairs were drawn for none of them."""
     rows = []
     for name in training_sets(open_study):
         try:
@@ -185,7 +191,7 @@ def certificates_panel(open_study: Study) -> Html:
     )
     note = tag(
         "p",
-        "Bounds on finite sets, from pairs drawn at random. After: once the found false negatives are taken out.",
+        "Upper bounds for finite sets of pairs, from pairs drawn at random. After: without the false negatives that people found.",
         cls="convention",
     )
     return div(

@@ -35,7 +35,7 @@ PARAMETERS = (KIND, REASON, PAGE)
 
 
 def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: TrainingSet) -> None:
-    """Show what changed, the kinds that matter most first, and the pairs of the chosen kind, page by page."""
+    """Show what changed, the most important kinds first, and the pairs of the chosen kind, page by page."""
     found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
     if not found.changed:
         show(notice(f"{older_set.name} and {newer_set.name} have the same pairs in the same roles."))
@@ -141,7 +141,7 @@ def _text(passage: Passage, question: Question) -> Html:
 def _summary(
     _before: TrainingSet, _after: TrainingSet, older_fingerprint: str, newer_fingerprint: str
 ) -> ChangeSummary:
-    """Sets do not change: their fingerprints make the key."""
+    """Training sets never change, so their fingerprints serve as the cache key."""
     return change_summary(_before, _after)
 
 

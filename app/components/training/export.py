@@ -1,4 +1,4 @@
-"""The export of a training set on the Training page: the format, its options and the download."""
+"""The export of a training set on the Training page: the format, its options, and the download."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ USUAL = "sentence-transformers"
 
 
 def export_form(open_study: Study, chosen: TrainingSet) -> None:
-    """Show the choice of a format with its options, and the button that downloads the set; to people who may export."""
+    """Show the choice of a format with its options, and the button that downloads the set; only people who may export
+    see it.
+    """
     if not who.may(open_study.labels_path, "export"):
         return
     show(tag("h2", "Export"))

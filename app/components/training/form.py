@@ -1,9 +1,9 @@
-"""The forms that start a training, sized to the minutes that one wants to wait for it."""
+"""The forms that start a training, with the size of the training chosen from the minutes that people want to wait."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -18,6 +18,7 @@ from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
 from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -25,19 +26,37 @@ from blindspot.backend.training.training_settings import CrossEncoderSettings, D
 from blindspot.backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
-"""Session key of the models whose training was started here: name to what was said of its time."""
+"""Session key of the models whose training was started here: each name with the time estimate that was shown."""
 MINUTES, MINUTES_GPU = 2, 20
 CPU_COMPARISONS = {"held_out": 40, "pool": 200}
-"""Settings for a CPU, where comparing checkpoints on many questions and passages would take longer than training."""
+"""Settings for a CPU, on which comparing checkpoints on many questions and passages would take longer than training."""
 CPU_PAIRS = {"held_out": 40, "pairs": 100, "calibration_pairs": 200}
+ADAPTER = "a map of the questions, in about a minute"
+TAUGHT: dict[str, dict[str, Any]] = {
+    "the encoder of the questions; passages keep their vectors": {
+        "only": "question",
+        "question_tokens": 32,
+        "batch": 128,
+        "hard_negatives": 20,
+        "learning_rate": 1e-4,
+    },
+    "the whole encoder; passages are encoded again": {
+        "towers": "shared",
+        "question_tokens": 32,
+        "passage_tokens": 64,
+        "hard_negatives": 3,
+        "learning_rate": 1e-4,
+    },
+}
+"""What a judge can teach besides a map, and the settings of each, as benchmarks/teaching.py measured them."""
 TIMED = 16  # passages to encode for the estimate of the indexing time
 NO_TEACHER = "none"
 DISTIL = (
     "Cross-encoder whose scores the retriever also learns from (distillation). Missing scores are computed first. "
-    "Annotators' labels take precedence over them."
+    "Annotators' labels take precedence over these scores."
 )
 Sized = tuple[int, str]
-"""The steps of a training, and what to say of the time it takes."""
+"""The number of steps of a training, and a sentence about the time it takes."""
 
 
 def retriever_form(open_study: Study, training_set: str, taken_names: set[str], primary: bool = True) -> None:
@@ -99,6 +118,44 @@ def cross_encoder_form(open_study: Study, training_set: str, taken_names: set[st
     )
 
 
+def taught_form(open_study: Study, judges: Sequence[str], taken_names: set[str]) -> None:
+    """Show the form that trains on what a judge says of the lists that it learned from, of all training questions."""
+    gpu = has_gpu()
+    show(
+        tag(
+            "p",
+            "The judge orders the lists of all training questions, and a retriever learns that order: no question needs gold.",
+            cls="convention",
+        )
+    )
+    with st.form("train-taught", border=False, enter_to_submit=False):
+        columns = st.columns(2, vertical_alignment="bottom")
+        judge = columns[0].selectbox("Judge", judges)
+        learns = columns[1].selectbox("What learns", [ADAPTER, *TAUGHT])
+        name, start, minutes = _first_fields(open_study, "taught", taken_names, gpu)
+        with st.container(horizontal=True):
+            pressed = st.form_submit_button("Train on the judge's order")
+            estimating = st.form_submit_button("Estimate this time")
+    if learns == ADAPTER:
+        if estimating:
+            show(notice("A map of the questions takes about a minute."))
+        if pressed and jobs.start(open_study, request(train_adapter, name, encoder=start, settings={"distil": judge})):
+            url.write("model", name)
+            st.rerun()
+        return
+    settings: dict[str, Any] = {"distil": judge, **TAUGHT[learns]} | ({} if gpu else CPU_COMPARISONS)
+    if settings.get("only"):
+        settings["passage_tokens"] = open_study.settings.encoders[start].max_tokens
+    _run_pressed(
+        open_study,
+        name,
+        settings,
+        lambda: _time_of_retriever(open_study, None, start, settings, 60 * minutes),
+        lambda: request(train_dual_encoder, name, settings=settings, start=start),
+        (pressed, estimating),
+    )
+
+
 def _time_promise(gpu: bool) -> str:
     minutes = MINUTES_GPU if gpu else MINUTES
     return (
@@ -125,7 +182,9 @@ def _run_pressed(
     job: Callable[[], JobRequest],
     pressed_buttons: tuple[bool, bool],
 ) -> None:
-    """Do what was pressed_buttons: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
+    """Do what the person clicked. pressed_buttons: (train, estimate). Both measure the time of two steps, unless the
+    number of steps is given.
+    """
     trains, estimates = pressed_buttons
     if not (trains or estimates):
         return
@@ -168,7 +227,7 @@ def _further_settings(open_study: Study) -> dict[str, Any]:
 
 
 def cross_encoders(open_study: Study) -> list[str]:
-    """Return the names of the study's cross-encoders, newest first, including those that left only scores."""
+    """Return the names of the study's cross-encoders, newest first, including those of which only scores are left."""
     trained = [name for name, about in models_of(open_study).items() if about.get("kind") == "cross-encoder"]
     return list(dict.fromkeys([*reversed(trained), *open_study.parts("scores")]))
 
@@ -181,19 +240,21 @@ def has_gpu() -> bool:
 
 
 def _time_of_retriever(
-    open_study: Study, training_set: str, start: str, settings: dict[str, Any], time_limit: float | None
+    open_study: Study, training_set: str | None, start: str, settings: dict[str, Any], time_limit: float | None
 ) -> Sized:
-    """Time two steps, some encoded passages and some scored pairs."""
+    """Measure the time of two steps, of encoding some passages, and of scoring some pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
-    from blindspot.backend.training.distillation import Teacher
-    from blindspot.backend.training.dual_encoder import start_encoder
+    from blindspot.backend.training.dual_encoder import start_encoder, training_source
     from blindspot.backend.training.estimate import estimate
-    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training.stored_vectors import StoredVectors
 
-    examples = TrainingSetExamples(open_study, TrainingSet.open(open_study, training_set))
-    teacher = Teacher(open_study, settings["distil"]) if "distil" in settings else None
     begin, chosen = start_encoder(open_study, start), DualEncoderSettings(**settings)
-    cost = estimate(begin, examples, chosen, time_limit=time_limit, teacher=teacher)
+    source = training_source(open_study, training_set, chosen)
+    stored = StoredVectors.open(open_study, start, chosen.passage_tokens) if chosen.only == "question" else None
+    cost = estimate(begin, source.examples, chosen, time_limit=time_limit, teacher=source.teacher, stored=stored)
+    told = _duration_text(cost.steps, cost.seconds_per_step, cost.seconds)
+    if stored is not None:
+        return cost.steps, f"{told} The passages keep their vectors."
     encoder = load_encoder(begin)
     passages = open_study.corpus.passages(range(min(TIMED, len(open_study.corpus))))
     began = time.perf_counter()
@@ -204,8 +265,7 @@ def _time_of_retriever(
         pairs = f"up to {counted(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
         scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
     return cost.steps, (
-        f"{_duration_text(cost.steps, cost.seconds_per_step, cost.seconds)}{scoring} Indexing "
-        f"{counted(len(open_study.corpus), 'passage')} then takes about {duration(each * len(open_study.corpus))}."
+        f"{told}{scoring} Indexing {counted(len(open_study.corpus), 'passage')} then takes about {duration(each * len(open_study.corpus))}."
     )
 
 

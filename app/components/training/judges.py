@@ -1,4 +1,4 @@
-"""The part of the tab Judges that compares annotators, a cross-encoder and answer matching."""
+"""The part of the Judges tab that compares annotators, a cross-encoder and answer matching."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ FORGET = ("cell", "ranks", "page")
 WHO = {
     PEOPLE: term(
         PEOPLE,
-        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are not "
-        "counted.",
+        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are left out.",
     ),
-    CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, else no."),
-    ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), else no."),
+    CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, otherwise no."),
+    ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), otherwise no."),
 }
 MEANS = {
     (PEOPLE, YES): "Possible cause: the passage states the answer in other words, which both machines miss.",
@@ -58,7 +57,9 @@ MEANS = {
 
 
 def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show where the judges differ on the passages of a run, at first of one that the current set was mined from."""
+    """Show where the judges differ on the passages of a run. The first run offered is one that the current set was
+    mined from.
+    """
     show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
     if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
@@ -151,7 +152,9 @@ def _address(**changed: object) -> str:
 
 
 def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
-    """One line for each range of ranks. Pairs of columns: all judges agree, then each judge against the others."""
+    """One row for each range of ranks. The columns come in pairs: all judges agree, then each judge alone against the
+    others.
+    """
     three = len(agreement.judges) == 3
     groups = [tag("th", "all agree", colspan=2, scope="colgroup", cls="group")]
     if three:
@@ -191,7 +194,7 @@ def _table(agreement: JudgeAgreement, table: Disagreements) -> Html:
 
 
 def _dissenter(judges: tuple[str, ...], pattern: Pattern) -> str | None:
-    """Return the judge who differs from the others; of two who differ, the one who says yes. None if all agree."""
+    """Return the judge who differs from the others; if two judges differ, the one who says yes. None if all agree."""
     if len(set(pattern)) == 1:
         return None
     lonely = YES if pattern.count(YES) == 1 else NO

@@ -1,4 +1,4 @@
-"""How the labels so far count: which of them train, and the batch that would give labels that train."""
+"""How labels are used: which of them train, and a batch that would give labels that train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blindspot.backend.text.counting import counted
 
 
 def label_counts(open_study: Study) -> None:
-    """Show how many labels are on training questions. If none is, offer a batch of training questions."""
+    """Show how many labels are on training questions. If none are, offer a batch of training questions."""
     given = desk(open_study).labels.given_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
@@ -29,8 +29,7 @@ def label_counts(open_study: Study) -> None:
         return
     show(
         notice(
-            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the "
-            "evaluation and never train, so these labels change no training set.",
+            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
             kind="warning",
         )
     )
@@ -45,4 +44,10 @@ def _offer_batch(open_study: Study) -> None:
         "training questions",
         splits=["train"],
     ):
-        show(tag("p", "A batch of training questions needs a run over them; Sets starts one.", cls="soft"))
+        show(
+            tag(
+                "p",
+                "A batch of training questions needs a run over them; on the Sets tab you can start one.",
+                cls="soft",
+            )
+        )

@@ -1,7 +1,7 @@
-"""Asking a language model on the Training page: what it takes, where the texts go, and the job.
+"""Judging with a language model on the Training page: what it costs, which server receives the texts, and the job.
 
-Judges of this kind are added on the command line alone. The command line, or the person at this machine, decides
-whether texts may go to their endpoint.
+Language-model judges can be added only on the command line. Only the command line or the person at this machine decides
+whether texts may be sent to a judge's endpoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAIRS = 500
 
 
 def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the form that asks a language model about the passages of a run, with what it takes."""
+    """Show the form in which a language model judges the passages of a run, and what that costs."""
     if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can ask language models."))
         return
@@ -67,7 +67,7 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
 
 
 def plan_words(plan: LLMPlan) -> Html:
-    """Return the cost of asking the language model, and the server that receives the texts."""
+    """Return the cost of judging with the language model, and the server that receives the texts."""
     cost = "cost unknown (no price given)" if plan.cost is None else f"cost {plan.cost:,.4f}"
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     stored = f" {counted(plan.stored, 'answer')} stored already." if plan.stored else ""

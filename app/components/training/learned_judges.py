@@ -29,9 +29,9 @@ _ENCODER_HELP = "Dense index whose similarities become features of the judge. Wi
 
 
 def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the judges, the forms that learn one and ask a language model, and where judges differ.
+    """Show the judges, the forms that learn a judge or use a language model, and the pairs on which judges differ.
 
-    set_manifest: the current training set, whose run the forms begin with.
+    set_manifest: the current training set; the forms first offer its run.
     """
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
     tabs.title("Judges", _sentence(cards, reports))
@@ -47,7 +47,7 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
 
 
 def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
-    about = "A judge says which unlabelled passages answer, so that a training set drops or adds them."
+    about = "A judge says which unlabelled passages answer their question, so that a training set can drop or add them."
     if not cards:
         return f"No judge yet. {about}"
     if not reports:
@@ -82,16 +82,18 @@ def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
 def _threshold(quality: dict[str, Any]) -> Html | str:
     if quality["value"] is None:
         return span(
-            "none", cls="soft", title="No threshold reaches the aim. Label more questions and learn the judge again."
+            "none", cls="soft", title="No threshold is precise enough. Label more questions and learn the judge again."
         )
     left_out = quality.get("left_out", 0)
-    said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n={quality['pairs']:,}"
+    said = f"{quality['share']:.1%} known positives (95%: {quality['low']:.1%} to {quality['high']:.1%}), n = {quality['pairs']:,} pairs"
     more = f"; {left_out:,} unlabelled pairs with an answer are left out" if left_out else ""
     return term(f"{quality['value']:.3f}", f"{said}{more}")
 
 
 def learn_form(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the form that learns a feature judge from a run over training questions, and judges another run with it."""
+    """Show the form that learns a feature judge from a run over training questions, and then judges another run with
+    it.
+    """
     if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can learn judges."))
         return

@@ -1,4 +1,6 @@
-"""The tab Models of the Training page: the forms that train, the curves, before and after, and the list."""
+"""The Models tab of the Training page: the forms that train, the curves, the runs before and after training, and the
+list of models.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from blindspot.app.components.marks import command, notice, percent
 from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form
+from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
@@ -21,7 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import figures_at
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.judges.feature_judge import KIND
+from blindspot.backend.judges.feature_judge import KIND, feature_judges
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
@@ -37,14 +39,14 @@ from blindspot.backend.training.training_log import read_log
 COMPARED_BY = {
     "average_rank": (
         "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best. "
-        "Each training set has its own pool: compare models of one set."
+        "Each training set has its own pool, so compare only models of the same set."
     ),
     "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
     "question; "
     "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
-"""The measures that compare checkpoints, with explanations."""
+"""The measures by which checkpoints are compared, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
@@ -58,7 +60,8 @@ def models_tab(open_study: Study, training_set: str) -> None:
     run_before, run_after = _before_and_after(open_study, model, models)
     tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
     leads_on = model in models and after_training(open_study, model, run_before, run_after)
-    if not training_set:
+    judges = [about["name"] for about in feature_judges(open_study)]
+    if not training_set and not judges:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can train models."))
@@ -66,9 +69,13 @@ def models_tab(open_study: Study, training_set: str) -> None:
         show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
         taken_names = set(models) | set(open_study.settings.encoders) | stopped
-        retriever_form(open_study, training_set, taken_names, primary=not leads_on)
-        with st.expander("Train a cross-encoder"):
-            cross_encoder_form(open_study, training_set, taken_names)
+        if training_set:
+            retriever_form(open_study, training_set, taken_names, primary=not leads_on)
+            with st.expander("Train a cross-encoder"):
+                cross_encoder_form(open_study, training_set, taken_names)
+        if judges:
+            with st.expander("Let a judge teach a retriever", expanded=not training_set):
+                taught_form(open_study, judges[::-1], taken_names)
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
@@ -82,7 +89,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
 
 
 def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
-    """Return the runs before and after the training of a dual encoder; None for a run that does not exist."""
+    """Return the runs of a dual encoder's initial model and of the trained encoder; None for a run that does not exist."""
     runs, split = study.shown_runs(open_study), _split(open_study)
     after = trial_run_name(model, split) if split else ""
     if model not in models or after not in runs:
@@ -91,7 +98,7 @@ def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) ->
 
 
 def _split(open_study: Study) -> str:
-    """The split that a trained model is tried on; "" if there is none."""
+    """Return the split on which a trained model is tried; "" if there is none."""
     there = {row["split"] for row in open_study.questions.counts()}
     return next((split for split in ("dev", "test") if split in there), "")
 
@@ -112,9 +119,7 @@ def _sentence(open_study: Study, model: str, run_before: str | None, run_after: 
         return "A retriever learns from a training set, and this study has none yet."
     if not model:
         return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
-    return (
-        f"{model} is the model shown below. Index it and retrieve with it to see which questions its training changed."
-    )
+    return f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
 
 
 def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
@@ -157,7 +162,7 @@ def models_table(open_study: Study, models: dict[str, dict], chosen: str, traini
 
 
 def smaller_k(open_study: Study) -> dict[str, Any]:
-    """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
+    """Return the option `k` for a retrieval, if the study has fewer passages than the default k."""
     return {"k": len(open_study.corpus)} if len(open_study.corpus) < open_study.settings.k else {}
 
 
@@ -265,9 +270,9 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
-    """Show the next steps after training. Return whether one of them is the page's one primary action.
+    """Show the next steps after training. Return whether one of these steps is the page's primary button.
 
-    A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
+    A dual encoder can be indexed, tried and compared with its initial model. A cross-encoder can score a run. A reader
     can read a run.
 
     Args:
@@ -307,7 +312,7 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
 
 
 def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:
-    """How long the index of the model's start took, in brackets; "" if it has none."""
+    """How long it took to index the passages with the initial model, in brackets; "" if there is no such index."""
     index = open_study.parts("indexes").get(start_name(open_study, manifest) or "")
     took = index.get("seconds") if index else None
     return f" (about {duration(took)}, as its start took)" if took else ""

@@ -12,8 +12,8 @@ from blindspot.backend.core.study import Study
 def pair_rows(
     open_study: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str
 ) -> list[Html]:
-    """One row for each (question id, passage id, further cells ...). The question links to its page with the given
-    parameters.
+    """One row for each (question id, passage id, further cells ...). The question links to its page, with the given
+    parameters in the address.
 
     A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
     role of a pair would reveal its labels.

@@ -1,4 +1,4 @@
-"""The tab Sets of the Training page: the list of the training sets, and the form that builds one."""
+"""The Sets tab of the Training page: the list of training sets, and the form that builds one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_MODEL = "none"
 
 
 def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> None:
-    """Show what the sets hold, the form, and the list."""
+    """Show what training sets contain, the form, and the list."""
     if manifests:
         newest = next(reversed(manifests))
         tabs.title(
@@ -54,7 +54,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
 
 
 def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
-    """Every set with its size, newest first, linked to its panel."""
+    """Every set with its size, newest first, linked to its own tab."""
     head = tag(
         "tr",
         *(
@@ -127,7 +127,7 @@ def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: 
     if pressed:
         more = _model_settings(policy, None if model == NO_MODEL else model, proposes)
         if more is None:
-            why = f"The policy {policy} needs a model. Choose one under More settings; Judges learns one if there is none."
+            why = f"The policy {policy} needs a model. Choose a judge under More settings; if there is none, create one on the Judges tab."
             show(notice(why, kind="error"))
             return
         jobs.start(open_study, request(build, name.strip(), chosen, policy=policy, last=last, **more))
@@ -149,15 +149,13 @@ def _more_fields(open_study: Study, set_manifest: Manifest | None) -> tuple[int,
     )
     proposes = columns[2].checkbox(
         "Add the model's positives",
-        help="Passages that the model is sure answer become positives besides gold (policies cross_encoder and judge).",
+        help="Passages that the model gives a high probability become positives besides gold (policies cross_encoder and judge).",
     )
     return last, model, proposes
 
 
 def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str, Any] | None:
-    """Return the settings of a set that follow from the chosen model; None if the policy needs one and there is
-    none.
-    """
+    """Return the settings that follow from the chosen model; None if the policy needs a model and there is none."""
     definition = policy_named(policy).definition
     if not (definition.uses_model or definition.uses_ceiling):
         return {}  # a model that the policy does not use is no part of the set

@@ -1,4 +1,4 @@
-"""The tabs of the Training page. The address keeps the tab (`tab`) and the set that all tabs are about (`set`)."""
+"""The tabs of the Training page. The address stores the tab (`tab`) and the current set of all tabs (`set`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _KNOWN = "training-sets-known"
 
 
 def current() -> Tab:
-    """Return the tab of the address. `view=judges`, `view=curve` and `model=NAME` are addresses of older versions."""
+    """Return the tab of the address. Addresses of older versions still work: `view=judges`, `view=curve` and
+    `model=NAME`.
+    """
     chosen = url.one_of("tab", get_args(Tab), url.one_of("view", ("judges", "curve"), "set"))
     return "models" if url.value("model") and not url.value("tab") else chosen
 
@@ -37,7 +39,7 @@ def address(tab: Tab, **parameters: object) -> str:
 
 
 def open_built(tab: Tab, sets: Sequence[str]) -> None:
-    """Open a set that this visitor built and waited for on one of the two tabs of sets."""
+    """Open a set that this visitor built, if the visitor waited for it on one of the two tabs about sets."""
     known = st.session_state.get(_KNOWN, set(sets))
     for name in sets:
         is_new = name not in known and name != url.value("set")
@@ -47,7 +49,7 @@ def open_built(tab: Tab, sets: Sequence[str]) -> None:
 
 
 def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
-    """Show the tabs, the choice of the current set, and a line for each set that was built meanwhile."""
+    """Show the tabs, the choice of the current set, and one line for each set that was built meanwhile."""
     left, right = st.columns([7, 3], vertical_alignment="bottom")
     with left:
         offered = [(words, address(key, set=chosen), key == tab) for key, words in TITLES.items()]
@@ -65,11 +67,11 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
 
 
 def title(label: str, sentence: object) -> None:
-    """Show the heading of a tab, and the one sentence that says what is found here."""
+    """Show the heading of a tab, and one sentence about its contents."""
     show(tag("h1", label), tag("p", sentence))
 
 
 def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:
-    """Return the runs that a set was mined from, as far as they are offered; else the first one offered."""
+    """Return those of the offered runs that a set was mined from; otherwise the first offered run."""
     mined = [name for name in (manifest or {}).get("request", {}).get("runs", ()) if name in offered]
     return mined or list(offered[:1])

@@ -1,5 +1,5 @@
-"""The tab This set of the Training page: what is in the set, what labels would change in it, its certificate, its
-export, and its differences from another set.
+"""The tab This set of the Training page: the contents of the set, what new labels would change in it, its certificate,
+its export, and its differences from another set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SOURCES = {
 
 
 def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest]) -> None:
-    """Show the set: what labels would change first, then its contents, its certificate and its export."""
+    """Show the set: first what new labels would change, then its contents, its certificate and its export."""
     sees_labels = _sees_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
     new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
@@ -81,7 +81,7 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
 
 
 def cleaned_words(name: str, manifest: Manifest) -> str:
-    """Say what the policy took out of the mined passages of a set, and what the set holds."""
+    """Say which of the mined passages the policy removed from a set, and what the set contains."""
     counts, asked = manifest["counts"], manifest["request"]
     fates = {fate: sum(row[fate] for row in counts["by_rank"].values()) for fate in FATES}
     mined, kept = sum(fates.values()), fates["kept"]
@@ -101,7 +101,7 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
 def _comparison_panel(
     open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest], sees_labels: bool
 ) -> None:
-    """Show the choice of another set, and the differences from it."""
+    """Show the choice of another set, and the differences between the two sets."""
     others = [name for name in manifests if name != chosen.name]
     if not others:
         return
@@ -130,8 +130,8 @@ def _comparison_panel(
 
 
 def _sees_labels(open_study: Study) -> bool:
-    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are
-    simulated.
+    """Whether the viewer may see labels: because of their role, or because all labels are simulated, in a demo that
+    nobody has joined.
     """
     if who.may(open_study.labels_path, "see others' labels"):
         return True
@@ -139,7 +139,7 @@ def _sees_labels(open_study: Study) -> bool:
 
 
 def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
-    """Show a button that queues a stratified sample of the set for judging; leads only."""
+    """Show a button that sends a stratified sample of the set to judging; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
     words = "Queue a sample for judging"
@@ -214,7 +214,7 @@ def _fate_chart(ranks: dict[str, dict[str, int]]):
 
 
 def _pairs_with_new_labels(open_study: Study, chosen: TrainingSet) -> list[NewLabel]:
-    """Return the pairs that labels given since the set was built would change."""
+    """Return the pairs that would change because of labels given since the set was built."""
     last = desk(open_study).labels.last_event
     return _cached_new_labels(open_study, chosen, str(open_study.folder), chosen.manifest["fingerprint"], last)
 
@@ -229,7 +229,7 @@ def _cached_new_labels(
 def _build_again(
     open_study: Study, chosen: TrainingSet, new_labels: list[NewLabel], manifests: dict[str, Manifest]
 ) -> None:
-    """Show the button that builds the set with the new labels, and the pairs that these change."""
+    """Show the button that builds the set again with the new labels, and the pairs that they change."""
     policy = chosen.manifest["policy"]
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
     stem = chosen.name.rstrip("0123456789").rstrip("-")

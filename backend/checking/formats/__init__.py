@@ -1,5 +1,5 @@
-"""The forms of trainers' files. A form is a module of this package that registers a `TrainingFormat`; nothing else needs
-to change.
+"""The supported formats of training files. To add a format, add a module to this package that registers a
+`TrainingFormat`.
 
-An installed package adds forms through the entry point group `blindspot.training_formats`.
+An installed package adds formats through the entry point group `blindspot.training_formats`.
 """

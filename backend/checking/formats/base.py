@@ -1,4 +1,4 @@
-"""What a form of trainers' files is: how a row reads as a question with passages, and how a changed row is written."""
+"""The interface of a training-file format: read a row as a question with passages, and write a changed row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blindspot.backend.data.formats.fields import FieldError, kind_of
 Values = dict[str, Any]
 """The values of a row by column."""
 Cell = tuple[Any, ...]
-"""A passage as a row holds it: the values of its columns, and its score last if the file has scores."""
+"""A passage as a row contains it: the values of its columns, and last its score if the file has scores."""
 
 QUESTIONS = ("anchor", "query", "question", "sentence1", "text1")
 SCORES = ("scores", "score")
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?
 
 
 class Slot(NamedTuple):
-    """A passage in its place in a row."""
+    """One passage of a row: its title, text, label and score."""
 
     is_positive: bool
     text: str
@@ -32,7 +32,7 @@ class Slot(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """A row as a question with its passages, in the order of the file. `answers` may be empty."""
+    """A row as a question with its passages, in the order of the file. `answers` is empty if the file has none."""
 
     question: str
     slots: list[Slot]
@@ -40,11 +40,11 @@ class Entry:
 
 
 class RowLayout(ABC):
-    """How the rows of one file read and change.
+    """The columns of one file: reads its rows and writes changed rows.
 
     Attributes:
-        name: The form in a few words. in_batch: Whether trainers take the other rows' passages as negatives.
-        can_relabel: Whether a row can say that a passage is positive.
+        name: The format in a few words. in_batch: Whether trainers use the other rows' passages as negatives.
+        can_relabel: Whether a false negative can become a positive of its row.
     """
 
     name: str
@@ -53,31 +53,32 @@ class RowLayout(ABC):
 
     @abstractmethod
     def entry(self, values: Values, previous: Values | None = None) -> Entry:
-        """Read a row. Raises FieldError. previous: the row before."""
+        """Read a row. Raises FieldError for an invalid row. previous: the row before this one."""
 
     @abstractmethod
     def changed(
         self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
     ) -> list[Values]:
-        """Return the rows that replace a row.
+        """Return the rows that replace a row after its false negatives were found.
 
         Args:
-            false: Places of the false negatives among the row's passages. added: Those of them that become positives.
-            spares: Other true negatives of the question, for forms in which each row has its number of negatives.
+            false: Indexes of the false negatives among the row's passages. added: The indexes of those that become
+            positives.
+            spares: Other true negatives of the question, for formats with a fixed number of negatives per row.
         """
 
     def cell(self, values: Values, place: int) -> Cell:
-        """Return a negative as a spare for `changed`; only of forms that take spares."""
+        """Return a negative in the form that `changed` accepts as a spare. Only formats with spares implement it."""
         return ()
 
 
 @dataclass(frozen=True)
 class TrainingFormat:
-    """A form of trainers' files.
+    """A format of training files.
 
     Attributes:
         name, what: For messages and help.
-        recognise: Takes the columns and the first rows; returns the layout, or None for another form.
+        recognise: Takes the columns and the first rows. Returns the layout, or None if the file has another format.
         needs: Files that ids are looked up in, by role ("collection", "queries"); empty for files with texts.
     """
 
@@ -96,7 +97,7 @@ TRAINING_FORMATS: Registry[TrainingFormat] = Registry(
 
 
 def text_of(values: Mapping[str, Any], column: str) -> str:
-    """Return a text that may be empty. Raises FieldError for other kinds."""
+    """Return the text in a column; it may be empty. Raises FieldError if the value is not a text."""
     value = values.get(column)
     if value is None:
         return ""
@@ -106,7 +107,7 @@ def text_of(values: Mapping[str, Any], column: str) -> str:
 
 
 def number_of(value: Any, column: str) -> float:
-    """Return a number, given as one or as text. Raises FieldError."""
+    """Return a number from a number or its text. Raises FieldError for other values."""
     try:
         if isinstance(value, (int, float, str)):
             return float(value)
@@ -116,7 +117,9 @@ def number_of(value: Any, column: str) -> float:
 
 
 def numbers_of(value: Any, column: str) -> list[float]:
-    """Return a list of numbers, also from its text in CSV: "[0.7 0.5]". Raises FieldError."""
+    """Return a list of numbers from a list, or from a text such as "[0.7 0.5]" in CSV. Raises FieldError for other
+    values.
+    """
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         return [float(number) for number in _NUMBER.findall(value)]
     if not isinstance(value, list):
@@ -125,7 +128,7 @@ def numbers_of(value: Any, column: str) -> list[float]:
 
 
 def as_before(new: list[float], before: Any) -> Any:
-    """Return a list of numbers in the form of the value before: as text where CSV has text."""
+    """Return a list of numbers, as text if the old value `before` was text, as in CSV."""
     if not isinstance(before, str):
         return new
     between = ", " if "," in before else " "

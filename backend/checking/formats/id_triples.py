@@ -1,7 +1,7 @@
-"""MS MARCO's triples of ids: question, positive, negative, with tabs between. The texts are in other files.
+"""MS MARCO's id triples: question id, positive id and negative id, separated by tabs. Other files hold the texts.
 
-`collection.tsv` holds id and text, or `psgs_w100.tsv` id, text and title; `queries*.tsv` id and text. They are looked for
-beside the file, or named.
+Passages are in `collection.tsv` (id, text) or `psgs_w100.tsv` (id, text, title), questions in `queries*.tsv` (id,
+text). The caller names these files; by default they are searched for in the folder of the triples.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from blindspot.backend.data.formats.fields import FieldError
 
 @dataclass
 class IdLayout(RowLayout):
-    """texts: of the ids of each needed file, once they are looked up."""
+    """texts: for each needed file, the text of each id; filled in after the columns are recognised."""
 
     name: str = "MS MARCO's id triples"
     texts: dict[str, dict[str, str]] = field(default_factory=lambda: {"collection": {}, "queries": {}})
 
     def ids(self, values: Values) -> dict[str, list[str]]:
-        """Return the ids that a row needs, by file."""
+        """Return the ids whose texts a row needs, grouped by the file that holds them."""
         return {"queries": [values["0"]], "collection": [values["1"], values["2"]]}
 
     def entry(self, values: Values, previous: Values | None = None) -> Entry:

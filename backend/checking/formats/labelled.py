@@ -1,7 +1,7 @@
-"""A passage and its label on each row ("labeled-pair"), or lists of them ("labeled-list"); RocketQA's cross-encoder TSV;
-our own Parquet.
+"""Files with labels: one passage and its label per row ("labeled-pair"), or lists of passages and labels
+("labeled-list"). RocketQA's cross-encoder TSV and Blindspot's own Parquet files are of this kind.
 
-With scores instead of labels, as `mine_hard_negatives(output_scores=True)` writes them, the first passage of a question
+`mine_hard_negatives(output_scores=True)` writes scores instead of labels. In such files the first passage of a question
 is the positive.
 """
 
@@ -32,7 +32,9 @@ _WORDS = {"positive": True, "negative": False, "true": True, "false": False}
 
 @dataclass
 class PairLayout(RowLayout):
-    """question, title (or None), passage: columns. label, score: columns, one of them None."""
+    """One passage per row. question, title (or None), passage: names of columns. label, score: names of columns; one of
+    the two is None.
+    """
 
     name: str
     question: str
@@ -67,7 +69,9 @@ class PairLayout(RowLayout):
 
 @dataclass
 class ListLayout(RowLayout):
-    """question, passages: columns. labels, scores: columns, one of them None."""
+    """A list of passages per row. question, passages: names of columns. labels, scores: names of columns; one of the
+    two is None.
+    """
 
     name: str
     question: str
@@ -124,7 +128,7 @@ def _is_positive(value: Any, column: str) -> bool:
 
 
 def _positive_as(value: Any) -> Any:
-    """Return the positive label in the form of a negative one."""
+    """Return the label of a positive in the type and spelling of the negative label `value`, such as "1" for "0"."""
     if isinstance(value, str):
         return "positive" if value == "negative" else {"false": "true", "False": "True", "0.0": "1.0"}.get(value, "1")
     return type(value)(1)

@@ -23,7 +23,8 @@ from blindspot.backend.data.formats.fields import FieldError, kind_of
 
 @dataclass
 class RecordLayout(RowLayout):
-    """question, positives, negatives (several): fields. scores: field with the scores of each field of passages.
+    """question, positives, negatives (several): names of fields. scores: for each field of passages, the name of the
+    field with their scores.
 
     Passages are texts, or objects with `title`, `text` and perhaps `score`.
     """
@@ -46,7 +47,9 @@ class RecordLayout(RowLayout):
     def changed(
         self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
     ) -> list[Values]:
-        """Move false negatives to the end of the positives, with their scores, or take them out."""
+        """Move the false negatives in `added`, with their scores, to the end of the positives, and remove the other
+        false negatives.
+        """
         row, first = dict(values), len(_list(values, self.positives))
         gained, gained_scores = list(_list(values, self.positives)), list(self._scores(values, self.positives) or ())
         for name in self.negatives:

@@ -1,7 +1,7 @@
 """Rows of a question, a positive and a fixed number of negatives: triplets, n-tuples, pairs; RocketQA's TSV.
 
-`mine_hard_negatives` of sentence-transformers writes the first two (output_format "triplet" and "n-tuple"). Columns have
-the names of the input; the first is the question, the second the positive.
+`mine_hard_negatives` of sentence-transformers writes the first two (output_format "triplet" and "n-tuple"). Column
+names are those of the mined dataset: the first column is the question, the second the positive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ POSITIVES = ("positive", "pos", "answer", "passage", "document", "response", "se
 
 @dataclass
 class TupleLayout(RowLayout):
-    """question: column. positive, negatives: (title column or None, text column). scores: column of their scores."""
+    """question: name of a column. positive, negatives: (title column or None, text column). scores: name of the column
+    with their scores.
+    """
 
     name: str
     question: str
@@ -62,9 +64,11 @@ class TupleLayout(RowLayout):
     def changed(
         self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
     ) -> list[Values]:
-        """Fill the places of false negatives with the question's other negatives, then with the row's own again.
+        """Replace false negatives by other negatives of the question; if they do not suffice, repeat the row's own true
+        negatives.
 
-        A triplet with a false negative goes; one with the new positive and another negative comes in its place.
+        A triplet with a false negative is replaced by a triplet with that passage as the positive and another passage
+        as the negative.
         """
         width = len(self.negatives)
         kept = [self.cell(values, place) for place in range(1, 1 + width) if place not in false]

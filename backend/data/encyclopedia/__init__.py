@@ -1,9 +1,9 @@
-"""A generated encyclopedia: a collection of any size with a known truth: every fact, and every passage that states it.
+"""Generate an encyclopedia: a collection of any size for which every fact and every passage that states it are known.
 
-It serves for demonstrations and for measurements. Its people, places, works and companies do not exist. The article of
-an entity states its facts, and other articles repeat them in other words. Only one of these passages is a question's
-gold, so the others are planted false negatives (the truth names them all). `world` decides which facts are true and
-which articles state them, `prose` writes the passages, `language` contains the sentences.
+It is used for demonstrations and measurements. Its people, places, works and companies are invented. The article of an
+entity states its facts, and other articles repeat them in other words. Only one of these passages is the question's
+gold passage, so the others are planted false negatives; `truth` lists all of them. `world` decides which facts are true
+and which articles state them, `prose` writes the passages, `language` contains the sentences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ QUESTION_FIELDS = "id question answers relation subject template frequency bucke
 
 
 class Encyclopedia:
-    """An encyclopedia of exactly `passages` passages; the same seed and edition give the same bytes everywhere.
+    """An encyclopedia of exactly `passages` passages. The same seed and edition produce the same bytes on every
+    machine.
 
     Args:
         passages: 500 to 1,000,000.
@@ -61,9 +62,10 @@ class Encyclopedia:
         self.world = World(passages, seed, edition)
 
     def passages(self) -> Iterator[Passage]:
-        """All passages in order: the one with ordinal i has the id str(i + 1). The title is the article's subject.
+        """Yield all passages in order. The passage with ordinal i has the id str(i + 1). The title is the article's
+        subject.
 
-        Passages of short notices come last; their title names no entity.
+        Passages of short notices about entities without an article come last. Their title names no entity.
         """
         world = self.world
         for place in range(world.plan.entities):
@@ -72,27 +74,28 @@ class Encyclopedia:
             yield notices(world, page)
 
     def questions(self) -> Iterator[Question]:
-        """All questions, popular subjects first.
+        """Yield all questions, those about popular subjects first.
 
         Every question has one gold passage, from its subject's article or its subject's notice. `frequency` is the
         planned number of passages that name the subject: its article's, those that state its facts and those that only
-        mention it. Subjects are train, dev or test. Dev and test contain a question on every selected fact, in the
-        template's words (dataset "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training
-        questions (template only) are drawn by frequency, so that they are mostly about popular subjects.
+        mention it. All questions about a subject are in the same split: train, dev or test. Dev and test contain each
+        selected fact twice: in the template's words (dataset "encyclopedia") and in a second wording
+        ("encyclopedia-second-wording"). Training questions use only the template. They are drawn by frequency, so most
+        are about popular subjects.
         """
         for question, _ in self.answered():
             yield question
 
     def truth(self) -> Iterator[dict]:
-        """For every question, in the order of `questions`: {question: id, passages: ids of all that answer it, gold:
-        id}.
+        """Yield for every question, in the order of `questions`: {question: id, passages: ids of all passages that
+        answer it, gold: id}.
         """
         for question, ordinals in self.answered():
             yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
 
     def unlabelled(self) -> Iterator[str]:
-        """Unlabelled questions on training entities, in both wordings, about the (mostly rare) facts that training
-        leaves out.
+        """Yield unlabelled questions about training entities, in both wordings. They ask about the mostly rare facts
+        for which there is no training question.
         """
         for number, relation, split, _, drawn in self._facts():
             if split == "train" and not drawn:
@@ -100,14 +103,14 @@ class Encyclopedia:
                     yield template.replace("[X]", self.world.entity(number).name)
 
     def answered(self) -> Iterator[tuple[Question, list[int]]]:
-        """Every question with the ordinals of all passages that answer it."""
+        """Yield every question with the ordinals of all passages that answer it."""
         for number, relation, split, gold, drawn in self._facts():
             if split != "train" or drawn:
                 yield from self._wordings(number, relation, split, int(self.world.plan.frequency[number]), gold)
 
     def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
-        """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article
-        states.
+        """Yield (entity number, relation, split, ordinal of the gold passage, drawn) for every fact that its subject's
+        article states.
         """
         for number in range(self.world.entities):
             random = Random(key(self.seed, 8, number)).random
@@ -148,7 +151,7 @@ class Encyclopedia:
 def write(
     folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None, edition: Edition = PLAIN
 ) -> dict:
-    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a
+    """Write `passages.tsv` (in DPR's psgs_w100 format), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a
     folder.
 
     Each file is written under a temporary name and renamed when all are complete.
@@ -216,7 +219,7 @@ def describe(
     dense: np.ndarray,
     matches: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, dict]:
-    """Measure an encyclopedia: how blind each retriever is, and how many planted false negatives rank near the top.
+    """Measure an encyclopedia: each retriever's success rate, and how many planted false negatives rank near the top.
 
     Args:
         questions: q questions, either or both wordings.

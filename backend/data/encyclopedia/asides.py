@@ -1,6 +1,6 @@
-"""What fills the articles of the generated encyclopedia beside their own facts: how one article comes to speak of
-another's subject, sentences that only name entities, and sentences that belong to a kind of subject and state nothing
-that is ever asked. The keys are those of `language`; {aN} is a name with its article.
+"""Sentences that fill the articles of the generated encyclopedia besides their own facts. Some introduce the subject of
+another article, some only name entities, and some describe a kind of subject without stating anything that a question
+asks. The keys are those of `language`; {aN} is a name with its article.
 """
 
 from __future__ import annotations

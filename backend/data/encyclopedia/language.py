@@ -1,4 +1,5 @@
-"""The sentences of the generated encyclopedia: every form states exactly the relations under which it is listed.
+"""The sentence templates ("forms") of the generated encyclopedia. Every form states exactly the relations under which
+it is listed.
 
 Keys in a form:
     {S} {s}   the article's subject, at the start of a sentence or inside one: its name, a short name or a pronoun

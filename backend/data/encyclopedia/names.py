@@ -1,4 +1,4 @@
-"""The names of the generated encyclopedia: unique, pronounceable, and in groups that differ by little
+"""The names of the generated encyclopedia. They are unique and pronounceable, and come in groups of similar names
 (near-namesakes).
 """
 
@@ -14,9 +14,9 @@ CROWDING = 0.65  # share of a group's look-alike names that are used
 
 
 class Groups:
-    """Names that come in groups of `members` look-alikes: index -> (group, member), no pair twice.
+    """Assign names to groups of `members` similar names: index -> (group, member), each pair once.
 
-    Draw as many of the `available` groups as fills each to about CROWDING.
+    As many of the `available` groups are drawn as are needed to fill each of them to about CROWDING.
     """
 
     def __init__(self, count: int, members: int, available: int, random: Random):
@@ -31,7 +31,7 @@ class Groups:
 
 
 class Names:
-    """Names by kind and index."""
+    """The names of all entities, by kind of entity and index."""
 
     def __init__(self, kinds: KindNumbers, seed: int):
         random, counts = Random(key(seed, 4, 0)), kinds.counts
@@ -48,7 +48,7 @@ class Names:
         self._titles = {kind: Titles(forms, counts[kind], random) for kind, forms in words.TITLES.items()}
 
     def person(self, index: int) -> tuple[str, str, str]:
-        """-> (name, family name, gender). Nine names share a group: Aldren, Aldwin, Alden with Halden, Haldern,
+        """Return (name, family name, gender). Nine names share a group: Aldren, Aldwin or Alden with Halden, Haldern or
         Haldin.
         """
         group, member = self._people(index)
@@ -58,7 +58,7 @@ class Names:
         return f"{given[member // 3]} {family}", family, gender
 
     def other_name(self, kind: str, index: int) -> str:
-        """The name of a country, town, landmark, work, product or company."""
+        """Return the name of a country, town, landmark, work, product or company."""
         if kind in self._titles:
             return self._titles[kind](index)
         return getattr(self, kind)(index)
@@ -104,8 +104,9 @@ def _family(group: int, member: int) -> str:
 
 
 class Titles:
-    """Titles of plain words, some numbered in series. The number of words depends on the number of titles, so titles
-    resemble each other at any size."""
+    """Titles made of common words, some numbered as a series. The number of different words depends on the number of
+    titles, so that titles are similar to each other at any size of the collection.
+    """
 
     def __init__(self, forms: tuple[str, ...], count: int, random: Random):
         self.forms = forms
@@ -128,5 +129,5 @@ class Titles:
 
 
 def with_article(noun: str) -> str:
-    """`a` or `an` before a noun. No word of the lists begins with a silent h or a sounded y."""
+    """Return the noun with "a" or "an" before it. No word of the lists begins with a silent h or a sounded y."""
     return ("an " if noun[0].lower() in "aeiou" else "a ") + noun

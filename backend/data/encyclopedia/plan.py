@@ -1,8 +1,8 @@
-"""The skeleton of the generated encyclopedia: the number of entities of each kind, the lengths of their articles, and
-the articles that state each entity's facts.
+"""Plan the generated encyclopedia: the number of entities of each kind, the lengths of their articles, and the other
+articles that state each entity's facts.
 
-Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both
-ways.
+The plan stores only a few integers per entity. An invertible permutation determines the passages of other articles that
+state an entity's facts: from the entity to the passages, and from a passage to the entity.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ GROUPS |= {"country": "country", "town": "place", "landmark": "building", "maker
 
 @dataclass(frozen=True)
 class Edition:
-    """The settings in which the kinds of encyclopedia differ.
+    """The settings that differ between the editions of the encyclopedia.
 
     notices: share of the passages that are columns of short notices. A notice states two facts of an entity that has no
         article; no other passage names this entity, or only one or two do.
     mentions: further entities named in a passage without a fact.
-    telling_slope: how fast the number of passages that tell an entity's facts falls with its rank.
-    loudness: passages in other articles for each loud fact (each tells two).
+    telling_slope: how fast the number of passages that state an entity's facts falls with its rank.
+    loudness: passages in other articles for each loud (often repeated) fact; each of them states two facts.
     """
 
     name: str
@@ -60,19 +60,19 @@ NOTICE_REPEAT_SHARES = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2
 
 
 def countries(entities: int) -> int:
-    """How many of the entities are countries."""
+    """Return how many of the entities are countries."""
     return max(6, min(180, entities // 60))
 
 
 def key(seed: int, purpose: int, number: int) -> int:
-    """One integer per (seed, purpose, number): seeds a `Random`, whose `random()` is the same stream in every
-    Python.
+    """Return a seed for `Random` that depends on (seed, purpose, number). `Random.random()` produces the same numbers
+    in every version of Python.
     """
     return (seed * 64 + purpose << 32) + number
 
 
 class Shuffle:
-    """An invertible affine permutation of range(size): neighbours are mapped far apart, and no table is stored."""
+    """An invertible affine permutation of range(size). It maps neighbours far apart and stores no table."""
 
     def __init__(self, size: int, random: Random):
         self.size = size
@@ -90,11 +90,12 @@ class Shuffle:
 
 
 class Plan:
-    """How many passages, tellings and mentions each entity has: integer arrays by entity number, popular ones first.
+    """The number of article passages, statements and mentions of each entity, as integer arrays by entity number,
+    popular entities first.
 
-    lengths: passages of its article; tells, mentions: places in other articles; frequency: the sum, which falls
-    by Zipf's law with the entity number wherever that leaves room for the entity's own article and tellings.
-    Entities with an article come first. The `noticed` entities after them have a notice instead.
+    lengths: passages of its article; tells, mentions: places in other articles; frequency: the sum, which falls by
+    Zipf's law with the entity number wherever that leaves room for the entity's own article and statements. Entities
+    with an article come first. The `noticed` entities after them have a notice instead.
     """
 
     def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
@@ -134,7 +135,7 @@ class Plan:
         self.notice_places = Shuffle(max(1, self.noticed), random)
 
     def _notice_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """For each entity with a notice: whether questions ask about it, and how many other passages state its
+        """Return for each entity with a notice whether questions ask about it, and how many other passages state its
         facts.
         """
         if not self.noticed:
@@ -156,11 +157,11 @@ class Plan:
         return lengths
 
     def notice_of(self, entity: int) -> int:
-        """The ordinal of the passage with the notice of an entity that has no article."""
+        """Return the ordinal of the passage with the notice of an entity that has no article."""
         return self.passages + self.notice_places(entity - self.entities) // NOTICES_EACH
 
     def noticed_in(self, page: int) -> list[int]:
-        """The entities of one passage of notices, in order."""
+        """Return the entities of one passage of notices, in order."""
         places = range(page * NOTICES_EACH, (page + 1) * NOTICES_EACH)
         return [self.entities + self.notice_places.inverse_relation(place) for place in places]
 
@@ -168,13 +169,15 @@ class Plan:
         return self.starts[self.order(entity)]
 
     def article_of(self, ordinal: int) -> tuple[int, int]:
-        """-> (entity number, index of the passage in its article)"""
+        """Return (entity number, index of the passage in its article)."""
         place = bisect_right(self.starts, ordinal) - 1
         return self.order.inverse_relation(place), ordinal - self.starts[place]
 
 
 def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
-    """Whole numbers that sum to `total`, in proportion to `weights`, none below 1 (largest remainders)."""
+    """Divide `total` into whole numbers in proportion to `weights`, each at least 1, by the
+    largest-remainder method.
+    """
     exact = weights / weights.sum() * (total - len(weights))
     whole = np.floor(exact).astype(np.int64)
     remainder = total - len(weights) - int(whole.sum())
@@ -183,7 +186,9 @@ def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
 
 
 def _fill_to_zipf(total: int, counts: np.ndarray) -> np.ndarray:
-    """Return numbers that sum to `total` and raise `counts` to scale / (rank + ZIPF_SHIFT) where it is lower."""
+    """Raise `counts` to at least scale / (rank + ZIPF_SHIFT), with the scale chosen so that the result sums
+    to `total`.
+    """
     curve = 1.0 / (np.arange(1, len(counts) + 1) + ZIPF_SHIFT)
     low, high = 0.0, float(total + counts.sum()) * (ZIPF_SHIFT + 1)
     for _ in range(80):
@@ -197,7 +202,9 @@ def _fill_to_zipf(total: int, counts: np.ndarray) -> np.ndarray:
 
 
 class KindNumbers:
-    """Entity number <-> (kind, index within the kind): countries first, then turns of the WHEEL."""
+    """Convert an entity number to (kind, index within the kind) and back. Countries come first; the other kinds
+    alternate in the order of WHEEL.
+    """
 
     def __init__(self, entities: int, countries: int):
         self.countries = countries

@@ -41,7 +41,7 @@ NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may refer to
 
 
 def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """The forms that name their subject, for places where "the author was ..." would be ambiguous."""
+    """Return the forms that name their subject. They are needed where "the author was ..." would be ambiguous."""
     return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
 
 
@@ -49,7 +49,7 @@ OWN_NAMING_FORMS = {item: _naming(forms) for item, forms in OWN.items()}
 
 
 def article(world: World, number: int) -> list[Passage]:
-    """The passages of one entity's article, in order; ids are ordinals counted from 1."""
+    """Return the passages of one entity's article, in order. Ids are ordinals counted from 1."""
     entity = world.entity(number)
     first = world.plan.first_passage(number)
     lines = world.layout(number).items
@@ -60,7 +60,7 @@ def article(world: World, number: int) -> list[Passage]:
 
 
 def notices(world: World, page: int) -> Passage:
-    """One passage of short notices: two facts each about entities that have no article."""
+    """Return one passage of short notices, which state two facts each about entities without an article."""
     ordinal = world.plan.passages + page
     random = Random(key(world.seed, 7, ordinal)).random
     sentences = []
@@ -77,8 +77,8 @@ def notices(world: World, page: int) -> Passage:
 
 
 class Speaker:
-    """Writes sentences about one entity: fills forms with its name, its short name or a pronoun, and with incidental
-    detail.
+    """Writes sentences about one entity: fills sentence templates with its name, its short name or a pronoun, and with
+    incidental detail.
     """
 
     def __init__(self, entity: Entity, random: Callable[[], float]):
@@ -169,7 +169,9 @@ class _Writer:
         return self.subject.sentence(form, **answers, **with_articles)
 
     def _own_statement(self, item: str) -> str:
-        """A statement of the article: a fact of its subject, or its part in another entity's fact."""
+        """Return a statement of the article: a fact of its subject, or a fact of another entity in which the subject is
+        the object.
+        """
         about = self.entity.objects.get(item)
         if about is not None or item == "P26":
             self.reference = NAME  # where this article's subject is the answer, the text contains its name
@@ -183,7 +185,7 @@ class _Writer:
         return sentence
 
     def _mention_text(self, number: int, relations: tuple[str, ...], at_length: bool) -> str:
-        """Facts of another entity, in one to three sentences, or in more where the passage covers the entity at
+        """Return the facts of another entity in one to three sentences, or in more if the passage covers that entity at
         length.
         """
         other = self.world.entity(number)
@@ -222,7 +224,9 @@ class _Writer:
         return " ".join(sentences)
 
     def _reference_to(self, other_entity: Entity, relations: tuple[str, ...]) -> str:
-        """How to continue about another entity after naming it and the object of `relations`."""
+        """Return how the next sentence may refer to another entity after a sentence that named it and the object of
+        `relations`.
+        """
         if self.random() < FULL_NAME_SHARE:
             return NAME
         if other_entity.gender:
@@ -242,7 +246,9 @@ class _Writer:
         )
 
     def _reference_form(self, name: str, person: bool, is_thing: bool) -> None:
-        """Return whether the next sentence may use a pronoun, a short name, or neither, after others were named."""
+        """Record whether the next sentence may use a pronoun, a short name or neither, after a sentence that named
+        other entities.
+        """
         if not (person if self.entity.gender else is_thing):
             self.reference = PRONOUN
         elif self.entity.gender and not name.endswith(" " + self.subject.short) and self.random() < 0.6:
@@ -273,5 +279,5 @@ class _Writer:
 
 
 def _with_definite_article(answer: str) -> str:
-    """An answer as a sentence contains it: "the University of Halden"."""
+    """Return an answer as it appears in a sentence, such as "the University of Halden"."""
     return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

@@ -1,7 +1,7 @@
 """The words that form the names of the generated encyclopedia, and the possible objects of relations.
 
-Every list is data: its order is part of what a seed means, so changing one changes every encyclopedia.
-Lists are long enough for 1,000,000 passages; `world` says how they are combined into unique names.
+The order of each list determines what a seed generates, so changing a list changes every encyclopedia. The lists are
+long enough for 1,000,000 passages. `names` combines the words into unique names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MALE_NAMES = """Aldren Aldwin Alden|Bertil Bertol Bertram|Casimir Casper Caspian
 
 
 def _clusters(names: str) -> tuple[tuple[str, ...], ...]:
-    """Given names that differ by a letter or two, for near-namesakes."""
+    """Return groups of given names that differ by a letter or two, for near-namesakes."""
     return tuple(tuple(cluster.split()) for cluster in names.replace("\n", "").split("|"))
 
 

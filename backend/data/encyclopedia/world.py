@@ -1,12 +1,12 @@
-"""The truth of the generated encyclopedia: its entities, their facts, and which passage states which fact.
+"""The ground truth of the generated encyclopedia: its entities, their facts, and which passages state which facts.
 
-(seed, entity number) determines an entity, and (seed, ordinal) determines a passage. Memory therefore never contains
-the facts or prose of more than one article. Only a few integers per entity are stored (`Plan`).
+(seed, entity number) determines an entity, and (seed, ordinal) determines a passage, so facts and texts are generated
+when they are needed. Only a few integers per entity are stored (`Plan`).
 
-A permutation decides which article states whose facts. Each passage has one place for facts of another article's
-subject; the places are numbered, an entity owns consecutive numbers, and an invertible permutation spreads them over
-the collection. In one direction the permutation gives the facts of a passage; in the other direction it gives the
-passages of a fact, which is the truth.
+Each passage has one slot for facts about the subject of another article. The slots are numbered, each entity is
+assigned consecutive numbers, and an invertible permutation spreads these slots over the collection. The permutation
+maps a passage to the entity whose facts it states. Its inverse maps an entity to all passages that state its facts,
+which gives the ground truth.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ REPEAT_SHARE = 0.75  # how often each further passage of the article then states
 
 
 def own_facts(index: int) -> int:
-    """Maximum number of the subject's facts in a passage of an article, besides the opening sentence."""
+    """Return the maximum number of the subject's facts in a passage of its article, besides the opening sentence."""
     return 1 if covers_at_length(index) else 2 if index == 0 else 3
 
 
 def covers_at_length(index: int) -> bool:
-    """Whether a passage of an article covers another entity at length, which leaves room for one fact of its
-    subject.
+    """Return whether a passage of an article covers another entity at length. Such a passage has room for only one fact
+    of its own subject.
     """
     return index % 3 > 0
 
@@ -69,11 +69,13 @@ occurs in many passages by chance."""
 class Entity:
     """An entity and its facts.
 
-    facts: relation -> the strings that count as the answer (the first is the usual one).
-    objects: what its article says that answers a question about another entity: item -> that entity's number.
-    relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
-    loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
-    article often states it twice; its own and one other article state a quiet fact once.
+    Attributes:
+        facts: relation -> the strings that count as the answer (the first is the usual one).
+        objects: what its article says that answers a question about another entity: item -> that entity's number.
+        relatives: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it
+            made).
+        loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
+            article often states it twice; its own and one other article state a quiet fact once.
     """
 
     number: int
@@ -110,7 +112,9 @@ class Layout:
 
 
 class World:
-    """All entities of an encyclopedia of `passages` passages. Memory: a few integers per entity and bounded caches."""
+    """All entities of an encyclopedia of `passages` passages. Needs memory for a few integers per entity and for
+    bounded caches.
+    """
 
     def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
         self.seed, self.passages = seed, passages
@@ -233,8 +237,8 @@ class World:
         return index * (2 if kind == "song" else 1) % self._makers(kind, index)[maker_kind]
 
     def _makers(self, kind: str, index: int) -> dict[str, int]:
-        """Return the possible makers of an entity, by kind: a thing without an article has a maker with one, whom
-        many passages name.
+        """Return the possible makers of an entity, by kind of maker. The maker of an entity without an article has an
+        article and is named in many passages.
         """
         return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
@@ -278,7 +282,7 @@ class World:
         return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
 
     def _plan_work(self, kind: str, index: int, objects: dict[str, int]) -> None:
-        """Statements of a maker's article about the maker's work."""
+        """Plan the statements of a maker's article about the maker's works."""
         if kind in MADE_THINGS:
             item, made, _ = MADE_THINGS[kind]
             made_index = index // 2 if kind == "musician" else index
@@ -350,7 +354,7 @@ class World:
         return entity, self._told_by(entity, number - plan.tell_starts[entity])
 
     def _told_by(self, number: int, number_of_mention: int) -> tuple[str, ...]:
-        """The facts that the nth passage about an entity states."""
+        """Return the facts that the nth passage about an entity in other articles states."""
         entity = self.entity(number)
         quiet = number_of_mention - (int(self.plan.tells[number]) - len(entity.quiet))
         if quiet >= 0:
@@ -359,13 +363,13 @@ class World:
         return (loud[number_of_mention % count], loud[(number_of_mention + 1) % count]) if count > 1 else loud
 
     def mentioned(self, ordinal: int) -> list[int]:
-        """Entities that passage `ordinal` only names."""
+        """Return the entities that passage `ordinal` names without stating their facts."""
         plan = self.plan
         places = range(ordinal * plan.mentions_each, (ordinal + 1) * plan.mentions_each)
         return [bisect_right(plan.mention_starts, plan.mention_places.inverse_relation(place)) - 1 for place in places]
 
     def notice_facts(self, number: int) -> tuple[str, ...]:
-        """The two facts in the notice of an entity; one of them is the question's."""
+        """Return the two facts in the notice of an entity. The question asks about one of them."""
         entity = self.entity(number)
         random = Random(key(self.seed, 9, number)).random
         rest = [
@@ -379,14 +383,16 @@ class World:
         return tuple(noted)
 
     def own_statements(self, number: int, relation: str) -> list[int]:
-        """Ordinals of the passages of its own article, or of its notice, that state a fact of an entity."""
+        """Return the ordinals of the passages in an entity's own article, or of its notice, that state a fact."""
         if number >= self.plan.entities:
             return [self.plan.notice_of(number)] if relation in self.notice_facts(number) else []
         first = self.plan.first_passage(number)
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 
     def statements(self, number: int, relation: str) -> list[int]:
-        """Ordinals of all passages that state a fact, ascending: in its own article, its partner's, and others."""
+        """Return the ordinals of all passages that state a fact, ascending: in the subject's own article, in the
+        object's article, and in other articles.
+        """
         ordinals = {*self.own_statements(number, relation), *self._other_ordinals(number, relation)}
         partner, item = self._partner(number, relation)
         if partner is not None:
@@ -396,7 +402,7 @@ class World:
         return sorted(ordinals)
 
     def _other_ordinals(self, number: int, relation: str) -> list[int]:
-        """Ordinals of the passages of other articles that state a fact."""
+        """Return the ordinals of passages in other articles that state a fact."""
         plan = self.plan
         ordinals: list[int] = []
         if relation not in self.entity(number).asked_relations:
@@ -410,7 +416,7 @@ class World:
         return ordinals
 
     def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
-        """The entity whose article also states this fact, and as which item."""
+        """Return the entity whose own article also states this fact, and the item under which that article lists it."""
         kind, index = self._kinds.kind_and_index(number)
         if relation == "P26":
             return self._kinds.person_number(self._kinds.person_index(number) ^ 1), relation

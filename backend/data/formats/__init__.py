@@ -1,4 +1,4 @@
-"""External file formats. A format is a module of this package with a list named FORMATS; nothing else needs to change.
+"""External file formats. To add a format, add a module to this package with a list named FORMATS.
 
 An installed package adds formats through the entry point group `blindspot.formats`. Each entry names a `Format` or a
 list of them.
@@ -56,7 +56,8 @@ def formats() -> tuple[Format, ...]:
 
 
 def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
-    """Find the format to read a file as `kind`: the one called `name`, else the one that the contents look like.
+    """Find the format for reading a file as `kind`: the format called `name`, or else the one recognised from the
+    contents.
 
     Raises:
         BadInput: no such file; or it is empty, unreadable, of another kind, of no known format, or of several formats.
@@ -103,9 +104,10 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
 
 
 def recognise_formats(path: Path) -> list[Format]:
-    """Return the formats that a file looks like, of every kind; those that any text could be only if there is no other.
+    """Return the formats recognised from a file's contents, of every kind. Formats that match any text are returned
+    only if no other format matches.
 
-    Raises BadInput: no such file; or it is empty or unreadable.
+    Raises BadInput if the file is missing, empty or unreadable.
     """
     known = _matching_formats(_file_head(path))
     return [format for format in known if format.name not in _LAST] or known
@@ -168,7 +170,7 @@ def _file_head(path: Path) -> Head:
 
 
 def _fields(start: Head) -> tuple[str, ...]:
-    """Return the fields of the first object of a file of JSON lines; none for other files."""
+    """Return the fields of the first object of a JSON-lines file; () for other files."""
     try:
         return tuple(parse_object(start.first_line)) if start.start == "{" else ()
     except FieldError:
@@ -176,7 +178,7 @@ def _fields(start: Head) -> tuple[str, ...]:
 
 
 def _contents(start: Head) -> str:
-    """Say what a folder holds: its kinds of files with their numbers."""
+    """Describe a folder for a message: its kinds of files and their numbers."""
     endings = Counter(Path(name).suffix.lower() or "other" for name in start.inside)
     return ", ".join(f"{count:,} {ending} files" for ending, count in endings.most_common(4)) or "no files"
 

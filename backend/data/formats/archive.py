@@ -101,7 +101,9 @@ def _safe_path(member: tarfile.TarInfo) -> str:
 
 
 def _check(member: tarfile.TarInfo, path: Path) -> None:
-    """Refuse the whole archive if a member has a kind or a path that no data set needs."""
+    """Refuse the whole archive if a member is not a regular file or folder, or has a path that leads out of the
+    archive.
+    """
     place = f"{path}:{member.name}"
     name = PurePosixPath(member.name.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or (name.parts and name.parts[0].endswith(":")):
@@ -148,7 +150,7 @@ class _Stream(io.RawIOBase):
         return data[:size]
 
     def drain(self) -> None:
-        """Read to the end, so that the checksum of a compressed file is verified."""
+        """Read to the end of the file, which verifies the checksum of a compressed file."""
         while self.read(1 << 20):
             pass
 

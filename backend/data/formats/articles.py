@@ -1,9 +1,9 @@
-"""Articles, one JSON object a line, `{"title", "text"}`, cut into passages.
+"""Articles as JSON lines, `{"title", "text"}`, which are split into passages.
 
 `unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as
 in REALM; words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased
-vocabulary). Blocks do not overlap, the last block of an article is shorter, and white space within a block becomes one
-space. A passage's id is the article's `id`, or its line, and the number of the block from 0: "12-0".
+vocabulary). Blocks do not overlap, and the last block of an article may be shorter. White space within a block becomes
+one space. A passage's id is the article's `id` (or its line number) and the number of the block from 0, such as "12-0".
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
 
 
 def cutter(settings: dict[str, Any]) -> Cut:
-    """Return the function that cuts a text as the settings say. Raises Refused for an unknown unit or tokenizer."""
+    """Return a function that splits a text into blocks according to the settings. Raises Refused for an unknown unit or
+    tokenizer.
+    """
     unit = settings["unit"]
     if unit not in LENGTHS:
         raise Refused(f"--set unit={unit}: the unit is one of {', '.join(LENGTHS)}")
@@ -67,15 +69,15 @@ def cutter(settings: dict[str, Any]) -> Cut:
 
 
 def word_blocks(text: str, length: int) -> Iterator[str]:
-    """Cut a text into blocks of `length` words."""
+    """Split a text into blocks of `length` words."""
     words = text.split()
     for start in range(0, len(words), length):
         yield " ".join(words[start : start + length])
 
 
 def piece_blocks(tokenizer: str, length: int) -> Cut:
-    """Return a function that cuts a text into blocks of at most `length` word pieces. A longer word is a separate
-    block.
+    """Return a function that splits a text into blocks of at most `length` word pieces. A word with more pieces is a
+    block of its own.
     """
     from transformers import AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""The parts of a format module: the description of a format, the records that readers give, and the checks of all
+"""Shared parts of all format modules: the description of a format, the records that readers yield, and the checks of
 rows.
 """
 
@@ -31,7 +31,7 @@ _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a file, by which formats recognise it.
+    """The beginning of a file, from which formats recognise the file.
 
     Attributes:
         folder: Whether the path is a folder.
@@ -63,7 +63,7 @@ class Head:
 
     @cached_property
     def inside(self) -> frozenset[str]:
-        """The paths of the files in the folder and the folders in it, up to MAX_INSIDE of them."""
+        """The relative paths of the files in the folder and its subfolders, at most MAX_INSIDE of them."""
         walked = (
             Path(place, name).relative_to(self.path).as_posix()
             for place, _, names in os.walk(self.path)
@@ -96,7 +96,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def includes(self, question: Question) -> bool:
-        """Return whether a question has the split and the data set."""
+        """Return whether a question belongs to the split and the data set of the options."""
         return self.split in (None, question.split) and self.dataset in (None, question.dataset)
 
 
@@ -107,8 +107,8 @@ NO_OPTIONS = Options()
 class Format:
     """An external file format for one kind of data. Each module of this package lists its formats in FORMATS.
 
-    A reader raises BadInput if the file cannot be read any further. In place of a wrong row it yields BadInput, which
-    the importer raises or leaves out. Readers yield, by kind:
+    A reader raises BadInput if the file cannot be read any further. For an invalid row it yields BadInput, which the
+    importer raises or skips. For each kind, readers yield:
 
     - passages: `PassageBatch`
     - questions: `ImportedQuestion`
@@ -145,9 +145,9 @@ class Format:
 
     @contextmanager
     def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
-        """Yield the reader of a file, and close it at the end of the block.
+        """Yield the reader of a file, and close it at the end of the `with` block.
 
-        A question that names no file gets this one.
+        Questions that name no source file get this file's path.
 
         Raises:
             BadInput: this format is only written.
@@ -227,7 +227,7 @@ class Context(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """Hits of one question in a run file. The file names the question by its id, its text, or both.
+    """Hits of one question in a run file. The question is identified by its id, its text, or both.
 
     A question may have several entries, because the lines of a TREC file may be in any order.
 
@@ -260,7 +260,7 @@ class Qrel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImportedQuestion:
-    """A question and its place in a file.
+    """A question and its line in the imported file.
 
     Attributes:
         paragraphs: Gold passages to be matched to the collection, in addition to the ids in `question.gold`.
@@ -280,7 +280,8 @@ class ImportedQuestion:
 def kept_gold(
     judgements: Iterable[Qrel], grades_to_keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
-    """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
+    """Return the gold passages of a question, and the judgements to record: those of the gold passages and all grades
+    of 0 or less.
 
     Args:
         grades_to_keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
@@ -295,13 +296,13 @@ def kept_gold(
 
 
 def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
-    """Return a row of a reader. A question without a path gets the path of this file."""
+    """Return a reader's row unchanged, except that a question without a source path gets the path of this file."""
     return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 
 def check_batch(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
-    """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is
-    wrong.
+    """Return the valid rows, and their bytes for the hash of the collection. Rows are checked one by one only if the
+    batch contains an invalid row.
     """
     rows = batch.rows
     if not rows:

@@ -1,9 +1,10 @@
 """BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and
 qrels/{train,dev,test}.tsv (a header, then question, passage, grade; or .jsonl, as in MTEB's repositories).
 
-A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in
-no qrels is unlabelled. Passages with a grade above 0 are gold, and all grades are kept. A single queries.jsonl or qrels
-file can be read by itself. A repository that MTEB pushed has Parquet files instead, in the folders corpus, queries and qrels (or data).
+A question has the split of the qrels file that contains it. If several contain it, test takes precedence over dev, and
+dev over train. A question in no qrels file is unlabelled. Passages with a grade above 0 are gold, and all grades are
+kept. A single queries.jsonl or qrels file can be read by itself. A repository that MTEB pushed has Parquet files
+instead, in the folders corpus, queries and qrels (or data).
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _queries(folder: Path) -> list[Path]:
 
 
 def _text_files(folder: Path, name: str) -> list[Path]:
-    """Return the files of corpus or queries: JSON lines, else the Parquet files that MTEB pushes. Empty without any."""
+    """Return the files of the corpus or the queries: JSON lines, or else the Parquet files of an MTEB repository. [] if
+    there are none.
+    """
     for file in (folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"):
         if file.is_file():
             return [file]
@@ -90,7 +93,9 @@ def _text_files(folder: Path, name: str) -> list[Path]:
 
 
 def _qrels_files(folder: Path) -> list[tuple[str, Path]]:
-    """Return the qrels with their splits: BEIR's TSV, else JSON lines or Parquet as MTEB's repositories hold them."""
+    """Return the qrels files with their splits: BEIR's TSV files, or else the JSON lines or Parquet files of an MTEB
+    repository.
+    """
     named = [f"{split}{suffix}" for split in _SPLITS for suffix in (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")]
     file_by_split: dict[str, Path] = {}
     for file in (folder / "qrels" / name for name in named):
@@ -114,7 +119,7 @@ def read_corpus(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBa
 
 
 class _Judgements:
-    """The qrels of a folder: each question's split, and its judgements by passage."""
+    """The qrels of a folder: each question's split and its judgements by passage."""
 
     def __init__(self) -> None:
         self.splits: dict[str, str] = {}

@@ -17,7 +17,9 @@ _LARGEST = 3.4e38  # the largest float32; scores are stored as float32
 
 
 def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> RunEntry:
-    """Read an entry whose passages are in the field `passages`. Raises `fields.FieldError` if the question is wrong."""
+    """Read an entry whose passages are in the field `passages`. Raises `fields.FieldError` if the question
+    is invalid.
+    """
     question = fields.required_text(record, "question")
     message = text_fault("question", question) or (question_id is not None and id_fault(question_id))
     if message:
@@ -38,8 +40,9 @@ def entry(record: dict[str, Any], passages: str, question_id: str | None, path: 
 def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
     """Group the lines of a run, each with a question and a passage, into entries.
 
-    Lines of a question may be in any order; those within LINES_PER_BLOCK lines become one entry. A bad line follows the
-    entries of the lines before it, so a caller that stops at the first error stops at the first error of the file.
+    Lines of a question may be in any order; the lines within one block of LINES_PER_BLOCK lines become one entry. An
+    invalid line is yielded after the entries of all lines before it, so a caller that stops there stops at the first
+    error of the file.
     """
     block: dict[str, list[Context]] = {}
     count = 0
@@ -61,7 +64,7 @@ def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> I
 
 
 def score(value: Any) -> float:
-    """Read a score, which DPR writes as text. Raises `fields.FieldError`."""
+    """Read a score, which DPR writes as text. Raises `fields.FieldError` if it is not a number."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -89,7 +92,9 @@ def _context(value: Any, line: int) -> Context:
 
 
 def split_contents(contents: str) -> tuple[str, str]:
-    """Split Pyserini's `"title"\\ntext` into title and text. Without a line end, everything is text."""
+    """Split Pyserini's `"title"\\ntext` into title and text. If there is no line break, the whole string is
+    the text.
+    """
     title, end, text = contents.partition("\n")
     if not end:
         return "", contents

@@ -1,9 +1,9 @@
-"""DPR's question "CSV": tab separated, no header, a question and its answers as a Python list, `who sang it\\t['Ada',
-"Bo's"]`.
+"""DPR's question "CSV": tab separated and without a header. A line holds a question and its answers as a Python list,
+`who sang it\\t['Ada', "Bo's"]`.
 
-Fields are quoted as in CSV where they hold quotes. As in DPR, a right single quotation mark in a question becomes an
-apostrophe. The answers are parsed with `ast.literal_eval`, so no code of the file is run. Ids are data set (or file
-name) and line number.
+Fields that contain quotes are quoted as in CSV. As in DPR, a right single quotation mark in a question becomes an
+apostrophe. The answers are parsed with `ast.literal_eval`, so no code of the file is run. A question's id is the data
+set (or the file name) and the line number.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _literal_eval_quietly(text: str) -> Any:
 
 
 def write(path: Path, questions: Iterable[Question]) -> WriteResult:
-    """Write texts and answers only. Tabs and line ends in a question become spaces."""
+    """Write the texts and answers of questions. Tabs and line breaks in a question become spaces."""
     rows = folded = 0
     with written_whole(path) as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")

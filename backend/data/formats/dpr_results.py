@@ -39,7 +39,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 
 
 def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]]) -> int:
-    """Write the entries, holding one question in memory at a time. Return the number of questions."""
+    """Write the entries one at a time, so that memory stays small. Return the number of questions."""
     count = 0
     with written_whole(path) as file:
         file.write("[")

@@ -1,9 +1,9 @@
 """DPR's training JSON: an array of `{dataset?, question, answers, positive_ctxs, negative_ctxs, hard_negative_ctxs}`, a
 ctx being `{title, text, score?, title_score?, passage_id | psg_id?}`.
 
-Questions and positives are read; positives become gold. Negatives belong to a training set, not to the questions. A
-question without positives, which DPR drops in training, is kept without gold. The split defaults to train. Ids are data
-set (or file name) and index from 0.
+Questions and positives are read, and the positives become gold passages. Negatives are ignored, because they are part
+of a training set and not of the questions. DPR's trainer drops questions without positives; here they are kept without
+gold. The split defaults to train. A question's id is the data set (or the file name) and the index from 0.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""EntityQuestions (Sciavolino et al. 2021) in its own layout, as a folder or a tar, plain or compressed.
+"""EntityQuestions (Sciavolino et al. 2021) in its original layout, as a folder or as a plain or compressed tar archive.
 
     dataset/{train,dev,test}/P19.dev.json                      -> data set "entityquestions"
     dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, "test"
     dataset/one-off/no-overlap/P19/P19_no_overlap.train.json      -> data set "no-overlap", its own splits
     relation_query_templates.json                              -> the templates; built-in ones are used if it is absent
 
-A file is an array of `{question, answers}`. The subject is found by inverting the template, the relation comes from the
-file name: P131 and P276 share a template, and "similar" uses a second one. `no-overlap` and `similar` belong to
-fine-tuning experiments with their own splits of the same facts. If all of them counted as test, their facts would be
-removed from every training set. They therefore keep their splits, and their data set's name separates them.
+A file is an array of `{question, answers}`. The subject is extracted from the question with the template. The relation
+comes from the file name, because P131 and P276 share a template and "similar" uses a second one. `no-overlap` and
+`similar` belong to fine-tuning experiments with their own splits of the same facts. If all of them counted as test,
+their facts would be removed from every training set. They therefore keep their splits, and each is imported as a data
+set of its own.
 
-Ids are data set (left out for the main one), relation, split or bucket, and index from 0: "P19.dev.12",
-"common-random-buckets.P19.3.17", "no-overlap.P19.train.5".
+A question's id consists of the data set (left out for the main one), relation, split or bucket, and index from 0:
+"P19.dev.12", "common-random-buckets.P19.3.17", "no-overlap.P19.train.5".
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The data set, relation, split and bucket that a file's path gives."""
+    """A file's data set, relation, split and bucket, as its path states them."""
 
     dataset: str
     relation: str

@@ -9,11 +9,11 @@ from blindspot.backend.data.formats.base import MAX_INTEGER
 
 
 class FieldError(ValueError):
-    """An error in a record. The message does not include the place."""
+    """An error in a record. The message does not include the file and the line."""
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object. Raises FieldError."""
+    """Parse a JSON object. Raises FieldError for invalid JSON and for other values."""
     value = parse(text)
     if not isinstance(value, dict):
         raise FieldError(f"this is {kind_of(value)}, not a JSON object")
@@ -21,7 +21,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
-    """Parse a JSON value. Raises FieldError."""
+    """Parse a JSON value. Raises FieldError for invalid JSON."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -37,7 +37,7 @@ def identifier(record: dict[str, Any], *names: str, required: Literal[True] = Tr
 @overload
 def identifier(record: dict[str, Any], *names: str, required: Literal[False]) -> str | None: ...
 def identifier(record: dict[str, Any], *names: str, required: bool = True) -> str | None:
-    """Return the first of the fields that is present, as an id: text, or a whole number converted to text."""
+    """Return the first of the named fields that is present, as an id: text, or a whole number converted to text."""
     for name in names:
         if name in record:
             value = record[name]
@@ -66,7 +66,7 @@ def text(record: dict[str, Any], name: str, default: str | None = None) -> str |
 
 
 def required_text(record: dict[str, Any], *names: str) -> str:
-    """Return the first of the text fields that is present and not null."""
+    """Return the first of the named text fields that is present and not null."""
     for name in names:
         value = text(record, name)
         if value is not None:
@@ -88,7 +88,7 @@ def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def integer(record: dict[str, Any], *names: str) -> int | None:
-    """Return the first of the fields that is present and not null, as a whole number of 0 or more."""
+    """Return the first of the named fields that is present and not null, as a whole number of at least 0."""
     for name in names:
         value = record.get(name)
         if value is None:

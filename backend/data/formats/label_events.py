@@ -1,8 +1,9 @@
-"""Label events as JSON lines and as CSV: a column for each field of `blindspot.db.events.EventRow`, and the question's split.
+"""Label events as JSON lines and as CSV, with a column for each field of `blindspot.db.events.EventRow` and for the
+question's split.
 
-In a spreadsheet, a CSV cell that begins with = + - @ is a formula. Therefore a text that begins with one of these, a
-tab, a line end or an apostrophe is written with an apostrophe in front, which is removed on reading. Every text is
-quoted.
+In a spreadsheet, a CSV cell that begins with = + - @ is a formula. A text that begins with one of these characters, a
+tab, a line break or an apostrophe is therefore written with an apostrophe in front, which is removed on reading. Every
+text is quoted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class EventLine(NamedTuple):
 
 
 class EventProblem(NamedTuple):
-    """What is wrong with a line; `line` is None if the position is unknown."""
+    """An error in a line of the file. `line` is None if the line number is unknown."""
 
     line: int | None
     message: str
@@ -148,7 +149,9 @@ def _event_of_line(line: int, value: dict[str, Any]) -> EventLine | EventProblem
 
 
 def _event(value: dict[str, Any]) -> EventRow:
-    """Read an event. Raises BadInput. Checks that need other events or the study are left to the importer."""
+    """Read an event. Raises BadInput for an invalid event. The importer makes the checks that need other events or the
+    study.
+    """
     if absent := [name for name in HEADER if name in _NEEDED and value.get(name) is None]:
         raise BadInput(f"there is no {absent[0]}")
     for name in COLUMNS:
@@ -210,7 +213,7 @@ def _values(event: EventRow) -> tuple[Any, ...]:
 
 
 def _bounded_lines(file: TextIO, path: Path) -> Iterator[str]:
-    """Yield the lines of a file. Raises BadInput for a line over MAX_LINE before reading all of it."""
+    """Yield the lines of a file. Raises BadInput for a line longer than MAX_LINE, without reading all of it."""
     line = 0
     while text := file.readline(MAX_LINE + 1):
         line += 1

@@ -1,4 +1,5 @@
-"""Entity frequencies: tab separated, a header, the column `entity` (or `subject`) and one other, the count.
+"""Entity frequencies: tab separated with a header. One column is `entity` (or `subject`), and the other one is the
+count.
 
 Fields are not quoted, so an entity may contain quotes.
 """

@@ -1,8 +1,8 @@
-"""MS MARCO passages: collection.tsv (id, text), queries.*.tsv (id, text), runs (question, passage, rank); tabs, no
-header, no quoting. There are no answers; relevance comes from the qrels, which are in TREC format with tabs (`trec`
-reads them).
+"""MS MARCO passage ranking: collection.tsv (id, text), queries.*.tsv (id, text) and runs (question, passage, rank), tab
+separated without header and quoting. The files have no answers. Relevance comes from the qrels, which are in TREC
+format with tabs and are read by `trec`.
 
-A file is recognised if its ids are numbers; for other ids, name the format.
+A file is recognised only if its ids are numbers. For other ids the format must be named.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""NQ-open: one JSON object a line, `{"question", "answer": [...]}`. TriviaQA's open form and PAQ without metadata are
-the same.
+"""NQ-open: JSON lines `{"question", "answer": [...]}`. TriviaQA's open version and PAQ without metadata have the same
+format.
 
 The format has no paragraphs, so the questions have no gold. The split comes from the options or the file name.
 """

@@ -3,9 +3,10 @@
 
 Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random
 passages among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The
-passage is the gold. The file is read twice. `seed` makes the sample reproducible and is stored with the import.
+question's gold passage is that passage. The file is read twice. `seed` makes the sample reproducible and is stored with
+the import.
 
-PAQ's other file, without passages, has NQ-open's format and is read as such.
+PAQ's other file has no passages. It has NQ-open's format and is read with that format.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
-    """Draw one question of each chosen passage uniformly; each text once."""
+    """Draw one question of each chosen passage uniformly at random, without repeating a text."""
     seen: Counter[str] = Counter()
     sampled: dict[str, tuple[int, str, tuple[str, ...]] | None] = dict.fromkeys(chosen)
     for line, record in _records(path):

@@ -1,4 +1,4 @@
-"""Files with passages on every line, read in batches."""
+"""Read files with one or more passages on each line, in batches."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from blindspot.db.records import Question
 
 
 def recognise(file_head: Head) -> bool:
-    """Recognise text of no other format. Any text could be questions, so this format is tried last."""
+    """Recognise any text file. Other formats are tried first, because any text could be a list of questions."""
     start = file_head.text.lstrip()[:1]
     return (
         not file_head.folder

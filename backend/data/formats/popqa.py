@@ -1,8 +1,8 @@
-"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. The columns that are read are `id`,
-`question`, `subj`, `prop` (the relation), `s_pop` (the subject's popularity, which becomes its frequency) and
+"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. The following columns are read:
+`id`, `question`, `subj`, `prop` (the relation), `s_pop` (the subject's popularity, which becomes its frequency) and
 `possible_answers`, a JSON list.
 
-It is a test set. A question without `id` gets its data set and line number as its id.
+All questions belong to the split test. A question without `id` gets its data set and line number as its id.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields
-quoted as in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
+"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header that names id, text and title in any order. Fields
+are quoted as in CSV (inner quotes doubled), and white space is kept. Other columns are ignored.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ _BATCH = 4096
 
 
 class _Open(Exception):
-    """The text ends inside a quoted field."""
+    """Raised if the text ends inside a quoted field."""
 
 
 class _Malformed(Exception):
-    """A quote closes in the middle of a field."""
+    """Raised if a quote closes in the middle of a field."""
 
 
 def recognise(file_head: Head) -> bool:
@@ -34,7 +35,7 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    """Yield the passages in batches. Raises BadInput for a header without the columns or a broken file."""
+    """Yield the passages in batches. Raises BadInput for a broken file or a header without these columns."""
     quotes = {**SETTINGS, **options.settings}["quotes"]
     if quotes not in QUOTES:
         raise Refused(f"--set quotes={quotes}: quotes must be one of {', '.join(QUOTES)}")
@@ -58,7 +59,9 @@ def _batches_with_source(batches: Iterator[PassageBatch], source: ByteSource) ->
 
 
 class _Parser:
-    """Parses lines into rows. A line whose quoted fields all end on it is split at tabs, which is faster."""
+    """Parses lines into rows. A line whose quoted fields all end on the same line is split at its tabs, which is
+    faster.
+    """
 
     def __init__(self, path: Path, header: str, quoted: bool = True):
         self.path, self.quoted = path, quoted
@@ -75,8 +78,8 @@ class _Parser:
         self.kept_line = 0
 
     def parse(self, raw: list[str], line: int, is_last: bool = False) -> Iterator[PassageBatch]:
-        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next
-        block.
+        """Yield the rows of a block of whole lines. A record that continues after the block is kept for the
+        next block.
         """
         if self.kept:
             raw, line, self.kept = self.kept + raw, self.kept_line, []
@@ -121,7 +124,9 @@ class _Parser:
             yield from self.parse([], self.kept_line, is_last=True)
 
     def _multiline_record(self, raw: list[str], start: int, is_last: bool) -> tuple[list[str], int]:
-        """Return the record that begins at line `start`, perhaps over several lines, and the line after it."""
+        """Return the record that begins at line `start` and may span several lines, and the number of the line after
+        it.
+        """
         for count in (1, 16, MAX_RECORD_LINES):
             chunk = "\n".join(raw[start : start + count])
             try:

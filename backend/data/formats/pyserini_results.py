@@ -1,6 +1,7 @@
-"""Pyserini's form of DPR's retriever output: an object keyed by question id, each `{question, answers, contexts:
-[{docid, score, text, has_answer}]}`. A text is `"title"`, a line end, and the passage; without `--store-raw` there is
-none."""
+"""Pyserini's version of DPR's retriever output: an object that maps each question id to `{question, answers, contexts:
+[{docid, score, text, has_answer}]}`. A text consists of `"title"`, a line break and the passage. Without Pyserini's
+option `--store-raw` there are no texts.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    """Write a run. Tabs and line ends within a passage become spaces: Pyserini's evaluation ends the title at the first
-    line end.
+    """Write a run. Tabs and line breaks within a passage become spaces, because Pyserini's evaluation ends the title at
+    the first line break.
     """
     count = 0
     with written_whole(path) as file:

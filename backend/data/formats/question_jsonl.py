@@ -1,9 +1,9 @@
 """Questions as JSON lines with Blindspot's own fields: id, question (or text), answers, relation, subject, template,
 frequency, bucket, dataset, split, gold, grades, answer_rule. Only the question is required.
 
-`grades` is an object of passage id to grade, 0 included; passages with a grade above 0 are gold. `set` may replace
-dataset and split: "train" and "dev" are splits of EntityQuestions unless `--dataset` names another set, "test" and
-"unlabelled" are splits, and any other name is a separate data set (a bucket set), which counts as test.
+`grades` maps passage ids to grades, including 0. Passages with a grade above 0 are gold. A field `set` may replace
+dataset and split. Its values "train" and "dev" are splits of EntityQuestions unless `--dataset` names another data set;
+"test" and "unlabelled" are splits; any other value is the name of a separate data set (a bucket set) in the split test.
 `subject_mentions` may replace frequency. A question without an id gets its data set and line number as its id.
 """
 
@@ -62,7 +62,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def question_of_record(record: dict[str, Any], path: Path, line: int, options: Options) -> ImportedQuestion:
-    """Return the question of an object with the fields of this format. Raises FieldError."""
+    """Return the question of an object with the fields of this format. Raises FieldError for an invalid field."""
     text = fields.required_text(record, "question", "text")
     split, dataset = _split_and_dataset(record, options)
     id = fields.identifier(record, "id", "_id", required=False)
@@ -106,8 +106,9 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
 def _gold(
     record: dict[str, Any], question_id: str, path: Path, line: int, grades_to_keep: str
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
-    """Return the gold and the judgements. A single gold passage is the first of the subject's own article, else the
-    first that mentions it, else the first with the best grade."""
+    """Return the gold passages and the judgements. If a single gold passage is wanted, it is the first one of the
+    subject's own article, else the first one that mentions the subject, else the first one with the best grade.
+    """
     named, grades = _ids(record, "gold"), fields.integers(record, "grades")
     if contradiction := next((id for id in named if grades.get(id, 1) <= 0), None):
         raise fields.FieldError(

@@ -1,4 +1,4 @@
-"""Files with a question on every line."""
+"""Read files with one question on each line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_question_lines(
     question_of: Callable[[int, str], Question | ImportedQuestion],
     without_lines: str = "the file is empty",
 ) -> Iterator[ImportedQuestion | BadInput]:
-    """Yield the question of each line, or what is wrong with the line.
+    """Yield the question of each line, or BadInput for an invalid line.
 
     Args:
         lines: (line number, text), as `numbered_lines` yields them.

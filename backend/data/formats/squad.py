@@ -56,7 +56,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[ImportedQuestion | BadInput]:
-    """Read an article's questions. Their lines are unknown, so messages name the article and the question."""
+    """Read an article's questions. The line numbers of questions are unknown, so messages name the article and the
+    question.
+    """
     try:
         title = fields.text(_object(article, "an article"), "title", "") or ""
         for paragraph in _list(article, "paragraphs"):

@@ -1,4 +1,4 @@
-"""Read files as streams: bytes, decompressed and read ahead in a thread, and lines of text."""
+"""Read files as streams of bytes or of text lines. A thread reads ahead and decompresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Decompressor(Protocol):
 
 
 class _Gunzip:
-    """zlib with the interface of the lzma and bz2 decompressors."""
+    """A gzip decompressor with the interface of the lzma and bz2 decompressors."""
 
     def __init__(self) -> None:
         self._zlib, self._tail = zlib.decompressobj(31), b""
@@ -148,7 +148,7 @@ class ByteSource:
             yield block
 
     def _decompressed(self, start: bytes, raw: Iterator[bytes], name: str, new_decompressor: Any) -> Iterator[bytes]:
-        """Decompress one or more consecutive streams, as gzip, xz and bzip2 files may contain."""
+        """Decompress a file. Files of gzip, xz and bzip2 may contain several consecutive streams."""
         data: bytes | None = start
         stream: _Decompressor = new_decompressor()
         try:

@@ -1,9 +1,10 @@
-"""Tables: CSV, Parquet, Arrow, datasets as the package `datasets` saves them, and folders of such files as on the Hub.
+"""Tables: CSV, Parquet, Arrow, datasets that the package `datasets` saved, and folders of such files, as in
+repositories on the Hugging Face Hub.
 
 A column is found by its usual names, or chosen with `--set text=COLUMN`. `--format table` also reads TSV and JSON lines
-with columns of other names. Passages without a column of ids are numbered from 1. Questions may have every field of the
-format question-jsonl as a column; answers and gold are lists, JSON lists, or a single value. The split is that of the
-column `split`, else of the folder or file name ("validation" is dev), else of `--split`.
+with columns of other names. Passages without a column of ids are numbered from 1. For questions, every field of the
+format question-jsonl may be a column. Answers and gold are lists, JSON lists, or a single value. The split comes from
+the column `split`, or else from the folder or file name ("validation" means dev), or else from `--split`.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ QREL = {
     "grade": ("score", "relevance", "grade", "label"),
 }
 RUN = {"question": QREL["question"], "passage": QREL["passage"], "score": ("score",), "rank": ("rank",)}
-"""The column of ranks tells a run from qrels, whose grades may be called scores."""
+"""A column of ranks distinguishes a run from qrels, whose grades may be called scores."""
 _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "dataset", "split", "set", "answer_rule")
 _NUMBERS = ("frequency", "bucket")
 
 
 def _has_usual_columns(file_head: Head, *columns: tuple[str, ...]) -> bool:
-    """Return whether a table has one of the usual names of each column. TSV is left to the formats that are TSV."""
+    """Return whether a table has each column under one of its usual names. False for TSV files, which other formats
+    read.
+    """
     if file_head.table is None or "\t" in file_head.first_line:
         return False
     return all(set(names) & set(file_head.table) for names in columns)
@@ -84,7 +87,7 @@ def files(path: Path) -> list[Path]:
 
 
 def _columns_of_fields(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
-    """Return the column of each field that the settings name or that has a usual name."""
+    """Map each field to its column: the column named in the settings, or else the column with a usual name."""
     columns, chosen = columns_of(path), {}
     for field, names in usual.items():
         named = options.settings.get(field)
@@ -168,8 +171,9 @@ def _question(record: dict[str, Any], row: TableRow, path: Path, options: Option
 
 
 def _texts(value: Any) -> list[Any]:
-    """Return a list of answers or ids: a list, SQuAD's {"text": [...]}, text that is a list in JSON or Python, or one
-    value."""
+    """Return answers or ids as a list. The value may be a list, SQuAD's {"text": [...]}, a text with a JSON or Python
+    list, or a single value.
+    """
     if isinstance(value, dict):
         value = value.get("text", value.get("aliases"))
     if isinstance(value, str) and value.lstrip().startswith("["):
@@ -202,7 +206,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
 
 
 def read_runs(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry]:
-    """Yield one hit at a time, as a TREC run has them; the order of a question's rows is the order of its hits."""
+    """Yield one hit for each row, as in a TREC run. A question's hits keep the order of its rows."""
     chosen = _columns_of_fields(path, RUN, options)
     _required_column(path, chosen, "question", "passage", "score")
     for row in rows_of(path, list(chosen.values())):

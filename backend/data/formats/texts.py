@@ -1,7 +1,8 @@
-"""A folder of .md and .txt files, cut into passages as the format `articles` cuts articles, with the same settings.
+"""A folder of .md and .txt files, which are split into passages like the articles of the format `articles`, with the
+same settings.
 
-Folders inside the folder are read too; files and folders whose names begin with a dot are not. The title is the file's
-first Markdown heading, else its name. A passage's id is the file's path and the number of the block from 0:
+Subfolders are read too. Files and folders whose names begin with a dot are skipped. The title is the file's first
+Markdown heading, or else the file name. A passage's id is the file's path and the number of the block from 0:
 "guide/setup.md-0".
 """
 
@@ -30,7 +31,7 @@ def recognise(file_head: Head) -> bool:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the texts of a folder, sorted by path."""
+    """Return the text files of a folder, sorted by path."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]

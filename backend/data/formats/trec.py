@@ -1,6 +1,7 @@
 """TREC runs, `question Q0 passage rank score run`, and qrels, `question 0 passage grade`: separated by white space.
 
-As in trec_eval, the scores of a run count and its ranks are ignored. MS MARCO's qrels are the same with tabs.
+As in trec_eval, hits are ordered by score, and the ranks in the file are ignored. MS MARCO's qrels have the same format
+with tabs.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
 
 
 def grade(text: str) -> int:
-    """Read a relevance grade. Raises `fields.FieldError`."""
+    """Read a relevance grade. Raises `fields.FieldError` if it is not a whole number."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise fields.FieldError(f"the grade is {text[:40]!r}; it must be a whole number")
@@ -129,9 +130,9 @@ def write_run(
 ) -> int:
     """Write a run. Return the number of lines.
 
-    Evaluation tools sort by score and break ties in different ways. Therefore the written scores fall strictly: a score
-    that does not is lowered to the next smaller float32. Numbers are written with enough digits to read back as the
-    same float32.
+    Evaluation tools sort by score and break ties in different ways. Therefore the written scores are strictly
+    decreasing: a score that is not below the previous one is lowered to the next smaller float32. Numbers are written
+    with enough digits to read back as the same float32.
 
     Args:
         passage_ids: for each question the ids in rank order; a row may be shorter than the scores' row.
@@ -159,7 +160,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
 
 
 def falling_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:
-    """Return the scores as (k,) float32, each smaller than the one before."""
+    """Return the scores as strictly decreasing (k,) float32."""
     values = np.array(scores, dtype=np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():
         raise Refused(f"question {question_id!r}: its scores are not falling numbers; retrieve the run again")

@@ -1,3 +1,3 @@
-"""Bringing files into a study: passages, questions, frequencies, qrels, runs. All or nothing, and every bad row by its
-line.
+"""Import files into a study: passages, questions, frequencies, qrels and runs. A failed import changes nothing, and
+error messages name the line of each invalid row.
 """

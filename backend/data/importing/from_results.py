@@ -1,4 +1,6 @@
-"""Make a study from retriever output alone: the questions, answers, passages and scores in the files, or in a log."""
+"""Make a study from retriever output alone. The questions, answers, passages and scores come from results files or from
+a log.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
-"""In the place of a retriever, in the manifest of a run that a log was."""
+"""Written in place of a retriever in the manifest of a run imported from a log."""
 _BATCH = 2000
 
 
@@ -57,7 +59,9 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class ResultsImport:
-    """joined: the number of questions that got facts from a questions file; None if none was given."""
+    """The study made from results files. joined: the number of questions that got facts from a questions file; None if
+    no such file was given.
+    """
 
     study: Study
     passages: int
@@ -76,9 +80,11 @@ def study_from_results(
     questions: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> ResultsImport:
-    """Make a study from results files, completely or not at all. Every file becomes a run, named after the file.
+    """Make a study from results files. Every file becomes a run, named after the file. If an error occurs, no study is
+    left.
 
-    Questions of several files are identified by their texts. A passage of several files is stored once.
+    Questions with the same text in several files are one question. A passage that occurs in several files is stored
+    once.
 
     Args:
         split: The split of all questions. Results are usually on a test set, and questions of the split test never
@@ -131,9 +137,9 @@ def fill_from_log(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Read a log into an empty study, whose questions get the split test.
+    """Read a log into an empty study. All questions get the split test.
 
-    Raises BadInput for the first wrong row; then the study is still empty. Raises Refused if it is not empty.
+    Raises BadInput at the first invalid row and leaves the study empty. Raises Refused if the study is not empty.
     """
     if study.has_corpus or study.questions.last_position >= 0:
         raise Refused(f"{study.folder} holds passages or questions already; read the log into a study of its own")
@@ -239,7 +245,7 @@ class _RunFile:
 
 
 class _ResultsCollector:
-    """Collects the questions and passages of all files, each once."""
+    """Collects the distinct questions and passages of all files."""
 
     def __init__(self, split: str, columns: Mapping[str, str] | None):
         self.questions: list[Question] = []
@@ -278,7 +284,7 @@ class _ResultsCollector:
         return reading
 
     def _open_entries(self, path: Path) -> tuple[str, AbstractContextManager[Iterator[RunEntry | BadInput]]]:
-        """Return the form of a file, and a context that yields its entries."""
+        """Return the format of a file, and a context manager that yields its entries."""
         if self._columns is None:
             chosen = find_format(path, "runs", None)
             return chosen.name, chosen.opened(path)
@@ -338,7 +344,9 @@ class _ResultsCollector:
         return question
 
     def _passage(self, context: Context, entry: RunEntry, file: int) -> int:
-        """Return the row of a passage, new or known. Raises BadInput if a known id has another text."""
+        """Return the row of a passage, adding it if it is new. Raises BadInput if its id is already used for another
+        text.
+        """
         if context.text is None:
             raise BadInput(
                 f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",

@@ -1,4 +1,4 @@
-"""Resolve gold passages that a file gives by ids of another collection or by text to passages of this collection."""
+"""Map gold passages to passages of this collection when a file gives them as texts or as ids of another collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older o
 
 
 def text_key(text: str) -> str:
-    """Return a key of a question's text that ignores spaces and the shape of apostrophes, which DPR changes."""
+    """Return a key of a question's text that ignores spaces and the kind of apostrophe, because DPR changes both."""
     return " ".join(text.replace("\u2019", "'").split())
 
 
@@ -57,8 +57,8 @@ def resolve(
 ) -> tuple[list[Question], list[GoldMatch]]:
     """Return the questions with their paragraphs resolved to gold passages, and how each paragraph was matched.
 
-    A paragraph whose id is in the collection counts as the passage with that id, unless the two texts have nothing in
-    common. In that case the id belongs to another collection, and the text decides.
+    A paragraph whose id is in the collection is matched to the passage with that id. If the two texts have nothing in
+    common, the id belongs to another collection, and the paragraph is matched by its text.
     """
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []

@@ -216,7 +216,7 @@ class _CorpusStats:
 
 
 class _DuplicateRows(DuplicateId):
-    """Duplicate ids. `all` maps every row to be left out to the first row with the same id."""
+    """Raised for rows with the same id. `all` maps every row that must be left out to the first row with its id."""
 
     def __init__(self, error: DuplicateId, rows: dict[int, int]):
         super().__init__(error.id, error.first, error.second)
@@ -256,7 +256,9 @@ def _build_corpus(
 def _valid_batches(
     batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
-    """Yield the valid rows with their bytes for the digest. The others, and the row numbers in `drop`, are rejected."""
+    """Yield the valid rows with their bytes for the hash of the collection. Invalid rows, and the rows in `drop`, are
+    rejected.
+    """
     firsts, places, row = set(drop.values()), {}, 0
     for batch in batches:
         batch, contents = check_batch(batch, path)
@@ -279,7 +281,7 @@ def _valid_batches(
 
 
 def _with_lines(error: DuplicateId, format: Format, path: Path, options: Options) -> BadInput:
-    """Return the error for an id that occurs twice. The file is read again to find the places of the two rows."""
+    """Return the error for an id that occurs twice, after reading the file again to find the lines of the two rows."""
     line_by_row: dict[int, tuple[Path, int]] = {}
     row = 0
     with format.opened(path, options) as batches:
@@ -294,7 +296,7 @@ def _with_lines(error: DuplicateId, format: Format, path: Path, options: Options
 
 
 def _duplicate_error(id: str, first_place: tuple[Path, int] | None, second_place: tuple[Path, int] | None) -> BadInput:
-    """Return the error for an id that occurs twice. The places may be unknown if the file changed in between."""
+    """Return the error for an id that occurs twice. The lines are unknown if the file changed in the meantime."""
     if first_place is None or second_place is None:
         return BadInput(f"the id {id!r} occurs twice")
     where = f"line {first_place[1]}" if first_place[0] == second_place[0] else f"{first_place[0]}:{first_place[1]}"
@@ -323,7 +325,7 @@ def _second_collection(study: Study, path: Path, format: str | None) -> ImportRe
 def _items(
     format: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
 ) -> list[ImportedQuestion]:
-    """Read the questions of a file, each id once."""
+    """Read the questions of a file, and reject repeated ids."""
     seen_ids: dict[str, ImportedQuestion] = {}
     with format.opened(path, options) as items:
         for item in items:
@@ -368,14 +370,16 @@ def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRo
 
 
 def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
-    """Return the judgements of passages that the collection holds. Collections often lack some that are not relevant."""
+    """Return the judgements of passages that are in the collection. Collections often lack some passages that were
+    judged not relevant.
+    """
     named = {row.passage_id for item in items for row in item.judgements}
     known = study.corpus.ordinals(named) if named and study.has_corpus else {}
     return [row for item in items for row in item.judgements if row.passage_id in known]
 
 
 def _without_questions(format: Format, path: Path, options: Options) -> str:
-    """Return the message for a file without questions of the split and the data set that were asked for."""
+    """Return the message for a file without questions of the requested split and data set."""
     asked = "".join(
         f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
     )
@@ -393,7 +397,7 @@ def _without_questions(format: Format, path: Path, options: Options) -> str:
 
 
 def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
-    """Say which data sets of the study the questions join."""
+    """Return a line about data sets that the study already has and to which the questions are added."""
     had = {(row["dataset"], row["split"]): row["questions"] for row in study.questions.counts()}
     joined = dict.fromkeys((each.question.dataset, each.question.split) for each in items)
     return tuple(
@@ -406,7 +410,9 @@ def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, 
 
 
 def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
-    """Say how many questions have the text of another question of their split, and so count twice in its means."""
+    """Return a line about questions with the same text as another question of their split, because they count twice in
+    averages.
+    """
     wanted = {(item.question.split, text_key(item.question.text)) for item in items}
     first_ids: dict[tuple[str, str], str] = {}
     for split in dict.fromkeys(item.question.split for item in items):

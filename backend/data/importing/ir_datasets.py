@@ -1,4 +1,5 @@
-"""Datasets by their ir_datasets id, such as `ir:beir/scifact/test`: written as a BEIR folder and imported from there.
+"""Import a dataset by its ir_datasets id, such as `ir:beir/scifact/test`. It is first written as a BEIR folder and then
+imported.
 
 The collection is streamed, so memory does not grow with its size. ir_datasets downloads what it needs into its own folder
 (`~/.ir_datasets`, or $IR_DATASETS_HOME).
@@ -25,12 +26,14 @@ PREFIX = "ir:"
 
 
 def is_ir_id(source: str | Path) -> bool:
-    """Whether a source of an import is an ir_datasets id, not a file."""
+    """Return whether the source of an import is an ir_datasets id instead of a file."""
     return str(source).startswith(PREFIX)
 
 
 def split_of(id: str) -> str:
-    """Return the split that an id names in its parts, the last first; "test" if none does."""
+    """Return the split named in an ir_datasets id. If several parts of the id name a split, the last one counts; "test"
+    if there is none.
+    """
     return next((SPLIT_NAMES[part] for part in reversed(id.split("/")) if part in SPLIT_NAMES), "test")
 
 
@@ -43,9 +46,9 @@ def ir_dataset_folder(
     split: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Path]:
-    """Write a dataset as a BEIR folder below `place`, and delete it at the end of the block.
+    """Write a dataset as a BEIR folder inside `place`, and delete it at the end of the `with` block.
 
-    A passage without text has its title as text. A query that the qrels lack has no split and is unlabelled.
+    For a passage without text, the title becomes the text. A query that is not in the qrels is unlabelled.
 
     Args:
         source: "ir:" and an id.
@@ -112,7 +115,7 @@ def _write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
 
 
 def _write_qrels(path: Path, dataset: Any) -> None:
-    """The highest grade counts where a pair has several judgements."""
+    """Write the qrels. If a pair has several judgements, the highest grade is written."""
     grades: dict[tuple[str, str], int] = {}
     for row in dataset.qrels_iter():
         pair = row.query_id, row.doc_id

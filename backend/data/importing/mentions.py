@@ -1,5 +1,5 @@
-"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or
-text.
+"""Count the passages that mention each entity. A passage mentions an entity if the entity's lower-case tokens (DPR's
+tokenizer) occur consecutively in the title or in the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_SLOTS = 1 << 24
 
 
 class HashFilter:
-    """Finds the places of an array of hashes that hold a wanted hash."""
+    """Finds the positions in an array of hashes whose hash is in a given set."""
 
     def __init__(self, hashes: np.ndarray):
         slots = min(1 << (_SLOTS_PER_HASH * max(len(hashes), 1) - 1).bit_length(), _MOST_SLOTS)
@@ -32,7 +32,9 @@ class HashFilter:
         self._sorted = np.unique(hashes)
 
     def positions_of_wanted(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the positions of the wanted hashes, in order. The table of slots spares most hashes a binary search."""
+        """Return the positions of the wanted hashes, in order. A table of slots rules out most hashes without a binary
+        search.
+        """
         places = np.flatnonzero(self._slots[hashes >> self._shift])
         found = hashes[places]
         at = np.searchsorted(self._sorted, found)
@@ -42,10 +44,10 @@ class HashFilter:
 class MentionCounter:
     """Counts passages by entity in one pass over the passages. Memory grows only with the number of entities.
 
-    The hash of two consecutive tokens says where an entity may begin. At these places the hashes of as many tokens as
-    entities have say which entities there may be, and only then are the tokens themselves compared. So the cost of a
-    passage hardly depends on the number of entities. Entities that differ only in case or Unicode form share a count;
-    an entity without tokens has count 0.
+    Hashes of two consecutive tokens show where an entity may begin. At these positions, hashes of longer token
+    sequences (one for each length that entities have) show which entities are possible, and only then are the tokens
+    compared. The cost of a passage therefore hardly depends on the number of entities. Entities that differ only in
+    case or Unicode form share a count; an entity without tokens has count 0.
     """
 
     def __init__(self, entities: Iterable[str]):
@@ -83,7 +85,9 @@ class MentionCounter:
         return {entity: self._counts[key] for entity, key in self._keys.items()}
 
     def _mentions(self, tokens: TokenArrays) -> Iterator[tuple[int, str]]:
-        """Yield (passage, key) of every mention. None spans title and text, which are texts 2i and 2i + 1 of passage i."""
+        """Yield (passage, key) of every mention. Title and text of passage i are the separate texts 2i and 2i + 1, so
+        no mention spans both.
+        """
         hashes, numbers = tokens.hashes, tokens.numbers
         every = np.arange(len(tokens))
         beginnings = self._beginnings.positions_of_wanted(_hashes_of(hashes, every[:-1], 2))
@@ -97,7 +101,7 @@ class MentionCounter:
 
 
 def _hashes_of(hashes: np.ndarray, firsts: np.ndarray, length: int) -> np.ndarray:
-    """Return the hash of the `length` consecutive tokens from each of `firsts`, (firsts,) uint64."""
+    """Return the hash of the `length` consecutive tokens that start at each position in `firsts`, (firsts,) uint64."""
     combined = hashes[firsts]
     for place in range(1, length):
         combined = combined * _FACTOR + hashes[firsts + place]
@@ -124,8 +128,8 @@ def count_mentions(
 
 
 def _portions(rows: Sequence[Row]) -> Iterator[list[int]]:
-    """Yield the numbers of the passages in portions of a limited number of characters: those in ASCII and the others
-    apart, because ASCII takes a fourth of the time.
+    """Yield the row numbers of the passages in groups of a limited number of characters. ASCII passages form separate
+    groups, because they take a quarter of the time.
     """
     portions: dict[bool, list[int]] = {True: [], False: []}
     sizes = {True: 0, False: 0}

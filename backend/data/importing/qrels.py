@@ -1,4 +1,4 @@
-"""Import qrels into a study. Their relevant passages become gold of the questions."""
+"""Import qrels into a study. Relevant passages become gold passages of the questions."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def import_qrels(
     settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import qrels. Gold is only added, never removed. Grades of 0 or less are recorded but make no gold. `rows` are
-    lines.
+    """Import qrels. Gold passages are added and never removed. Grades of 0 or less are recorded, but do not make a
+    passage gold. `rows` of the result counts lines.
 
     Args:
         settings: Settings of the format, as "name=value".

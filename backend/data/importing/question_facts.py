@@ -1,4 +1,4 @@
-"""Give questions that lack them the relation, subject, frequency and bucket of the same questions in another file."""
+"""Copy relation, subject, frequency and bucket from the same questions in another file to questions that lack them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from blindspot.db.records import Question
 def with_facts(
     questions: Sequence[Question], path: Path, split: str, report: ThrottledProgress
 ) -> tuple[list[Question], int]:
-    """Return the questions with the facts of a questions file, and how many of them the file holds.
+    """Return the questions with the facts from a questions file, and the number of questions found in that file.
 
-    Questions are matched by their texts. If the file holds a text more than once, the question with a common answer
-    counts.
+    Questions are matched by their texts. If the file contains a text more than once, the question that shares an answer
+    is used.
 
     Args:
         split: where to look first; the rest of the file is read only if some questions are not there.

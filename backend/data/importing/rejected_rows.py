@@ -1,4 +1,6 @@
-"""The rows that an import rejects: raised at once, or, with `skip_bad`, left out and listed in a file."""
+"""Handle the rows that an import rejects: raise an error at once or, with `skip_bad`, leave the rows out and list them
+in a file.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ FOLDER = "left-out"
 
 
 class RejectedRows:
-    """The rejected rows of a file. A context manager: it keeps the list if the block ends without an error, else
-    deletes it.
+    """The rejected rows of a file, as a context manager. The list of rows is deleted if the `with` block ends with an
+    error.
 
-    Each line of the list has the place and the reason, separated by a tab.
+    Each line of the list has the position in the file and the reason, separated by a tab.
 
     Attributes:
         count: Number of rejected rows.

@@ -1,4 +1,4 @@
-"""Collect the hits of a run file by question and convert them to arrays, together with the file's answer flags."""
+"""Collect the hits of a run file by question, and convert them and the file's answer flags to arrays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RunRows:
         return question_id in self._parts
 
     def rows_of(self, question_id: str) -> set[int]:
-        """Return the rows that this question already has."""
+        """Return the passage rows of the hits that this question already has."""
         return {int(ordinal) for part in self._parts.get(question_id, ()) for ordinal in part["ordinal"]}
 
     def add(self, question_id: str, hits: Sequence[tuple[int, float, bool | None]]) -> None:

@@ -1,4 +1,4 @@
-"""Import a run of another tool into a study that has its passages and questions."""
+"""Import another tool's run into a study that already has the run's passages and questions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def import_run(
     settings: RunImport,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import a run. `rows` is the number of its questions. Scores order the hits.
+    """Import a run. Hits are ordered by score. `rows` of the result is the number of questions.
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.
@@ -96,7 +96,7 @@ def import_run(
 
 
 def _same_file(manifest: Mapping[str, Any], origin: Mapping[str, Any]) -> bool:
-    """Return whether a run was made from the same file in the same way."""
+    """Return whether an existing run was imported from the same file with the same settings."""
     return all(manifest.get(key) == origin.get(key) for key in ("sha256", "split", "tie_order", "own_passage"))
 
 
@@ -106,7 +106,9 @@ def _flag_notes(run: Run, flags: np.ndarray, file: str, rule: str) -> list[str]:
 
 
 def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMatcher) -> list[str]:
-    """Say how many questions of the split the file lacks, and how many of other splits it has."""
+    """Return notes on how many questions of the split the file lacks, and how many questions of other splits it
+    contains.
+    """
     notes = []
     if silent:
         notes.append(
@@ -121,7 +123,9 @@ def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMa
 def _arrange_rows(
     corpus: Corpus, ids: Sequence[str], hits: Hits, flags: np.ndarray, ties: str, without_own_passage: bool
 ) -> tuple[Hits, np.ndarray]:
-    """Return the hits and the file's flags in the order `ties`, without own passages if asked."""
+    """Return the hits and the file's answer flags with ties broken as `ties` says. On request, each question's own
+    passage is removed.
+    """
     if ties != "file":
         hits, flags = _reorder_hits(corpus, hits, flags, ties)
     if without_own_passage:
@@ -131,7 +135,7 @@ def _arrange_rows(
 
 
 def _reorder_hits(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
-    """Return the hits and the file's flags with hits of equal scores in the order `ties`."""
+    """Return the hits and the file's answer flags with ties broken as `ties` says."""
     ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
     for row in range(len(ordinals)):
         n_hits = int((ordinals[row] >= 0).sum())
@@ -173,8 +177,8 @@ def _rows(
 def _with_ordinals(
     corpus: Corpus, entries: Iterable[RunEntry | BadInput]
 ) -> Iterator[tuple[RunEntry | BadInput, Mapping[str, int]]]:
-    """Yield each entry with the rows of its passages. Many entries are looked up at once, because an entry may have one
-    hit.
+    """Yield each entry with the rows of its passages. Passages of many entries are looked up together, because an entry
+    may have only one hit.
     """
     waiting: list[RunEntry | BadInput] = []
     ids: set[str] = set()
@@ -210,7 +214,7 @@ def _hits(
 
 
 class _QuestionMatcher:
-    """Finds the study's question of an entry by id, else by text, because DPR's format has no ids."""
+    """Finds the study's question for an entry by its id, or else by its text, because DPR's format has no ids."""
 
     def __init__(self, study: Study, questions: Sequence[Question], split: str | None):
         self._study, self._split = study, split
@@ -223,7 +227,7 @@ class _QuestionMatcher:
 
     @cached_property
     def _questions_of_other_splits(self) -> tuple[set[str], set[str]]:
-        """The ids and the text keys of the study's questions of other splits."""
+        """Return the ids and the text keys of the study's questions in other splits."""
         others = [] if self._split is None else [q for q in self._study.questions.all() if q.id not in self._by_id]
         return {question.id for question in others}, {text_key(question.text) for question in others}
 
@@ -232,9 +236,10 @@ class _QuestionMatcher:
         return entry.question_id in ids if key is None else key in texts
 
     def find(self, entry: RunEntry) -> Question | None:
-        """Return the question of an entry; None, counted in `left_out`, if the study has it in another split.
+        """Return the question of an entry. If the study has it in another split, return None and count it in
+        `left_out`.
 
-        Raises BadInput for a question that is not there, or that the text alone does not report.
+        Raises BadInput if the study does not have the question, or if questions of several sets have its text.
         """
         key = None if entry.question is None else text_key(entry.question)
         named = None if entry.question_id is None else self._by_id.get(entry.question_id)

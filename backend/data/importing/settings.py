@@ -1,4 +1,4 @@
-"""What the imports of questions, triples and runs ask, declared once: for the commands and the jobs."""
+"""The settings of imports of questions, triples and runs, declared once for the commands and the jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blindspot.backend.text.default_rule import DEFAULT_RULE
 
 @settings_class
 class QuestionSampling:
-    """Which facts become questions. A larger `most` only adds to what a smaller one draws."""
+    """Which facts become questions. A larger `most` keeps all facts that a smaller one draws and adds more."""
 
     split: Literal["train", "dev", "test"] | None = Field(
         default=None, description="Split of all questions: train, dev or test; default 80% train, 10% dev, 10% test"
@@ -34,7 +34,9 @@ class QuestionSampling:
 
 @settings_class
 class QuestionImport:
-    """Which questions of a file are taken: only those with this split and dataset, or without any, which get them."""
+    """Selects the questions of a file that are imported: those with the given split and data set. Questions for which
+    the file states neither are imported too, and get this split and data set.
+    """
 
     split: str | None = Field(
         default=None,
@@ -49,7 +51,7 @@ class QuestionImport:
 
 @settings_class
 class RunImport:
-    """Which questions and hits of a run file are taken."""
+    """Which questions and hits of a run file are imported."""
 
     split: str | None = Field(
         default=None, description="Questions that the run covers; those missing from the file count as not found"

@@ -1,4 +1,6 @@
-"""Helpers of all imports: throttled progress, disk errors in one line, and hashes of source files."""
+"""Helpers for all imports: throttled progress reports, one-line messages for disk errors, and hashes of
+source files.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _INTERVAL = 0.3  # seconds
 
 
 class ThrottledProgress:
-    """Reports progress at most every 0.3 seconds, because a report costs far more than a row."""
+    """Reports progress at most every 0.3 seconds, because a report takes far longer than importing a row."""
 
     def __init__(self, progress: Progress | None):
         self._progress, self._last = progress, 0.0
@@ -36,7 +38,7 @@ class ThrottledProgress:
 
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """Turn write errors, such as a full disk or missing rights, into Refused with one line."""
+    """Turn write errors, such as a full disk or missing permissions, into Refused with a one-line message."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:
@@ -45,7 +47,7 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def source_file(format: Format, path: Path) -> Path:
-    """Return the file with the rows; the folder itself if its rows are in several files."""
+    """Return the file with the rows, or the folder itself if its rows are in several files."""
     files = format.files(path) if format.files is not None and path.is_dir() else []
     return files[0] if len(files) == 1 else path
 

@@ -20,7 +20,7 @@ COLUMNS = ("subject", "relation", "object")
 
 
 class Triple(NamedTuple):
-    """A fact with one or several objects. `frequency` is None if the file does not give it."""
+    """A fact with one or several objects. `frequency` is None if the file does not contain it."""
 
     subject: str
     relation: str
@@ -29,7 +29,7 @@ class Triple(NamedTuple):
 
 
 def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
-    """Yield the triples; BadInput in place of a wrong row. Raises BadInput for a file of another format."""
+    """Yield the triples, and BadInput for an invalid row. Raises BadInput for a file of another format."""
     lines = numbered_lines(source)
     number, first = next(lines, (1, None))
     if first is None:

@@ -1,10 +1,10 @@
 """Build question sets like EntityQuestions from any triples (Sciavolino et al. 2021, section 3).
 
-Each relation has a question template; all objects of a subject are answers. The paper uses relations with more than
-2,000 triples and more than a few answers, and facts that a sentence of Wikipedia states. For each relation it draws up
-to 1,000 facts for dev, up to 1,000 for test and up to 8,000 for train (10%, 10% and 80%). Here a passage covers a fact
-if it mentions the subject in its title or text and contains an object in its text. Such passages become gold, those of
-the subject's own article first.
+Each relation has a question template, and all objects of a subject are answers. The paper uses relations with more than
+2,000 triples and more than a few distinct answers, and only facts that a sentence of Wikipedia states. For each
+relation it draws up to 1,000 facts for dev, up to 1,000 for test and up to 8,000 for train (10%, 10% and 80%). Here a
+passage covers a fact if it mentions the subject in its title or text and contains an object in its text. Such passages
+become gold passages; those of the subject's own article come first.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ SHARE = 0.1  # of a relation's facts for dev, and as many for test
 
 @dataclass(slots=True)
 class Fact:
-    """The answers and passages of a subject and a relation. own, others: passages that report it, from the subject's
-    article and
-    from others.
+    """The answers to a question about a subject and a relation, and the passages that state them. own, others: passages
+    from the subject's own article and from other articles.
     """
 
     subject: str
@@ -128,7 +127,7 @@ def import_triples(
 def _facts(
     source: ByteSource, wordings: Mapping[str, str], rejected: RejectedRows, report: ThrottledProgress
 ) -> tuple[dict[tuple[str, str], Fact], Counter[str]]:
-    """(facts by relation and subject, triples without a template by relation)."""
+    """Return the facts by relation and subject, and by relation the number of triples without a template."""
     facts: dict[tuple[str, str], Fact] = {}
     unknown: Counter[str] = Counter()
     for number, row in enumerate(read_triples(source)):
@@ -147,7 +146,7 @@ def _facts(
 
 
 class _Aligner(MentionCounter):
-    """Finds the passages that cover facts, and counts the passages that mention their subjects."""
+    """Finds the passages that cover a fact, and counts the passages that mention its subject."""
 
     def __init__(self, facts: Iterable[Fact]):
         self._facts: dict[str, list[tuple[Fact, tuple[Any, ...]]]] = {}
@@ -170,8 +169,8 @@ class _Aligner(MentionCounter):
 
 
 def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, report: ThrottledProgress) -> None:
-    """Which passages report each fact; and its frequency, the number of passages that mention the subject, where the
-    file gives none.
+    """Find the passages that cover each fact. Facts without a frequency in the file get the number of passages that
+    mention the subject.
     """
     facts = list(facts)
     aligner, done = _Aligner(facts), 0
@@ -190,7 +189,9 @@ def questions_from_facts(
     dataset: str,
     sampling: QuestionSampling | None = None,
 ) -> tuple[list[Question], list[str]]:
-    """(questions, one line for each relation, also for those left out). `facts` are aligned with the passages."""
+    """Return the questions, and one line for each relation, including relations that are left out. The passages of
+    `facts` must already be known.
+    """
     sampling = sampling or QuestionSampling()
     by_relation: dict[str, list[Fact]] = {}
     for fact in facts:
@@ -225,7 +226,7 @@ def questions_from_facts(
 
 
 def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) -> dict[str, list[Fact]]:
-    """Facts by split, drawn apart from one another."""
+    """Draw facts for train, dev and test without overlap. If `split` is given, facts are drawn only for that split."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
         number = TRAINING * maximum if split == "train" else maximum

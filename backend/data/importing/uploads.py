@@ -1,4 +1,6 @@
-"""Files that come by the browser: kept in `uploads/` of the study, recognised, shown, and imported by the usual jobs."""
+"""Files uploaded with the browser. They are stored in the study's folder `uploads/`, recognised, previewed, and
+imported by the same jobs as other files.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,9 @@ class FileReading:
 
 
 def upload_name(name: str, types: Iterable[str] = TYPES) -> str:
-    """Return a safe name for an uploaded file: its last part, in letters, digits, '.', '_' and '-'.
+    """Return a safe name for an uploaded file: the last part of its path, with only letters, digits, '.', '_' and '-'.
 
-    Raises Refused for a name with another ending.
+    Raises Refused if the name does not end in one of `types`.
     """
     last = re.split(r"[/\\]", name)[-1]
     stem, _, ending = last.rpartition(".")
@@ -83,9 +85,9 @@ def upload_name(name: str, types: Iterable[str] = TYPES) -> str:
 
 
 def keep_file(study: Study, name: str, content: IO[bytes], types: Iterable[str] = TYPES) -> Path:
-    """Write an uploaded file into `uploads/` of the study. A file of that name is replaced.
+    """Write an uploaded file into the study's folder `uploads/`, replacing a file of the same name.
 
-    Raises Refused: a name with another ending; the file cannot be written.
+    Raises Refused if the name does not end in one of `types`, or if the file cannot be written.
     """
     safe = upload_name(name, types)
     folder = study.folder / UPLOADS
@@ -102,7 +104,9 @@ def keep_file(study: Study, name: str, content: IO[bytes], types: Iterable[str] 
 
 
 def uploaded(study: Study, name: str) -> Path:
-    """Return where an uploaded file is. Raises Missing; no name leads out of the folder."""
+    """Return the path of an uploaded file, which is always inside `uploads/`. Raises Missing if there is no
+    such file.
+    """
     found = study.folder / UPLOADS / Path(name).name
     if not found.is_file():
         raise Missing(f"{found.name!r} is not among the uploaded files of this study; upload it again")
@@ -110,12 +114,12 @@ def uploaded(study: Study, name: str) -> Path:
 
 
 def readings(path: Path, split: str | None = None) -> list[FileReading]:
-    """Return the ways to read a file, those without a fault first; none if no format knows it.
+    """Return the ways to read a file, those without a fault first; [] if no format recognises the file.
 
     Args:
         split: Of the questions whose file names none.
 
-    Raises BadInput: it is empty or unreadable.
+    Raises BadInput if the file is empty or unreadable.
     """
     found = [_reading_as(path, each, split) for each in recognise_formats(path) if each.kind in IMPORTS]
     return sorted(found, key=lambda reading: bool(reading.fault))
@@ -132,7 +136,7 @@ def _reading_as(path: Path, format: Format, split: str | None) -> FileReading:
 
 
 def _texts(record: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of a record's rows. Raises BadInput for a wrong row."""
+    """Yield the cells of a record's rows. Raises BadInput for an invalid row."""
     if isinstance(record, BadInput):
         raise record
     rows: list[tuple[Any, ...]]

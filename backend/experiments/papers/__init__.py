@@ -1,9 +1,10 @@
-"""The experiments of the papers, by name. A module of the same name has the plan and the paper's figures.
+"""The experiments of the papers, by name. The module with an experiment's name contains its plan and the paper's
+figures.
 
 Such a module has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (fields of `Setting` that it uses besides
 the common ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry
-point group `blindspot.experiments`. The table of names is here so that the command line lists the experiments without
-importing them.
+point group `blindspot.experiments`. The table of names is in this module so that the command line can list the
+experiments without importing them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from blindspot.backend.core.registry import Registry
 
 
 class About(NamedTuple):
-    """The paper, the table or figure, and the question in a sentence."""
+    """The description of an experiment: the paper, the table or figure, and the research question in a sentence."""
 
     paper: str
     source: str
@@ -22,7 +23,7 @@ class About(NamedTuple):
 
 
 OURS = "Blindspot"
-"""In the place of a paper, for experiments of our own."""
+"""Written in place of a paper for experiments that are not from a paper."""
 EXPERIMENTS = {
     "negatives": About("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
             "passages?"),
@@ -49,8 +50,8 @@ EXPERIMENTS = {
     "interference": About("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?"),
     "specialised": About("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?"),
     "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?"),
-    "label-budget": About(OURS, "people's labels", "What do people's labels gain, and are a hundred more worth it?"),
-    "probes": About("ColDeR", "ACL 2025", "Does an encoder favour early, short, literal or repeated words over the fact?"),
+    "label-budget": About(OURS, "people's labels", "How much do people's labels improve retrieval, and are a hundred more worth the effort?"),
+    "probes": About("ColDeR", "ACL 2025", "Does an encoder prefer passages with early, short, literal or repeated words to passages that state the fact?"),
 }  # fmt: skip
 
 

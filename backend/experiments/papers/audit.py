@@ -1,7 +1,7 @@
-"""RocketQA, section 4.2.2: how many top-ranked unlabelled passages answer the question.
+"""RocketQA, section 4.2.2: what share of the top-ranked unlabelled passages answer the question?
 
-The authors read the first passages of 100 MS MARCO questions: about 70% of the unlabelled passages were positives or
-highly relevant. Here people judge the random questions in the audit arm of judging batches.
+The authors read the top-ranked passages of 100 MS MARCO questions: about 70% of the unlabelled ones were positive or
+highly relevant. In this experiment people judge randomly drawn questions, the audit arm of judging batches.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ KINDS = {"positive": "positive", "positive or related": "with_related"}
 
 @dataclass(frozen=True)
 class Audited:
-    """A rate of the audit, over all ranks or one group of ranks. labels: the last label event; later labels change the
-    rate.
+    """The rate measured by the audit, over all ranks or one group of ranks. labels: the number of the last label event,
+    because the rate changes with later labels.
     """
 
     kind: str

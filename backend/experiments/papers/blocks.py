@@ -87,7 +87,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 @dataclass(frozen=True)
 class _Notes:
-    """Notes that are written after the blocks have been cut."""
+    """Notes about the blocks, which are written after the articles have been split."""
 
     bench: Workbench
     blocks: Blocks
@@ -111,9 +111,9 @@ class _Notes:
             )
         yield (
             f"As much text: the first {passages_for(cut, self.k)} passages have as many words as the first {self.k} "
-            "blocks. If their success is equal, blocks help only by their length."
+            "blocks. If the success rates are equal, blocks help only because they are longer."
         )
         yield (
-            "A dense encoder's column is compared with REALM's in the paper. The encoder truncates a block at "
+            "The column of a dense encoder is compared with REALM's column in the paper. The encoder truncates a block at "
             "its model's maximum."
         )

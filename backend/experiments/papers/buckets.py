@@ -37,7 +37,7 @@ BM25 = "BM25"
 
 @dataclass(frozen=True)
 class BucketLine:
-    """A line of the figure. n: questions by bucket, for buckets with enough questions; see `Bucket`."""
+    """A line of the figure. n: number of questions by bucket, for buckets with enough questions; see `Bucket`."""
 
     name: str
     selection: QuestionSelection
@@ -142,8 +142,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
             for relation in relations
         ]
         notes = [
-            "Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. "
-            "train ent: entities in questions of Natural Questions. Some questions are in both sets, so the "
+            "The buckets are the official ones of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities that occur in questions of Natural Questions. Some questions are in both sets, so the "
             "interval of the difference is conservative.",
             *left_out,
         ]
@@ -197,8 +196,8 @@ def _bucket_line(
 
 
 def _contrasts(lines: Sequence[BucketLine], minimum: int) -> Iterator[tuple[str, Buckets, Buckets]]:
-    """Yield (row, buckets, buckets to compare with): the two ends of the first line, and the two lines bucket by
-    bucket.
+    """Yield (row, buckets, buckets to compare with). The comparisons are the most with the least frequent subjects of
+    the first line, and the two lines bucket by bucket.
     """
     if not lines:
         return

@@ -1,7 +1,7 @@
-"""DPR, section 5.2: does a dual encoder that is trained on one question set work on another?
+"""DPR, section 5.2: how well does a dual encoder that is trained on one question set work on another one?
 
-The paper trains on Natural Questions and tests on WebQuestions and CuratedTREC: at top 20 it is 3 to 5 points below the
-best model trained for them (69.9 vs 75.0, 86.3 vs 89.1), and far above BM25 (55.0, 70.9).
+The paper trains on Natural Questions and tests on WebQuestions and CuratedTREC. Its Success@20 is 3 to 5 points below
+the best models trained on those sets (69.9 vs 75.0, 86.3 vs 89.1), and far above BM25 (55.0, 70.9).
 """
 
 from __future__ import annotations

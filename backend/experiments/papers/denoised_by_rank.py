@@ -22,8 +22,8 @@ SPANS = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
 @dataclass(frozen=True)
 class TakenOut:
-    """For each question of a training set: the share of its mined passages at ranks `first` to `last` that are not kept
-    as negatives.
+    """A measure: for each question of a training set, the share of its mined passages at ranks `first` to `last` that
+    are not kept as negatives.
     """
 
     data: TrainingData
@@ -34,7 +34,7 @@ class TakenOut:
         return (self.data,)
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q,) float64; questions without a mined passage at these ranks count as 0."""
+        """Return the share for each question, (q,) float64; 0 for questions without a mined passage at these ranks."""
         from blindspot.backend.training_sets.training_set import TrainingSet
 
         shares, ranks = [], range(self.first, self.last + 1)

@@ -1,4 +1,6 @@
-"""DPR, Table 5: gold passages as positives, or BM25's highest passage that contains an answer (appendix A)."""
+"""DPR, Table 5: compare gold passages as positives with distant supervision, where BM25's highest-ranked passage that
+contains an answer is the positive (appendix A).
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SpreadMeasure:
 
 @dataclass(frozen=True)
 class Less:
-    """The difference of the means of two groups."""
+    """A measure: the mean of one group minus the mean of another group."""
 
     larger: SpreadMeasure
     smaller: SpreadMeasure
@@ -145,7 +145,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         Plot("0: before training, 1: after", FIGURES[0], series),
         [
             *left_out,
-            "The paper shows only the picture; a map of two encoders shows yours. Others: an equal number of "
+            "The paper shows only a picture; a map of two encoders shows the same picture for this study. Others: an equal number of "
             "questions of the other relations.",
         ],
     )

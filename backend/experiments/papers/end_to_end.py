@@ -1,8 +1,8 @@
-"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? The papers' figures are exact match
-on Natural Questions.
+"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? The papers report exact match on
+Natural Questions.
 
-Each retriever has a reader trained on its hits, as in DPR. BM25's reader also reads the dense hits, as RocketQA first
-used DPR's reader.
+For each retriever, a reader is trained on its hits, as in DPR. BM25's reader also reads the dense hits, because
+RocketQA first used DPR's reader for its own hits.
 """
 
 from __future__ import annotations
@@ -67,10 +67,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     return ExperimentPlan(
         cells,
         [PaperClaim("the retriever with higher success gives better answers", (MOST, at), (LEAST, at))],
-        convention="EM@k: the best span of the reader's best passage among the top k is an answer, after SQuAD's "
-        "normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
+        convention="EM@k: the reader's answer, which is the best span of its best passage among the top k, equals a known answer after SQuAD's normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
         notes=[
-            "One half of the questions decides which retriever finds most and which least; those two rows are "
-            "measured on the other half."
+            "One half of the questions decides which retriever finds the most and which the least; these two rows are measured on the other half."
         ],
     )

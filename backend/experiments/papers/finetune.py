@@ -1,5 +1,6 @@
-"""EntityQuestions, Table 2: fine-tuning on a relation's questions, and on its passages or questions alone (section
-4.2)."""
+"""EntityQuestions, Table 2: fine-tuning both encoders, only the passage encoder, or only the question encoder on a
+relation's questions (section 4.2).
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
     ("FT OnlyP", "passage"),
     ("FT OnlyQ", "question"),
 )
-"""The rows with training, and the only tower that each trains."""
+"""The rows with training, and the only tower that each of them trains."""
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
@@ -130,8 +131,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 
 def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
-    """Return the setting with its training and measured questions, and whether these are EntityQuestions' own sets,
-    which belong to its test split.
+    """Return the setting with its training and measured questions, and whether these are EntityQuestions' own
+    fine-tuning sets, whose facts are in its test split.
     """
     trained = list(datasets(bench, "train"))
     official = not setting.train and OFFICIAL in trained and MAIN in datasets(bench, "test")
@@ -151,8 +152,8 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
 def _separations(
     setting: Setting, bench: Workbench, official: bool
 ) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
-    """Return by relation: the measured questions to keep apart from, the number of training questions, and a note.
-    Official sets stay unchanged.
+    """Return by relation the filters that remove training questions similar to measured ones, the number of training
+    questions, and a note. Official sets are not filtered.
     """
     of: dict[str, list[Question]] = {}
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
@@ -189,7 +190,9 @@ def _separations(
 def _reworded_data(
     setting: Setting, bench: Workbench, data: TrainingData, separations: tuple[Apart, ...], official: bool
 ) -> Adapted:
-    """Return the same training data in another wording: the official set, else the same questions reworded."""
+    """Return the training data in another wording: the official reworded set if there is one, else the same questions
+    reworded.
+    """
     if official and SIMILAR in datasets(bench, "train"):
         return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), separations)
     return Adapted(data, separations, tuple((relation, WORDINGS[relation]) for relation in data.relations))

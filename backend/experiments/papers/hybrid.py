@@ -1,8 +1,8 @@
-"""DPR, Table 2 and section 5: hybrid retrieval as `BM25 + weight x dot`, with the weight chosen on dev, and as
-reciprocal rank fusion.
+"""DPR, Table 2 and section 5: hybrid retrieval with the score `BM25 + weight x dot product`, where the weight is chosen
+on dev, and with reciprocal rank fusion.
 
-If dev is measured, one half of its questions chooses the weight and the other half measures all methods, so that no
-question serves twice.
+If dev is also the measured split, the weight is chosen on one half of its questions and all methods are measured on the
+other half.
 """
 
 from __future__ import annotations
@@ -33,5 +33,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],
         [PaperClaim("hybrid retrieval beats BM25", ("BM25 + weight x dense", at), ("BM25", at))],
-        notes=["The weight is chosen for Success@20 on the half of the questions that is not measured."],
+        notes=[
+            "The weight is chosen for Success@20 on half of the questions; the figures are measured on the other half."
+        ],
     )

@@ -112,14 +112,13 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         notes=[
             general_words,
             *left_out,
-            f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. The paper's "
-            "figures are with Natural Questions as the general set.",
+            f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. In the paper, Natural Questions is the general set.",
         ],
     )
 
 
 HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
-"""The runs of a row over some questions."""
+"""The runs of a row over a set of questions."""
 
 
 def _hits_before_training(setting: Setting, k: int) -> HitsOf:
@@ -162,8 +161,8 @@ def _cells(
 
 
 def _general_cells(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
-    """Return (the measured questions of the general set, its training data, a note). Raises BadInput without a second
-    set.
+    """Return the measured questions of the general set, its training data, and a note. Raises BadInput if the study has
+    no second question set.
     """
     split = setting.on if setting.on in ("dev", "test") else "dev"
     if setting.sets:

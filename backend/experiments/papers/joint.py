@@ -1,5 +1,6 @@
-"""DPR, section 6.2 and appendix D: question encoder and reader trained together over a fixed index, against each
-trained alone."""
+"""DPR, section 6.2 and appendix D: compare question encoder and reader trained jointly over a fixed index with both
+trained separately.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Our own experiment: what people's labels gain, and whether a hundred more are worth it.
+"""Blindspot's own experiment: how much do people's labels improve a retriever, and how much would a hundred more labels
+add?
 
-Labels count in the order in which people gave them. A budget holds the labels up to an event; a label that somebody
-changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it.
-The present labels of the measured questions, which no training uses, measure the retrievers.
+Labels are used in the order in which people gave them. A budget consists of all labels up to a given event. A label
+that was changed later has the value that it had at that event. For each budget there is one training set, and for each
+seed one retriever trained on it. The retrievers are measured with the current labels of the measured questions, which
+are never used for training.
 """
 
 from __future__ import annotations
@@ -33,16 +35,14 @@ TAKES = frozenset({"shares", "policy", "worth"})
 DEFAULTS = {"ks": (20,)}
 WORDS = {"worth it": "supported", "not worth it": "not supported"}
 """Verdicts in results of older versions."""
-CONVENTION = (
-    "A passage is relevant by people's labels; without a label, a passage that contains an answer is relevant (where "
-    "no question has an answer: gold). Labels count in the order in which people gave them, one label of each person for a pair. The "
-    "verdict assumes that the next labels gain as much as the last labels."
-)
+CONVENTION = "A passage is relevant if people labelled it positive. Without a label, it is relevant if it contains an answer; if no question has a known answer, gold decides. Labels are used in the order in which people gave them, with one label per person and pair. The verdict assumes that the next labels will gain as much as the last labels did."
 
 
 @dataclass(frozen=True, slots=True)
 class LabelBudget:
-    """A share of the labels, in percent: their number, and the last event that counts, 0 for none."""
+    """A budget of labels as a share of all labels in percent, with the number of labels and the number of the last
+    label event (0 for no labels).
+    """
 
     share: int
     labels: int
@@ -55,7 +55,9 @@ class LabelBudget:
 
 @dataclass(frozen=True)
 class LabelledSuccess:
-    """Success@k by labels, as they are at `last_event`, over the questions of a bucket; "" for all."""
+    """A measure: Success@k with relevance by the labels up to `last_event`, over the questions of a bucket ("" for all
+    questions).
+    """
 
     share: ClassVar[bool] = True
     hits: RunPart
@@ -117,12 +119,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         (before.row, column),
         minimum_gain=setting.worth / 100 * more / 100,
     )
-    notes = [] if more else ["The last two budgets have the same labels, so they say nothing about further labels."]
+    notes = [] if more else ["The last two budgets contain the same labels, so they say nothing about further labels."]
     return ExperimentPlan(cells, [claim] if more else [], CONVENTION, notes=notes)
 
 
 def label_budgets(bench: Workbench, shares: Sequence[int]) -> list[LabelBudget]:
-    """Return the budgets by ascending share. Raises Refused without labels of training questions."""
+    """Return the budgets by ascending share. Raises Refused if no training question has labels."""
     shares = sorted(set(shares))
     if len(shares) < 2 or not 0 <= shares[0] <= shares[-1] <= 100:
         raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
@@ -146,7 +148,9 @@ def _bucket(question: Question) -> str:
 
 
 def former_result(result: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a result of an older version, which stored label budgets in a form of their own, in the form of all results."""
+    """Convert a result of an older version, which stored label budgets in a separate format, to the common format of
+    results.
+    """
     column, cells = f"Success@{result['k']}", []
     rows = [LabelBudget(each["share"], each["labels"], 0).row for each in result["budgets"]]
     for row, budget in zip(rows, result["budgets"], strict=True):

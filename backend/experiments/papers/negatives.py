@@ -1,6 +1,7 @@
-"""DPR, Table 3: which negatives a dual encoder needs (Karpukhin et al. 2020, section 5.2).
+"""DPR, Table 3: which kinds of negatives are needed to train a dual encoder (Karpukhin et al. 2020, section 5.2).
 
-#N is the number of a question's negatives. IB means that they include the passages of the other questions in the batch.
+#N is the number of negatives per question. IB means that the negatives include the passages of the other questions in
+the batch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""RocketQA, Table 6: the first step from another pretrained model. It needs at least two encoders, given with
---encoder.
+"""RocketQA, Table 6: RocketQA's first step, started from different pretrained models. Needs at least two encoders,
+given with --encoder.
 """
 
 from __future__ import annotations

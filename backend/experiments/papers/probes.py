@@ -1,7 +1,7 @@
 """ColDeR: do dense retrievers favour short, early and literal passages over the fact (Fayyaz et al. 2025, ACL)?
 
-The paper's documents come from Re-DocRED. Here they are the gold passages of the study's own questions, so there is no
-figure of the paper to compare with. Negation, numbers and namesakes are probes of ours.
+The paper's documents come from Re-DocRED. Here they are the gold passages of the study's own questions, so the paper
+has no comparable figures. The probes for negation, numbers and namesakes are not in the paper.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""RocketQA, Figure 4: the number of random negatives per question, with a fixed number of steps, without and with hard
-negatives.
+"""RocketQA, Figure 4: the effect of the number of random negatives per question, with and without hard negatives, for a
+fixed number of training steps.
 
 Random negatives are the passages of the other questions in the batch. The figure has no printed numbers.
 """

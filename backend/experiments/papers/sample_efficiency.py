@@ -1,7 +1,7 @@
-"""DPR, Figure 1: how many training questions a dual encoder needs to pass BM25 (section 5.2).
+"""DPR, Figure 1: how many training questions does a dual encoder need to surpass BM25 (section 5.2)?
 
-The curves of the figure have no printed numbers; its text says that 1,000 examples already beat BM25, and that more
-examples help further.
+The figure has no printed numbers. The paper's text says that training on 1,000 examples is already better than BM25,
+and that more examples help further.
 """
 
 from __future__ import annotations

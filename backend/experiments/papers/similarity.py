@@ -1,5 +1,5 @@
-"""DPR, Table 6: dot product or Euclidean distance, softmax or triplet loss; and cosine, which section 5.2 mentions
-(appendix B).
+"""DPR, Table 6: compare dot product and Euclidean distance, softmax and triplet loss (appendix B), and cosine
+similarity, which section 5.2 mentions.
 """
 
 from __future__ import annotations

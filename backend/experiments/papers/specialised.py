@@ -1,5 +1,5 @@
-"""EntityQuestions, Tables 4 and 8: question encoders by relation, or one for all relations, over a fixed index (section
-5, appendix C).
+"""EntityQuestions, Tables 4 and 8: compare a question encoder for each relation with a single one for all relations,
+over a fixed index (section 5, appendix C).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""RocketQA, Tables 3 and 7: what each of its three strategies adds. The figures are Table 7's, R@5 (Success@5) on
-Natural Questions."""
+"""RocketQA, Tables 3 and 7: how much does each of its three strategies add? The paper's figures are those of Table 7,
+R@5 (Success@5) on Natural Questions.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DPR, section 5: BM25's k1 and b, tuned on dev (its footnote 9 gives 0.9 and 0.4).
 
-One half of the questions chooses k1 and b; the other half measures that choice and 0.9 and 0.4.
+k1 and b are chosen on one half of the questions. The other half is used to compare the choice with 0.9 and 0.4.
 """
 
 from __future__ import annotations

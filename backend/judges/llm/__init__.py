@@ -1,1 +1,3 @@
-"""Language models behind an OpenAI-compatible endpoint as judges: prompts, requests, stored answers, injections."""
+"""Use language models with an OpenAI-compatible endpoint as judges: prompts, requests, stored answers, and a test of
+prompt injections.
+"""

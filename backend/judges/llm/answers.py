@@ -1,8 +1,8 @@
-"""The answers of language models, kept so that no pair is paid for twice: `judges/answers.db`.
+"""Store the answers of language models in `judges/answers.db`, so that no pair is paid for twice.
 
-An answer belongs to a model, a recipe (prompt, temperature), a sample number, and the texts of question and passage.
-Judges of the same model and recipe share answers, and a killed run resumes with what is absent. An answer that cannot be
-read is kept as unknown, and `judge run` asks again.
+An answer is stored by model, recipe (prompt, temperature), sample number, and the texts of question and passage. Judges
+with the same model and recipe share answers, and a killed run resumes with the missing answers. An answer that cannot
+be parsed is stored as unknown, and `judge run` asks again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_REPLY = 2000  # characters of a reply that are kept
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """One model's answer about a pair.
+    """One model's answer for a pair.
 
     Attributes:
         pair: `pair_hash` of the texts.
@@ -56,7 +56,7 @@ class StoredAnswer:
 
 
 def pair_hash(question: str, passage: Passage) -> str:
-    """Return a hash of the texts of a pair."""
+    """Return a hash of a pair's texts."""
     return text_sha256(question, passage.title, passage.text)[:32]
 
 
@@ -72,7 +72,7 @@ class AnswerStore(PerThread):
             self.connection.executescript(_SCHEMA)
 
     def add(self, answers: Iterable[StoredAnswer]) -> None:
-        """Store answers, all or none. An answer that replaces an unreadable one also counts what that one cost."""
+        """Store answers in one transaction. If an answer replaces an unreadable one, their costs are added."""
         names = [field.name for field in fields(StoredAnswer)]
         summed = ("tokens_in", "tokens_out", "requests", "seconds")
         changes = (f"{name} = excluded.{name}" + (f" + answer.{name}" if name in summed else "") for name in names)
@@ -86,7 +86,7 @@ class AnswerStore(PerThread):
     def answers_about(
         self, models: Sequence[str], recipe: str, pairs: Iterable[str]
     ) -> dict[tuple[str, str, int], StoredAnswer]:
-        """Return the answers about some pairs, by pair, model and sample."""
+        """Return the stored answers for some pairs, by pair, model and sample."""
         rows = self.connection.execute(
             f"SELECT {', '.join(field.name for field in fields(StoredAnswer))} FROM answer WHERE recipe = ? "
             "AND model IN (SELECT value FROM json_each(?)) AND pair IN (SELECT value FROM json_each(?))",
@@ -96,7 +96,7 @@ class AnswerStore(PerThread):
         return {(answer.pair, answer.model, answer.sample): answer for answer in found}
 
     def mean_cost(self, models: Sequence[str], recipe: str) -> tuple[float, float, float] | None:
-        """Return the mean input tokens, output tokens and seconds of the stored answers; None without any."""
+        """Return the mean input tokens, output tokens and seconds of the stored answers; None if there are none."""
         row = self.connection.execute(
             "SELECT avg(tokens_in), avg(tokens_out), avg(seconds), count(*) FROM answer WHERE recipe = ? "
             "AND model IN (SELECT value FROM json_each(?)) AND tokens_in > 0",

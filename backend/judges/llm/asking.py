@@ -1,4 +1,6 @@
-"""Put the questions of a language-model judge to its endpoint: several at a time, stored as they come, resumed where they stopped."""
+"""Send the requests of a language-model judge to its endpoint, several at a time. Answers are stored as they arrive, so
+an interrupted run can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ GARBLED_TWICE = 2
 
 @dataclass(slots=True)
 class Asked:
-    """The answers of a language model about some pairs, and their cost.
+    """The answers of a language model for some pairs, and their cost.
 
     Attributes:
         scores: Score by (question id, passage id) of the pairs with a grade.
@@ -49,8 +51,8 @@ class Asked:
 
 
 def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
-    """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as
-    `judge_with_llm`.
+    """Ask about some pairs and return the result. The answers are stored, but the scores are not. Raises the same
+    errors as `judge_with_llm`.
     """
     found = Asked()
     with Asking(judge, len(pairs), progress) as asking:
@@ -67,7 +69,7 @@ def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progr
 
 
 class _Waiting(NamedTuple):
-    """A pair that is being asked about: its stored answers, the number of votes it lacks, and the most they may cost."""
+    """A pair whose requests are under way: its stored answers, the number of missing votes, and their maximum cost."""
 
     pair: PairTexts
     stored_answers: list[StoredAnswer]
@@ -76,7 +78,7 @@ class _Waiting(NamedTuple):
 
 
 class Asking:
-    """Requests about many pairs, some at a time. Every answer is stored as soon as it is there."""
+    """Sends requests for many pairs, several at a time. Every answer is stored as soon as it arrives."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Asking:
         max_cost: float | None = None,
         repeat_answered: bool = False,
     ):
-        """Prepare requests about `pairs` pairs.
+        """Prepare requests for `pairs` pairs.
 
         Args:
             max_cost: Leave pairs out rather than let all answers of this judge, stored ones included, cost more.
@@ -112,7 +114,7 @@ class Asking:
         self.too_dear = 0
         """Pairs that were left out because of `max_cost`."""
         self.unreadable = ""
-        """The last answer that could not be read."""
+        """The last answer of the model that could not be parsed."""
         self._spent_before = judge.cost(*self.store.tokens(judge.models, judge.recipe)) or 0.0
         self._in_a_row, self._news, self._doing = 0, 0.0, ""
         self._lock, self._unreadable_in_a_row = threading.Lock(), 0
@@ -170,7 +172,7 @@ class Asking:
             )
 
     def _maximum_cost_of_pair(self, pair: PairTexts, votes: int) -> float:
-        """Return an estimate of the most that the answers about a pair may cost; 0 without a maximum."""
+        """Return an upper estimate of the cost of a pair's answers; 0 if no maximum cost is set."""
         if self.max_cost is None:
             return 0.0
         messages = self.judge.prompt.messages(pair.question.text, pair.passage)
@@ -178,14 +180,14 @@ class Asking:
         return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
 
     def _exceeds_budget(self, waiting: Mapping[Any, _Waiting], next_pair: _Waiting) -> bool:
-        """Return whether asking about another pair might exceed the maximum cost."""
+        """Return whether requests for another pair might exceed the maximum cost."""
         if self.max_cost is None:
             return False
         return self.cost_so_far + sum(each.dearest for each in waiting.values()) + next_pair.dearest > self.max_cost
 
     @property
     def cost_so_far(self) -> float:
-        """What all answers of this judge cost so far, those of earlier runs included; 0 without prices."""
+        """The cost of all answers of this judge so far, including earlier runs; 0 if no prices are set."""
         return self._spent_before + (self.judge.cost(self.tokens_in, self.tokens_out) or 0.0)
 
     @property
@@ -225,7 +227,9 @@ class Asking:
                 yield self._finished(under_way.pair, [*under_way.stored_answers, *new])
 
     def _votes(self, pair: PairTexts, hashed: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
-        """Return the votes about a pair; fewer than `missing_votes` once answers cannot be read any more."""
+        """Return the votes for a pair. There are fewer than `missing_votes` if recent answers could not be parsed and
+        the work stops.
+        """
         votes: list[StoredAnswer] = []
         for model, sample in missing_votes:
             if self._answers_are_unreadable:
@@ -234,7 +238,9 @@ class Asking:
         return votes
 
     def _vote(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
-        """Ask once; after an answer that cannot be read, ask once more. The answer is then unknown."""
+        """Ask the model, and once more if the answer cannot be parsed. If the second answer cannot be parsed either, it
+        is unknown.
+        """
         judge, began = self.judge, time.monotonic()
         messages = judge.prompt.messages(pair.question.text, pair.passage)
         options: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible chat endpoint: one request at a time, repeated while the endpoint is busy or away.
+"""Send requests to an OpenAI-compatible chat endpoint, and repeat them while the endpoint is busy or unreachable.
 
-Where texts and key may go is a person's consent (`blindspot.backend.core.consent`). The key goes into one header. It is in
-no file, log or message.
+Texts and the key are sent only with a person's consent to that server (`blindspot.backend.core.consent`). The key is
+sent in one header and is never written to a file, log or message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RENAMED = {"max_tokens": "max_completion_tokens"}  # never left out: it bounds 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer.
+    """One response of the endpoint.
 
     Attributes:
         text: What the model wrote; None if the endpoint sent something else.
@@ -45,12 +45,14 @@ class Reply:
 
 
 def check_url(url: str) -> str:
-    """Return the address of an endpoint without a slash at its end. Raises Refused for an invalid address."""
+    """Return an endpoint's URL without a trailing slash. Raises Refused for an invalid URL."""
     return http_client.check_url(url, "--endpoint", "http://localhost:8000/v1")
 
 
 def is_same_model(requested: str, served: str) -> bool:
-    """Whether an endpoint answered with the model that was asked for: the same name, a dated snapshot, or no name."""
+    """Return whether an endpoint used the requested model: it reports the same name, a dated snapshot of it, or no
+    name.
+    """
     if not served or served == requested:
         return True
     short = requested.rpartition("/")[2], served.rpartition("/")[2]
@@ -58,7 +60,7 @@ def is_same_model(requested: str, served: str) -> bool:
 
 
 class Endpoint:
-    """A chat endpoint. Threads may share it; when the server tells one of them to wait, all wait.
+    """A chat endpoint. Threads may share it; if the server asks one thread to wait, all threads wait.
 
     Args:
         url: The base, as in https://host/v1, or the whole address of the chat completions.
@@ -72,10 +74,10 @@ class Endpoint:
         authorization = f"Bearer {self._key}" if self._key else ""
         self._http = HttpClient(self.url, consent, authorization, timeout, retries, connections)
         self.refused: set[str] = set()
-        """Options that the endpoint refused; later requests go without them."""
+        """Options that the endpoint refused; later requests leave them out."""
 
     def stop_waiting(self) -> None:
-        """End every pause; requests that wait raise Stopped."""
+        """End all waiting: requests that are waiting to be repeated raise Stopped."""
         self._http.stop_waiting()
 
     def request_reply(self, model: str, messages: Sequence[Mapping[str, str]], **options: Any) -> Reply:
@@ -104,7 +106,7 @@ class Endpoint:
         return wanted | {_RENAMED[name]: body[name] for name in self.refused if name in _RENAMED and name in body}
 
     def _refusal_message(self, status: int, content: bytes, model: str) -> Refused:
-        """Return the error for an answer that every other request would get as well."""
+        """Return the error for a response that every further request would get as well, such as a wrong key."""
         if status in (401, 403):
             return Refused(f"{self.url} answers HTTP {status}: it refuses {self._consent.key_in_words}")
         if 300 <= status < 400:
@@ -118,7 +120,7 @@ class Endpoint:
 
 
 def _refused_options(body: Mapping[str, Any], content: bytes) -> list[str]:
-    """Return the options of a request that the endpoint's error names, and that can be left out or renamed."""
+    """Return the options of a request that the endpoint's error message names and that can be left out or renamed."""
     said = content[:10_000].decode(errors="replace")
     return [name for name in (*_OPTIONAL, *_RENAMED) if name in body and re.search(rf"\b{name}\b", said)]
 

@@ -1,4 +1,6 @@
-"""Injections: instructions in a passage that try to make a judge call it positive, and how often that succeeds."""
+"""Test prompt injections: instructions in a passage that try to make a judge label it positive. Measures how often they
+succeed.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ INJECTIONS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class InjectionReport:
-    """How often injections succeed: a pair that was not positive becomes positive.
+    """How often injections succeed, that is, turn a pair that was not positive into a positive one.
 
     Attributes:
         tried: Injected pairs whose plain pair was not positive.
@@ -69,9 +71,9 @@ class InjectionReport:
 def measure_injections(
     study: Study, name: str, pairs: int = PAIRS, seed: int = 0, progress: Progress | None = None
 ) -> InjectionReport:
-    """Ask a language model about questions with unrelated passages, plain and with each injection.
+    """Ask a language model about questions with unrelated passages, once unchanged and once with each injection.
 
-    Raises Missing if the study has no question or passage, and as `judge_with_llm` does.
+    Raises Missing if the study has no question or passage, and the errors of `judge_with_llm`.
     """
     judge = LLMJudge.load(study, name)
     consent_to_send(judge)
@@ -109,7 +111,7 @@ def measure_injections(
 
 
 def inject_text(pair: PairTexts, name: str, top: int) -> PairTexts:
-    """Return a pair whose passage carries an injection."""
+    """Return the pair with an injection added to its passage."""
     text = INJECTIONS[name].format(text=pair.passage.text, top=top)
     return PairTexts(pair.question, Passage(f"{pair.passage.id}#{name}", pair.passage.title, text))
 
@@ -121,7 +123,7 @@ def injection_report(study: Study, name: str) -> dict[str, Any] | None:
 
 
 def unrelated_pairs(study: Study, count: int, seed: int) -> list[PairTexts]:
-    """Draw questions with passages that contain none of their answers and are not their gold."""
+    """Draw pairs of a question and a passage that contains none of its answers and is not gold."""
     questions: Sequence[Question] = study.questions.all()
     if not questions or not study.has_corpus or not len(study.corpus):
         raise Missing("injections are tried on the study's questions and passages; import both first")

@@ -1,8 +1,9 @@
-"""Language models as judges: added by name, asked about the pairs of a run or about the pairs that people settled.
+"""Language models as judges. A judge is added by name and then asked about the pairs of a run, or about the pairs that
+people have labelled.
 
-`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key) and `injections.json`. Answers are in
-`judges/answers.db`, scores in `scores/<name>/`. Whether texts may go to the endpoint, and with which key, is not the study's
-to say: see `blindspot.backend.core.consent`.
+`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key) and `injections.json`. Answers are
+in `judges/answers.db`, and scores in `scores/<name>/`. Whether texts may be sent to the endpoint, and with which key,
+is not stored in the study: see `blindspot.backend.core.consent`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PairTexts:
 
 @dataclass(frozen=True, slots=True)
 class LLMJudge:
-    """A language model's judge as its manifest describes it."""
+    """A language-model judge, as described by its manifest."""
 
     study: Study
     about: Mapping[str, Any]
@@ -54,7 +55,7 @@ class LLMJudge:
 
     @classmethod
     def load(cls, study: Study, name: str) -> LLMJudge:
-        """Read a judge. Raises Missing if there is none of that name."""
+        """Read a judge. Raises Missing if there is no judge of that name."""
         about = read_manifest(study.path("judges", check_name(name, "judge")))
         if about is None or about.get("kind") != KIND:
             known = ", ".join(llm_judges(study)) or "none yet"
@@ -81,7 +82,7 @@ class LLMJudge:
 
     @property
     def recipe(self) -> str:
-        """What stored answers depend on beside the model and the texts."""
+        """Return everything that stored answers depend on besides the model and the texts, as text."""
         return f"{self.prompt.digest}-{self.temperature:g}"
 
     @property
@@ -89,7 +90,7 @@ class LLMJudge:
         return len(self.models) * self.settings.samples
 
     def cost(self, tokens_in: float, tokens_out: float) -> float | None:
-        """Return what tokens cost; None without prices."""
+        """Return the cost of tokens; None if no prices are set."""
         prices = self.settings.price_in, self.settings.price_out
         if prices[0] is None or prices[1] is None:
             return None
@@ -125,7 +126,7 @@ def add_llm_judge(
     settings: Mapping[str, Any] | None = None,
     replace: bool = False,
 ) -> LLMJudge:
-    """Add a judge. Nothing is sent.
+    """Add a judge, without sending anything to its endpoint.
 
     Args:
         endpoint: The base of an OpenAI-compatible endpoint, as in http://localhost:8000/v1.
@@ -162,6 +163,6 @@ def add_llm_judge(
 
 
 def consent_to_send(judge: LLMJudge) -> Consent:
-    """Return the consent under which texts go to the judge's endpoint. Raises NeedsConsent without one."""
+    """Return a person's consent to send texts to the judge's endpoint. Raises NeedsConsent if there is none."""
     what = f"judge {judge.name!r} would send the texts of questions and passages"
     return require_consent(judge.study, judge.about["endpoint"], what)

@@ -1,4 +1,4 @@
-"""Judge pairs with a language model: what it would cost, and the job."""
+"""Judge pairs with a language model: an estimate of the cost beforehand, and the job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTLED = ("positive", "related", "negative")
 
 @dataclass(frozen=True, slots=True)
 class LLMPlan:
-    """What judging would take, before anything is sent.
+    """The estimated requests, cost and time for judging, before anything is sent.
 
     Attributes:
         pairs: Pairs to judge, without those that have a score.
@@ -69,12 +69,13 @@ class LLMPlan:
 def pairs_to_judge(
     study: Study, name: str, run: str | None, depth: int = DEPTH, limit: int | None = None
 ) -> list[tuple[str, str]]:
-    """Return the (question id, passage id) pairs without a score: of a run's first ranks, or all that people settled.
+    """Return the (question id, passage id) pairs without a score: those in a run's top ranks or, without a run, all
+    pairs with a settled label.
 
     Args:
         limit: Maximum number of pairs with a score of this judge, those that have one already included.
 
-    Raises Missing for an unknown run, or without a run if people settled nothing.
+    Raises Missing for an unknown run or, without a run, if no pair has a settled label.
     """
     known = ScoreStore.open(study, name) if name in study.parts("scores") else None
     room = None if limit is None else max(limit - (len(known) if known is not None else 0), 0)
@@ -104,12 +105,12 @@ def _run_lists(study: Study, run: str | None, depth: int) -> Iterator[tuple[str,
 
 
 def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: int | None = None) -> LLMPlan:
-    """Return what judging a run, or without one the settled pairs, would take. Nothing is sent."""
+    """Estimate the cost of judging a run or, without a run, the pairs with a settled label. Nothing is sent."""
     return plan_pairs(study, name, pairs_to_judge(study, name, run, depth, limit))
 
 
 def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPlan:
-    """Return what judging some (question id, passage id) pairs would take. Nothing is sent."""
+    """Estimate the cost of judging some (question id, passage id) pairs. Nothing is sent."""
     judge = LLMJudge.load(study, name)
     store = AnswerStore(study)
     stored, absent, characters = 0, 0, 0
@@ -154,10 +155,10 @@ def judge_with_llm(
     max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Ask a language model about the first ranks of a run, or without a run about every pair that people settled.
+    """Ask a language model about the top ranks of a run or, without a run, about every pair with a settled label.
 
-    Pairs with a score are skipped, and stored answers are not paid for again. Answers that could not be read are asked
-    for again.
+    Pairs with a score are skipped, and stored answers are reused. The model is asked again where a stored answer could
+    not be parsed.
 
     Args:
         depth: Ranks of each question.
@@ -205,7 +206,7 @@ def judge_with_llm(
 
 
 def check_max_cost(judge: LLMJudge, max_cost: float | None) -> None:
-    """Raise Refused for a maximum cost of a judge without prices."""
+    """Raise Refused if a maximum cost is given for a judge without prices."""
     if max_cost is not None and judge.cost(0, 0) is None:
         raise Refused(
             f"the cost of {judge.name!r} is unknown; add it again with --price-in and --price-out (and --replace; "
@@ -219,7 +220,7 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
 
 
 def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
-    """Return the texts of some pairs, without those that the study does not hold."""
+    """Return the texts of some pairs, leaving out pairs that are not in the study."""
     questions = {question.id: question for question in study.questions.some({question for question, _ in ids})}
     rows = study.corpus.ordinals({passage for _, passage in ids})
     passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
@@ -235,7 +236,9 @@ class LLMKind(StoredJudgeKind):
         return JudgeCard(name, KIND, "", False, None, scored)
 
     def thresholds(self, about: Manifest) -> tuple[float, float]:
-        """The mean of the votes decides: negatives lie below 0.5, positives reach the score of the lowest positive grade."""
+        """Return the thresholds for the mean of the votes: a pair below 0.5 is negative, and from the score of the
+        lowest positive grade on it is positive.
+        """
         prompt = Prompt(**about["prompt"])
         return 0.5, prompt.probability(prompt.positive_from)
 

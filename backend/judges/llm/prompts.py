@@ -1,7 +1,7 @@
-"""Prompts of language models: what they ask, on which scale, and how an answer is read.
+"""The prompts of language-model judges: their text, their scale of grades, and how a reply is parsed.
 
-Question and passage are untrusted data. They stand between markers that a passage cannot contain, and the system
-message says that nothing between the markers is an instruction.
+Question and passage are untrusted data. They are placed between markers that a passage cannot contain, and the system
+message states that nothing between the markers is an instruction.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ decide on the grade."""
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt with its scale.
+    """A prompt with its scale of grades.
 
     Attributes:
         text: The user message, with the fields {question} and {passage}, and perhaps {title}.
@@ -72,11 +72,11 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """A hash of the whole prompt."""
+        """Return a hash of the whole prompt."""
         return text_sha256(_VERSION, SYSTEM, self.text, str(self.top))[:16]
 
     def messages(self, question: str, passage: Passage) -> list[dict[str, str]]:
-        """Return the messages of a request about one pair."""
+        """Return the chat messages of a request for one pair."""
         mark = text_sha256(self.digest, question, passage.title, passage.text)[:10]
         split = "title" in self.field_names
         values = {
@@ -95,7 +95,7 @@ class Prompt:
 
     @property
     def field_names(self) -> set[str]:
-        """The fields that the text names."""
+        """Return the names of the fields in the prompt's text."""
         return {field for _, field, _, _ in string.Formatter().parse(self.text) if field}
 
     def schema(self) -> dict[str, object]:
@@ -116,13 +116,13 @@ class Prompt:
         return grade if grade is not None and 0 <= grade <= self.top else None
 
     def label(self, grade: int) -> Label:
-        """Return the label that a grade means."""
+        """Return the label for a grade: positive, related or negative."""
         if grade >= self.positive_from:
             return "positive"
         return "related" if grade > 0 else "negative"
 
     def probability(self, grade: int) -> float:
-        """Return a grade as a score from 0 to 1. Positive grades lie above 0.5, the others below."""
+        """Convert a grade to a score from 0 to 1. Positive grades are above 0.5, the others below."""
         if grade >= self.positive_from:
             return 0.5 + 0.5 * (grade - self.positive_from + 1) / (self.top - self.positive_from + 1)
         return 0.5 * grade / self.positive_from

@@ -1,1 +1,1 @@
-"""Indexes and search engines that exist outside a study, opened as they are: one file an engine."""
+"""Open existing indexes and search engines outside a study, without converting them. Each engine has its own module."""

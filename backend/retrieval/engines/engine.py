@@ -1,6 +1,6 @@
-"""The interface of engines: how an index that exists already is checked, recorded and searched.
+"""The interface of engines, which check, record and search an existing index.
 
-To add an engine, write one file with a subclass of `Engine`, register it in `ENGINES`, and name the file there.
+To add an engine, write a module with a subclass of `Engine`, and register it in `ENGINES`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Engine(ABC):
     def examine(
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
-        """Check that the index can be searched, and return what the manifest records of it.
+        """Check that the index can be searched, and return its entries for the manifest.
 
         Args:
             folder: where arrays that the search needs are written.
@@ -59,21 +59,21 @@ class Engine(ABC):
             where (absolute), fingerprint, documents, matched (how many are passages of the study; None if unknown),
             lexical, and what else `open` needs.
 
-        Raises BlindspotError with one line for an index that cannot be searched.
+        Raises BlindspotError with a one-line message for an index that cannot be searched.
         """
 
     @abstractmethod
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> Retriever:
-        """Open a recorded index. Raises Refused if it has changed, Missing if it is gone."""
+        """Open a recorded index. Raises Refused if it has changed, and Missing if it was deleted."""
 
     def read_passages(
         self, study: Study, where: str, settings: EngineSettings, progress: Progress | None
     ) -> PassagesInIndex | None:
-        """Return the passages that the index stores; None if it stores none or cannot list them."""
+        """Return the passages that the index stores; None if it stores no passages or cannot list them."""
         return None
 
     def check_settings(self, settings: EngineSettings) -> None:
-        """Raise Refused for a setting of another engine."""
+        """Raise Refused if a setting of another engine is given."""
         for name, declaration in declared(EngineSettings).items():
             if name not in self.uses and getattr(settings, name) != declaration.default:
                 raise Refused(f"{declaration.option} does not apply to --engine {self.name}")
@@ -108,7 +108,7 @@ ENGINES: Registry[Engine] = Registry(
 
 
 def run_settings(name: str, manifest: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return what a run's manifest records of an opened index."""
+    """Return the entries about an opened index for a run's manifest."""
     recorded = ("engine", "where", "fingerprint", "documents", "lexical", "settings", "encoder", "model_hash")
     return {
         "retriever": f"{OPENED}:{name}",
@@ -122,12 +122,12 @@ def run_settings(name: str, manifest: Mapping[str, Any], **more: Any) -> dict[st
 def encoder_for(
     study: Study, settings: EngineSettings, width: int | None, noun: str, device: str | None = None
 ) -> Encoder:
-    """Load the encoder of an index's vectors.
+    """Load the encoder that made an index's vectors.
 
     Args:
         width: dimensions of the index; None if they are unknown. noun: the index, as messages call it.
 
-    Raises Refused without an encoder, or if the encoder's vectors have another width.
+    Raises Refused if no encoder is given, or if the encoder's vectors have another width.
     """
     from blindspot.backend.retrieval.dense import encoder_settings
     from blindspot.backend.retrieval.encoder import load_encoder
@@ -144,7 +144,7 @@ def encoder_for(
 
 
 def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
-    """Raise Refused if the encoder is not the one with which the index was opened."""
+    """Raise Refused if the encoder's weights or settings differ from those with which the index was opened."""
     if encoder.model_hash != manifest["model_hash"]:
         raise Refused(
             f"encoder {manifest['encoder']!r} has changed since the index {name!r} was opened; open it again with "
@@ -153,7 +153,7 @@ def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None
 
 
 def changed_index_error(name: str, manifest: Mapping[str, Any], difference: str) -> Refused:
-    """Return the error for an index that is no longer the recorded one."""
+    """Return the error for an index that has changed since it was recorded."""
     return Refused(
         f"{manifest['where']} {difference} since it was opened; if the new index is meant, run 'blindspot index open {name} "
         f"{manifest['where']} --engine {manifest['engine']} --replace'"
@@ -161,7 +161,7 @@ def changed_index_error(name: str, manifest: Mapping[str, Any], difference: str)
 
 
 def rows_of_ids(study: Study, ids: Sequence[str], noun: str) -> np.ndarray:
-    """Return the passage row of each id, (n,) int32; -1 for an id that the study lacks.
+    """Return the passage row of each id, (n,) int32; -1 for an id that is not in the study.
 
     Raises Missing if the study has none of them.
     """
@@ -177,7 +177,9 @@ def rows_of_ids(study: Study, ids: Sequence[str], noun: str) -> np.ndarray:
 
 
 def hits_of(study: Study, lists: Sequence[Sequence[tuple[str, float]]], k: int) -> Hits:
-    """Return Hits of lists of (passage id, score); ids that the study lacks are left out, ties are ordered by row."""
+    """Convert lists of (passage id, score) to Hits. Ids that are not in the study are left out, and ties are ordered by
+    row.
+    """
     from blindspot.backend.retrieval.retriever import top_k
 
     known = study.corpus.ordinals({id for found in lists for id, _ in found})

@@ -9,7 +9,7 @@ from blindspot.backend.core.declared import Field, settings_class
 
 @settings_class
 class EngineSettings:
-    """How an index is read. Each engine uses its own settings and refuses the others."""
+    """The settings for opening an index. Each engine uses some of them and refuses the others."""
 
     encoder: str = Field(default="", description="Encoder that made the vectors; questions are encoded with it")
     ids: str = Field(default="", description="File with the passage id of each vector: text, a line each, or .npy")

@@ -1,7 +1,8 @@
-"""A FAISS index file that exists already, with a file of passage ids and the name of the encoder that made its vectors.
+"""Search an existing FAISS index file, given a file of passage ids and the encoder that made its vectors.
 
-WHERE is the file, or a folder as Pyserini writes it (`index` and `docid`). The ids are text with one id a line, or a
-.npy array without pickled objects. An IndexIDMap may do without: its labels are then the ids. Pickled ids are refused.
+WHERE is the file, or a folder as Pyserini writes it (with files `index` and `docid`). The file of ids is text with one
+id per line, or a .npy array without pickled objects; pickled ids are refused. An IndexIDMap needs no file of ids,
+because its labels are the ids.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ EXACT = ("IndexFlat", "IndexFlatIP", "IndexFlatL2", "IndexHNSWFlat", "IndexIVFFl
 
 
 def fingerprint(path: Path) -> str:
-    """Return a hash of the file's size and of 16 samples of 1 MB: reading all of 60 GB would take minutes."""
+    """Return a hash of the file's size and of 16 samples of 1 MB. Reading a whole file of 60 GB would take minutes."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with open(path, "rb") as file:
@@ -69,7 +70,7 @@ def locate(location: str, ids: str) -> tuple[Path, Path | None]:
 
 
 def read_index(path: Path) -> Any:
-    """Open an index without reading all of it into memory. Raises BadInput for a file that is no FAISS index."""
+    """Open an index without reading all of it into memory. Raises BadInput for a file that is not a FAISS index."""
     import faiss
 
     with open(path, "rb") as file:
@@ -84,7 +85,9 @@ def read_index(path: Path) -> Any:
 
 
 class FaissFile:
-    """An opened FAISS index as a retriever. Scores are FAISS's: products, or minus the squared distances."""
+    """An opened FAISS index as a retriever. Scores are computed by FAISS: dot products, or negative squared
+    distances.
+    """
 
     def __init__(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None):
         path = Path(manifest["file"])
@@ -112,7 +115,7 @@ class FaissFile:
         return search_in_blocks(questions, k, QUESTIONS_PER_STEP, search_block, (progress, "searching with FAISS"))
 
     def search_vectors(self, vectors: np.ndarray, k: int) -> Hits:
-        """Search for question vectors (q, d) float32. Vectors of passages that the study lacks are passed over."""
+        """Search with question vectors (q, d) float32. Vectors of passages that are not in the study are skipped."""
         vectors = finite_questions(vectors, self._index.d)
         count = self._index.ntotal
         fetch = min(count, k + MARGIN)
@@ -133,7 +136,9 @@ def _rows_of_labels(order: tuple[np.ndarray, np.ndarray], labels: np.ndarray) ->
 
 
 def _labels(index: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the labels of an IndexIDMap, ascending, with their places; None if labels are places."""
+    """Return the labels of an IndexIDMap in ascending order, with their positions; None if labels are
+    simply positions.
+    """
     import faiss
 
     if not hasattr(index, "id_map"):
@@ -150,14 +155,14 @@ def _is_distance(index: Any) -> bool:
 
 
 def check_metric(index: Any, encoder: Encoder, path: Path) -> None:
-    """Raise Refused if the index compares vectors in another way than the encoder."""
+    """Raise Refused if the index's metric differs from the encoder's similarity."""
     ours, theirs = encoder.similarity, "l2" if _is_distance(index) else "dot"
     if (ours == "l2") != (theirs == "l2") and ours != "cosine":
         raise Refused(f"{path} compares vectors by {theirs}, but encoder {encoder.settings.model!r} by {ours}")
 
 
 def check_vectors(study: Study, index: Any, rows: np.ndarray, encoder: Encoder, path: Path) -> None:
-    """Raise BadInput if some vectors of an index that stores them whole differ from the encoder's own."""
+    """Raise BadInput if sampled vectors of an index that stores full vectors differ from the encoder's own vectors."""
     known = np.flatnonzero(rows >= 0)
     sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(int))]
     if type(index).__name__ not in EXACT:

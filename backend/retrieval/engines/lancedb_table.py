@@ -1,4 +1,6 @@
-"""A table of LanceDB: WHERE is the folder of the database. Lance searches by the metric of its index, else exactly by the encoder's."""
+"""A table of LanceDB; WHERE is the folder of the database. Lance searches with the metric of its index or, without an
+index, exactly with the encoder's similarity.
+"""
 
 from __future__ import annotations
 

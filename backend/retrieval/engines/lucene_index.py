@@ -1,7 +1,7 @@
-"""A Lucene index that exists already, such as one of Pyserini's prebuilt indexes: BM25 over its `contents` field.
+"""BM25 over the field `contents` of an existing Lucene index, such as one of Pyserini's prebuilt indexes.
 
-The field must have been analysed as Anserini does by default (English, Porter stemmer). Passages are read from the
-stored `raw` or `contents`.
+The field must have been indexed with Anserini's default analyser (English, Porter stemmer). Passages are read from the
+stored field `raw` or `contents`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OTHER_VERSION = ("IndexFormatTooOldException", "IndexFormatTooNewException")
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a hash of the index's newest commit, which names its segments and their checksums.
+    """Return a hash of the index's newest commit file, which lists the segments and their checksums.
 
     Raises Missing if the folder is no Lucene index.
     """
@@ -55,7 +55,7 @@ def read_ids(path: Path, progress: Progress | None) -> list[str]:
 
 
 def _open_reader(path: Path) -> Any:
-    """Open the reader; Lucene's errors become one line."""
+    """Open an index reader. Lucene's errors become one-line messages."""
     import jnius
 
     try:
@@ -135,7 +135,7 @@ class StoredPassages:
 
 
 def title_and_text(stored: str) -> tuple[str, str]:
-    """Return title and text of what an index stores: a JSON document of Anserini's, or its contents."""
+    """Return the title and text of a stored document: either one of Anserini's JSON documents or plain contents."""
     if stored.lstrip().startswith("{"):
         try:
             record = json.loads(stored)

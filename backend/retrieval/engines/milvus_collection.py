@@ -1,7 +1,7 @@
-"""A Milvus collection that exists already, filled by other tools: searched by the vectors of a named encoder.
+"""Search an existing Milvus collection, filled by other tools, with the vectors of a named encoder.
 
 WHERE is the address of the server, or a file of the embedded milvus-lite. The passage id is the collection's primary
-key, or `--id-field`; with `--text-field` the passages can be read from the collection.
+key, or the field `--id-field`. With `--text-field`, passages can be read from the collection.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FLOATS = ("FLOAT_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR")
 
 
 class Collection:
-    """What is needed of an existing collection. Raises Missing or Refused if it cannot be searched."""
+    """An existing collection. Raises Missing or Refused if it cannot be searched."""
 
     def __init__(self, study: Study, uri: str, settings: EngineSettings):
         self.uri, self.name = uri, settings.collection
@@ -97,7 +97,7 @@ class Collection:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the collection's id, time of creation, fields and number of rows."""
+        """Return a hash of the collection's id, time of creation, fields and number of rows."""
         kept = [str(self.about.get(key)) for key in ("collection_id", "created_timestamp")]
         fields = [[name, field["type"].name, str(field.get("params"))] for name, field in self.fields.items()]
         return hashlib.sha256(json.dumps([self.name, kept, fields, self.count]).encode()).hexdigest()
@@ -110,7 +110,9 @@ class Collection:
         return [str(row[self.id_field]) for row in rows]
 
     def search(self, vectors: np.ndarray, count: int) -> list[list[tuple[str, float]]]:
-        """Return (passage id, score) of the best hits; l2 distances become negative scores."""
+        """Return (passage id, score) of the best hits for each question vector. Distances for l2 become negative
+        scores.
+        """
         half = self.fields[self.vector]["type"].name == "FLOAT16_VECTOR"
         with one_line(self.uri):
             answer = self.client.search(
@@ -153,7 +155,7 @@ class CollectionPassages:
 
 
 class OpenedCollection:
-    """An opened collection as a retriever. Scores are Milvus's."""
+    """An opened collection as a retriever. Scores are computed by Milvus."""
 
     def __init__(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None):
         self.name, self.settings = f"opened:{name}", run_settings(name, manifest)

@@ -1,4 +1,6 @@
-"""A collection of Qdrant's local mode: WHERE is the folder that `QdrantClient(path=...)` writes. One process at a time."""
+"""A collection of Qdrant's local mode; WHERE is the folder that `QdrantClient(path=...)` writes. Only one process at a
+time can open it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Stores of vectors that keep their ids: what LanceDB, Chroma and Qdrant have in common, and a plug-in's own store.
+"""The common base for vector stores that store passage ids with their vectors: LanceDB, Chroma, Qdrant, and stores
+added by plug-ins.
 
-A store is one short file: a subclass of `VectorStore` that reads, and one of `VectorStoreEngine` that names it.
+To add a store, write a module with a subclass of `VectorStore`, which reads the store, and a subclass of
+`VectorStoreEngine`, which describes it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ QUESTIONS_PER_CALL = 256
 
 
 class VectorStore(ABC):
-    """One collection of a store, opened.
+    """One open collection of a store.
 
     Attributes:
         width: Dimensions. count: Vectors. metric: In the store's words; "" if each search chooses it.
@@ -51,7 +53,8 @@ class VectorStore(ABC):
 
     @abstractmethod
     def search(self, vector: np.ndarray, k: int, similarity: str) -> list[tuple[str, float]]:
-        """Return passage ids with scores, higher for nearer ones, of a question's vector (d,) float32.
+        """Return (passage id, score) of the k passages nearest to a question's vector (d,) float32. Higher scores are
+        nearer.
 
         Args:
             similarity: The encoder's: "dot", "cosine" or "l2"; for stores that can choose.
@@ -59,14 +62,14 @@ class VectorStore(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[Row]:
-        """Yield (passage id, title, text) of all vectors in a fixed order; "" for a text that the store lacks."""
+        """Yield (passage id, title, text) for all vectors in a fixed order; "" for a missing text."""
 
     def close(self) -> None:  # noqa: B027, most stores have nothing to close
         """Let other processes open the store."""
 
 
 class VectorStoreEngine(Engine):
-    """An engine whose WHERE is a folder of a store.
+    """An engine for vector stores whose WHERE is a folder.
 
     Attributes:
         store: The `VectorStore` that opens one collection, given the folder and the settings. It raises Missing: none of
@@ -119,7 +122,7 @@ class VectorStoreEngine(Engine):
 
 
 class PassagesInStore:
-    """The passages of a store, those without a text left out."""
+    """The passages of a store, without those that have no text."""
 
     def __init__(self, store: VectorStore):
         self._store = store
@@ -132,7 +135,7 @@ class PassagesInStore:
 
 
 class OpenedStore:
-    """An opened store as a retriever. Scores are the store's, distances negated."""
+    """An opened store as a retriever. Scores are the store's own; distances are negated."""
 
     def __init__(
         self, engine: VectorStoreEngine, study: Study, name: str, manifest: Mapping[str, Any], device: str | None

@@ -1,4 +1,4 @@
-"""The best rows of each question so far, in one table that all threads fill."""
+"""A table of the best rows found so far for each question, which all search threads fill."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ MORE_CANDIDATES = 256
 
 
 class CandidateTable:
-    """Keys of candidate rows. For each question, no row outside the table has a product above the question's floor.
+    """The candidate rows of each question, as sortable keys. A question's floor is a lower bound: all rows with a
+    low-precision product above the floor are in the table.
 
-    No thread waits for another. A thread puts its candidates in a queue, and a thread that finds the table free moves
-    the whole queue into the table.
+    Threads do not wait for each other. Each thread puts its candidates into a queue, and the next thread that finds the
+    table unlocked moves the whole queue into the table.
 
     Args:
         rounded: the questions.
@@ -44,14 +45,16 @@ class CandidateTable:
         self._set_floor(np.full(questions, -np.inf, np.float32))
 
     def set_floors(self, maxima: np.ndarray) -> None:
-        """Set the first floors from products (q, m) float32 with some rows, or from the maxima of disjoint groups of
-        rows: the k-th largest maximum is at most the k-th largest product.
+        """Set the initial floors from products (q, m) float32 with some rows, or from maxima of products over disjoint
+        groups of rows. Group maxima are valid because their k-th largest is at most the k-th largest product.
         """
         if maxima.shape[1] >= self._k:
             self._raise_floor(np.partition(maxima, maxima.shape[1] - self._k, axis=1)[:, -self._k])
 
     def add(self, start: int, products: torch.Tensor) -> None:
-        """Add the products (q, m) with m rows from row `start` on. Each row may be added once."""
+        """Add the products (q, m) of all questions with the m rows that start at row `start`. Each row may be added
+        only once.
+        """
         import torch
 
         passing = np.flatnonzero(self._above_floors(products))
@@ -67,7 +70,9 @@ class CandidateTable:
                 self._in_use.release()
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32. No thread may still add."""
+        """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32. All threads must have
+        finished adding.
+        """
         self._flush_queue()
         self._drop_below_floors()
         width = self._counts.max(initial=1)
@@ -90,7 +95,7 @@ class CandidateTable:
                 self._drop_below_floors()
 
     def _drop_below_floors(self) -> None:
-        """Sort the keys of each question, raise the floors, and drop the candidates below them."""
+        """Sort the candidates of each question, raise the floors, and remove candidates below their floor."""
         width = self._counts.max()
         keys = self._keys[:, :width]
         keys[np.arange(width) >= self._counts[:, None]] = EMPTY
@@ -108,8 +113,8 @@ class CandidateTable:
         self._added = 0
 
     def _raise_floor(self, kth: np.ndarray) -> None:
-        """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
-        the rounding errors of both rows is dropped.
+        """Raise the floors, given the k-th best product so far of each question, `kth` (q,). The floor is lower than
+        `kth` by the maximum rounding errors of both rows, so that no row of the true top k is dropped.
         """
         self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.rounding_slack(kth))))
 
@@ -123,7 +128,7 @@ class CandidateTable:
         return np.where(nearest <= floor, nearest, lower).astype(np.float32)
 
     def _set_floor(self, floor: np.ndarray) -> None:
-        """Set the floors (q,) and their form for comparison."""
+        """Set the floors (q,), and their representation for fast comparison."""
         import torch
 
         narrow = torch.from_numpy(floor).to(self._dtype)
@@ -131,8 +136,8 @@ class CandidateTable:
         self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
 
     def _above_floors(self, products: torch.Tensor) -> np.ndarray:
-        """Return which products pass the floors, (q, m) bool. Positive 16-bit floats have the order of their bits read
-        as integers, which compare faster.
+        """Return which products are above the floors, (q, m) bool. Positive 16-bit floats are compared by their bits as
+        integers, which is faster and gives the same order.
         """
         import torch
 

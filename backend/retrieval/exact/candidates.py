@@ -1,4 +1,4 @@
-"""The result of a first pass over the rows."""
+"""The result of the first, low-precision pass over all rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from blindspot.db.records import Hits
 
 @dataclass(frozen=True, slots=True)
 class CandidateHits:
-    """The best k of each question's candidates by exact score, ties by row. at_most (q,) float64 is an upper bound on
-    the score of every row outside the candidates.
+    """The k best of each question's candidates by exact score, ties ordered by row. at_most: (q,) float64, an upper
+    bound on the score of every row that is not a candidate.
     """
 
     hits: Hits

@@ -1,8 +1,8 @@
-"""Candidates on CPUs: blocks of rows go through a 16-bit product, and a sieve drops the rows that can no longer be
-among the best.
+"""Select candidates on CPUs: compute 16-bit products for blocks of rows, and drop the rows that can no longer be among
+the best.
 
-A block is converted where it is used, so memory holds the vectors only once, as they are on disk. A single question is
-multiplied with the stored vectors directly, because reading them dominates its time.
+Each block is converted just before it is used, so memory holds the vectors only once, in the format on disk. A single
+question is multiplied with the stored vectors directly, because reading the vectors dominates its time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GROUPS = 8  # groups of sampled rows per hit
 
 
 class Sieve:
-    """Candidates among all rows of `vectors` (n, d) float16; similarity "dot" or "l2"."""
+    """Selects candidates among all rows of `vectors` (n, d) float16. similarity: "dot" or "l2"."""
 
     questions_per_block = 2048
 
@@ -82,7 +82,7 @@ class Sieve:
     def _sample_products(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
-        The sample is blocks of rows at equal distances, so that it resembles the whole collection.
+        The sample consists of blocks of rows at equal distances, so that it represents the whole collection.
         """
         import torch
 
@@ -146,7 +146,9 @@ class Sieve:
 
 
 def multiplies_bfloat16() -> bool:
-    """Return whether this processor multiplies bfloat16 in hardware, at least twice as fast as float32."""
+    """Return whether this processor has hardware instructions for bfloat16 products, which are at least twice as fast
+    as float32.
+    """
     import torch
 
     capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
@@ -170,7 +172,7 @@ class _Product:
             )
 
     def __call__(self, start: int, end: int) -> torch.Tensor:
-        """Return the products (q, rows) with the rows from start to stop. The next call overwrites them."""
+        """Return the products (q, rows) with the rows from `start` to `end`. The next call overwrites them."""
         import torch
 
         rows, count = self._stored[start:end], end - start
@@ -192,7 +194,7 @@ class _Product:
 
 
 def _group_maxima(products: torch.Tensor, per_group: int) -> torch.Tensor:
-    """Return the largest of each group of about `per_group` of the products (q, m): (q, groups)."""
+    """Return the maximum over each group of about `per_group` columns of the products (q, m), as (q, groups)."""
     groups = max(1, products.shape[1] // per_group)
     per_group = products.shape[1] // groups
     return products[:, : groups * per_group].unflatten(1, (per_group, groups)).amax(1)

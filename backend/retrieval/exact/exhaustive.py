@@ -1,7 +1,7 @@
-"""Search without a cut: score every row exactly that could reach the k-th score.
+"""Exhaustive search: compute the exact score of every row that could reach the k-th score.
 
-This search answers the questions that the candidates left open. They have many equal vectors, or more nearly equal
-vectors than candidates.
+The search is used for a question if its candidates are not proven to contain the true top k. Such questions have many
+equal vectors, or more nearly equal vectors than candidates, near the k-th score.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Candidates on GPUs. Each GPU holds a share of the rows in float16, or streams the share from the host if its memory
+"""Select candidates on GPUs. Each GPU holds a part of the rows in float16, or streams them from the host if its memory
 is too small.
 
-A block of rows is multiplied with all questions at once (float16 in and out, sums in float32). Selection over 21
-million columns would cost more than the product, so selection works on groups. One pass takes the largest score of
-every 32 rows; the best m rows are in the m groups with the largest maxima. (A row outside these groups is no better
-than its group's maximum, so it is no better than m other rows.) No step loops over questions, and nothing waits for the
-device until the end.
+A block of rows is multiplied with all questions at once (float16 inputs and outputs, sums in float32). Selecting the
+best of 21 million columns would cost more than the product, so rows are selected by groups. One pass computes the
+maximum score of every 32 rows. The best m rows are in the m groups with the largest maxima, because a row in any other
+group is no better than that group's maximum and therefore no better than m other rows. No step loops over questions,
+and the host does not wait for the device until the end.
 
 The same code runs on CPU tensors, where the tests compare it with brute force. It has not been measured on a GPU yet.
 """
@@ -50,8 +50,8 @@ MIN_SCORES = 1 << 20  # minimum scores in a block; if even these do not fit, the
 
 
 def devices(name: str) -> list[str]:
-    """Return the devices of a name: "cuda" is every GPU, "cuda:1" is one. Raises Refused without a
-    GPU.
+    """Return the devices that a name stands for: "cuda" is every GPU, "cuda:1" is one GPU. Raises Refused if there is
+    no GPU.
     """
     import torch
 
@@ -63,7 +63,7 @@ def devices(name: str) -> list[str]:
 
 
 class Shards:
-    """Candidates among all rows of `vectors` (n, d) float16, with the rows divided among `devices`; similarity "dot" or
+    """Selects candidates among all rows of `vectors` (n, d) float16, divided among `devices`. similarity: "dot" or
     "l2".
     """
 
@@ -126,7 +126,7 @@ class Shards:
 
 
 class _JointProgress:
-    """The joint progress of several shards."""
+    """Adds up the progress of several shards."""
 
     def __init__(self, progress: Progress | None, total: int):
         self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
@@ -139,7 +139,7 @@ class _JointProgress:
 
 
 class GPUShard:
-    """The rows from start to stop on one device."""
+    """A range of rows on one device."""
 
     def __init__(self, vectors: np.ndarray, start: int, end: int, similarity: str, device: str):
         self.device, self.resident = device, False
@@ -150,7 +150,7 @@ class GPUShard:
         self._busy = threading.Lock()
 
     def load(self, progress: _JointProgress) -> list[tuple[float, float, np.ndarray]]:
-        """Copy the rows to the device if they fit, and compute their `extent_of` block by block."""
+        """Copy the rows to the device if they fit, and return the `extent_of` each block."""
         import torch
 
         with torch.inference_mode():
@@ -173,8 +173,8 @@ class GPUShard:
     def propose(
         self, questions: np.ndarray, rounded: RoundedQueries, k: int, progress: Progress | None
     ) -> CandidateHits:
-        """Return the candidates of this device's rows. If memory runs out, try smaller blocks, then stream the rows
-        from the host.
+        """Return the candidates among this device's rows. If the device runs out of memory, smaller blocks are tried,
+        and then the rows are streamed from the host.
         """
         import torch
 
@@ -202,7 +202,7 @@ class GPUShard:
         )
 
     def _allocate(self) -> torch.Tensor | None:
-        """Allocate memory for the rows, or return None if memory is short."""
+        """Allocate device memory for the rows; return None if there is not enough."""
         import torch
 
         shape = (self._stop - self._start, self._vectors.shape[1])
@@ -244,7 +244,7 @@ class GPUShard:
             yield self._start + first, self._rows[first : first + rows]
 
     def _best_products(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return scores and rows (q, count) of the `count` best products, unordered."""
+        """Return the scores and rows (q, count) of the `count` largest products, in no order."""
         import torch
 
         operand = rounded.operand.to(self.device)
@@ -265,13 +265,13 @@ class GPUShard:
         return best
 
     def _order_scores(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
-        """Return the best k of the rows `ordinals` (q, m) by exact score, ties by row."""
+        """Return the k best of the rows `ordinals` (q, m) by exact score, ties ordered by row."""
         ordinals = ordinals.sort(dim=1).values
         scores, order = self._exact_scores(questions, ordinals).sort(dim=1, descending=True, stable=True)
         return Hits(ordinals.gather(1, order)[:, :k].int().cpu().numpy(), scores[:, :k].cpu().numpy())
 
     def _exact_scores(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
-        """Return exact scores (q, m) float32."""
+        """Return the exact scores of rows `ordinals` (q, m), (q, m) float32."""
         import torch
 
         if self._rows is None:
@@ -315,7 +315,7 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
 def best_of_both(
     best: tuple[torch.Tensor, torch.Tensor], other: tuple[torch.Tensor, torch.Tensor], count: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the `count` best (or all, if they are fewer) of two sets of scores and rows (q, m), unordered."""
+    """Return the `count` best (or all, if there are fewer) of two sets of scores and rows (q, m), in no order."""
     import torch
 
     scores, rows = torch.cat((best[0], other[0]), 1), torch.cat((best[1], other[1]), 1)
@@ -326,8 +326,8 @@ def best_of_both(
 
 
 def best_rows(product: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scores and rows (q, count) of the largest products of each column of (m, q), unordered; m is a multiple of
-    the group size.
+    """Return the scores and rows (q, count) of the largest products in each column of `product` (m, q), in no order. m
+    must be a multiple of the group size.
     """
     import torch
 

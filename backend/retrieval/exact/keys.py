@@ -1,7 +1,7 @@
-"""A score and its row in one int64 key, so that one sort orders both.
+"""Pack a score and its row into one int64 key, so that a single sort orders by score and then by row.
 
-Keys ascend from the best score to the worst, and from the first row to the last among equal scores. numpy sorts int64
-with vector instructions, several times as fast as it sorts by two arrays.
+Ascending keys mean descending scores and, for equal scores, ascending rows. NumPy sorts int64 with vector instructions,
+which is several times as fast as sorting by two arrays.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ LAST_ROW = (1 << 32) - 1
 
 
 def keys_of(scores: np.ndarray, rows: np.ndarray | int) -> np.ndarray:
-    """Return the keys int64 of scores float32 and their rows (from 0 to LAST_ROW)."""
+    """Return the int64 keys of float32 scores and their rows (from 0 to LAST_ROW)."""
     without_minus_zero = scores + np.float32(0)
     return (~_ordered(without_minus_zero.view(np.int32))).astype(np.int64) << 32 | rows
 
 
 def scores_of(keys: np.ndarray) -> np.ndarray:
-    """Return the scores float32 of the keys."""
+    """Return the float32 scores in the keys."""
     return _ordered(~(keys >> 32).astype(np.int32)).view(np.float32)
 
 
 def rows_of(keys: np.ndarray) -> np.ndarray:
-    """Return the rows int32 of the keys."""
+    """Return the int32 rows in the keys."""
     return (keys & LAST_ROW).astype(np.int32)
 
 
 def _ordered(bits: np.ndarray) -> np.ndarray:
-    """Map the bits int32 of float32 numbers to integers in the same order, and such integers back to the bits.
+    """Map the bits (int32) of float32 numbers to integers with the same order as the numbers. The mapping is its own
+    inverse.
 
-    Positive floats have the order of their bits; the bits of negative floats run the other way.
+    Positive floats have the same order as their bits, and negative floats the reverse order.
     """
     return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))

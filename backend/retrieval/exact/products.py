@@ -1,8 +1,8 @@
-"""Low-precision products and a bound on their error, which make a fast search exact.
+"""Low-precision products with a bound on their error, by which a fast search can be proven exact.
 
-A search proposes candidates from a product a of rounded vectors, then scores the candidates exactly. The result is
-exact if the k-th exact score is greater than any score that a row outside the candidates can have. This needs a bound
-on the error of a.
+A search selects candidates by a product a of rounded vectors, and then computes the candidates' exact scores. The
+result is exact if the k-th exact score is greater than any score that a row outside the candidates can have. This
+requires a bound on the error of a.
 
 **The bound.** Let q be a question and p a stored float16 vector; c a power of two (so c q is exact but for underflow,
 which is counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one
@@ -16,26 +16,26 @@ With P >= |p| and R >= |p - p'| over all rows,
 
     |c q.p - fl(q'.p')|  <=  E  :=  |c q - q'| P + |q'| R + d v |q'| (P + R).
 
-The norms and the differences are not estimates. They are computed from the vectors themselves, R in one pass over the
-rows, so E is several times smaller than the worst case of rounding. A processor that rounds its float32 sums to nearest
-has v = 2^-24; tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores,
-2021), hence four times that.
+The norms and the differences are not estimated but computed from the vectors (R in one pass over the rows), so E is
+several times smaller than the worst case of rounding. A processor that rounds float32 sums to nearest has v = 2^-24.
+Tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores, 2021), so v is
+four times that value.
 
-**The output's rounding.** Where fl(q'.p') is then rounded to 16 bits with unit roundoff u, a = fl(...)(1 + x), and
-rounding is monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's subnormal
-numbers). So
+**The output's rounding.** If fl(q'.p') is then rounded to 16 bits with unit roundoff u, then a = fl(...)(1 + x) with
+|x| <= u, and rounding is monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's
+subnormal numbers). So
 
     a <= t   implies   c q.p <= t + u |t| + E.
 
 **What follows.** Let every row outside the candidates have a <= t. If the k-th best exact score s of the candidates,
-rounded to float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside can enter the first k
-places, not even on a tie, since rounding is monotone. If that score is not greater, the question is searched again
-without a cut (`exhaustive`). And if t is at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition
-holds but on exact equality: k rows then score at least a_k - E - u |a_k|. That is how far below a_k the search on CPUs
-keeps its candidates.
+rounded to float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside the candidates can be
+among the top k, not even in a tie, because rounding is monotone. If s is not greater, the question is searched again
+exhaustively (`exhaustive`). Let a_k be the k-th best product. If t is at most a_k - 2 (E + u |a_k|), then k rows score
+at least a_k - E - u |a_k|, so the condition holds except for exact equality. The search on CPUs therefore keeps
+candidates down to this distance below a_k.
 
-Squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2: twice the bound, and the float32 error of |p|^2 and of the
-sum.
+Negative squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2, so their error bound is twice E plus the float32
+error of |p|^2 and of the sum.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ LARGEST_EXPONENT = 14  # float16 products stay under 2^15
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The torch dtypes that the vectors are rounded to before the product, and the product after it."""
+    """The torch dtypes to which vectors are rounded before the product, and to which the product is rounded."""
 
     operands: str
     scores: str
@@ -67,8 +67,8 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Over all rows: the largest norm P, the largest norm R of the bfloat16 rounding error, and |p|^2 (n,) float32 if
-    requested.
+    """Quantities over all rows: the largest norm P, the largest norm R of the bfloat16 rounding error, and |p|^2 (n,)
+    float32 if requested.
     """
 
     norm: float
@@ -90,7 +90,7 @@ def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
 
 
 def merge_extents(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
-    """Join the extents of blocks. Raises Refused for a row with NaN or infinity."""
+    """Combine the extents of blocks. Raises Refused for a row with NaN or infinity."""
     start = 0
     for norm, _, squares in parts:
         if not np.isfinite(norm):
@@ -109,11 +109,12 @@ def merge_extents(parts: list[tuple[float, float, np.ndarray]], keep_squares: bo
 
 
 class RoundedQueries:
-    """A batch of questions rounded for a product, with the relation between the product's scores and the true scores.
+    """A batch of questions rounded for a low-precision product, with methods that convert between products and true
+    scores.
 
-    `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the
-    true score plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is
-    done on `device`, and `operand` stays there.
+    `operand` is q' (q, d). A product a approximates c times the true score ("dot") or, after `finish`, the true score
+    plus |q|^2 ("l2"). `error`, `at_most` and `least` have one value per question, (q,) float64. The questions are
+    rounded on `device`, and `operand` stays there.
     """
 
     def __init__(
@@ -143,17 +144,17 @@ class RoundedQueries:
         return np.ldexp(np.ones(len(self._shift), np.float32), 1 - self._shift)
 
     def rounding_slack(self, scores: np.ndarray) -> np.ndarray:
-        """Return how far the true score of a row can exceed its product `scores`, in the product's scale."""
+        """Return by how much the true score of a row can exceed its product `scores`, in the scale of the products."""
         scores = scores.astype(np.float64)
         magnitude = np.where(np.isfinite(scores), np.abs(scores), 0)
         return self.error + CERTAIN * (UNIT[self.precision.scores] * magnitude + LEAST[self.precision.scores])
 
     def at_most(self, threshold: np.ndarray) -> np.ndarray:
-        """Return the largest true score of a row whose product is at most `threshold`; -inf for -inf."""
+        """Return an upper bound on the true score of a row whose product is at most `threshold`; -inf for -inf."""
         return self._true_product(threshold.astype(np.float64) + self.rounding_slack(threshold))
 
     def smallest_product(self, scores: np.ndarray) -> np.ndarray:
-        """Return the smallest product of a row whose true score, rounded to float32, is at least `scores`."""
+        """Return a lower bound on the product of a row whose true score, rounded to float32, is at least `scores`."""
         scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
         return scaled - self.rounding_slack(scaled)
@@ -163,13 +164,13 @@ class RoundedQueries:
 
 
 def _lengths(rows: torch.Tensor) -> np.ndarray:
-    """Return the norms (q,) of float64 rows (q, d)."""
+    """Return the norms (q,) of rows (q, d), which are float64."""
     return rows.square().sum(1).sqrt().cpu().numpy()
 
 
 def keep_products_plain() -> None:
-    """Switch off TF32 and 16-bit sums, which other code in the process may have allowed. The bound does not cover
-    them.
+    """Switch off TF32 and 16-bit sums, which other code in the process may have enabled, because the error bound does
+    not cover them.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""True scores of given rows: float64 products of the stored float16 vectors, rounded once to float32."""
+"""Compute exact scores of given rows: float64 products of the stored float16 vectors, rounded once to float32."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
 
 
 def exact_best(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str, k: int) -> Hits:
-    """Return the k best of the rows `ordinals` (q, m) by exact score, ties by row; padded with -1 and -inf."""
+    """Return the k best of the rows `ordinals` (q, m) by exact score, ties ordered by row, padded with -1 and -inf."""
     keys = keys_of(exact_scores(vectors, questions, ordinals, similarity), ordinals)
     keys[ordinals < 0] = EMPTY
     keys.sort(axis=1)
@@ -65,8 +65,8 @@ def exact_pairs(
 
 
 class _Products:
-    """Products in float64, in buffers that one thread reuses: new memory for each block would cost as much time as the
-    products.
+    """Computes products in float64, in buffers that one thread reuses. Allocating memory for each block would take as
+    much time as the products.
     """
 
     def __init__(self, vectors: np.ndarray, similarity: str):
@@ -83,8 +83,8 @@ class _Products:
         return -np.einsum("qmd,qmd->qm", rows, rows)
 
     def _as_float32(self, ordinals: np.ndarray) -> np.ndarray:
-        """Return the rows (m, d) float64. The next call overwrites them. torch converts float16 to float64 fastest by
-        way of float32.
+        """Return the rows (m, d) in float64. The next call overwrites them. The conversion goes through float32,
+        because torch converts float16 to float64 fastest in this way.
         """
         import torch
 

@@ -1,5 +1,5 @@
-"""Copy rows from a memory map to a device, block by block. Reading runs ahead of copying, and copying ahead of the
-products.
+"""Copy rows from a memory map to a device, block by block. The next blocks are read and copied while products of the
+current block are computed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ READERS = 8  # threads that read a block from the memory map; a single thread wo
 
 
 class Staging:
-    """The rows from start to stop of `vectors` (n, d) float16 on a device.
+    """Copies a range of rows of `vectors` (n, d) float16 to a device.
 
-    It has two blocks of page-locked memory and two on the device; one is filled while the other is used.
+    It has two buffers in page-locked host memory and two on the device. One buffer is filled while the other is used.
     """
 
     def __init__(self, vectors: np.ndarray, start: int, end: int, rows: int, device: str):
@@ -62,7 +62,9 @@ class Staging:
 
 
 class _Copies:
-    """Copies on a separate stream. Two events per slot mark that its copy is done and that its rows have been used."""
+    """Copies buffers on a separate CUDA stream. Two events per buffer mark that its copy is finished and that its rows
+    have been used.
+    """
 
     def __init__(self, device: str):
         import torch
@@ -81,12 +83,12 @@ class _Copies:
             self._copied[buffer] = self._stream.record_event()
 
     def host_is_free(self, buffer: int) -> None:
-        """Wait until the slot's previous block has been copied from the host."""
+        """Wait until the buffer's previous block has been copied from the host."""
         if (copied := self._copied[buffer]) is not None:
             copied.synchronize()
 
     def wait_for_copy(self, buffer: int) -> None:
-        """Make the products wait for the copy."""
+        """Make the stream of the products wait for the copy."""
         import torch
 
         if (copied := self._copied[buffer]) is not None:

@@ -1,8 +1,8 @@
-"""Threads that share blocks of rows; each thread computes its own products.
+"""Share blocks of rows among threads, each of which computes its own products.
 
-Threads inside one product wait for each other at its end. With one core busy in another process, two such threads took
-80 times as long as one. Here each thread computes whole products and takes the next block when it is free, so a slow
-core only handles fewer blocks.
+If several threads compute one product together, they wait for each other at its end. With one core busy in another
+process, two such threads took 80 times as long as one thread. Here each thread computes whole products and takes the
+next block when it is free, so a slow core just processes fewer blocks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def share_out(items: Iterable[T], work: Callable[[Iterable[T]], object], count: 
 
 
 class _Shared:
-    """An iterator that several threads take from; `stop` empties it."""
+    """An iterator that several threads can share; `stop` ends it."""
 
     def __init__(self, items: Iterable):
         self._items, self._lock = iter(items), threading.Lock()

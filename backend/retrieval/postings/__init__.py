@@ -1,1 +1,1 @@
-"""BM25 over many questions: the postings of Lucene as arrays, and the compiled search of them."""
+"""BM25 for many questions at once: Lucene's postings as arrays, and a compiled search over them."""

@@ -1,4 +1,4 @@
-"""The postings of a BM25 index as arrays, file-mapped, and the search over them.
+"""The postings of a BM25 index as memory-mapped arrays, and the search over them.
 
     postings.documents.npy   (m,) int32       the documents of term t are at offsets[t]:offsets[t + 1], ascending
     postings.pairs.npy       (m,) uint16      the row in `pairs` of each posting
@@ -8,9 +8,10 @@
     terms.texts.npy          (bytes,) uint8   the terms in UTF-8, in the order of their bytes
     collection.npy           (2,) int64       the number of documents, and of tokens in all of them
 
-The scores equal Lucene's to the last bit: each term's part is computed in float32 as Lucene's BM25Similarity does, and
-the parts are added in float64, where such sums are exact, and rounded once. k1 and b act at search time: a posting
-stores a pair, and the part of each pair is computed once for each term of a question.
+The scores are bit-identical to Lucene's: each term's contribution is computed in float32 as in Lucene's BM25Similarity,
+and the contributions are added in float64, where such sums are exact, and rounded once. k1 and b are applied at search
+time: each posting refers to a pair of frequency and norm, and the contribution of each pair is computed once for each
+term of a question.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ LEAST_SATURATION = 1e-6
 
 @cache
 def can_search() -> bool:
-    """Return whether the compiled search loads: numba is installed, fits numpy, and has a folder for compiled code."""
+    """Return whether the compiled search can be loaded: numba is installed, is compatible with NumPy, and has a folder
+    for compiled code.
+    """
     try:
         import_module("blindspot.backend.retrieval.postings.kernel")
     except (ImportError, RuntimeError):
@@ -51,10 +54,12 @@ def can_search() -> bool:
 
 
 def write_postings(index: Path, progress: Progress | None = None) -> bool:
-    """Write the postings of a Lucene index into its folder. Memory is bounded by one block and the different terms.
+    """Write the postings of a Lucene index into its folder. Needs memory for one block of postings and for the distinct
+    terms.
 
-    Returns False, and writes nothing, for a collection that the format cannot hold: more than 65,536 different pairs of
-    frequency and length, or a term more than 65,535 times in one document. Lucene itself searches such an index.
+    Returns False, and writes nothing, for a collection that the format does not support: more than 65,536 different
+    pairs of frequency and length, or a term that occurs more than 65,535 times in one document. Such an index is
+    searched with Lucene.
     """
     folder, raw = index / FOLDER, index / "postings.raw"
     folder.mkdir()
@@ -76,17 +81,23 @@ def write_postings(index: Path, progress: Progress | None = None) -> bool:
 
 
 def _piece_bounds(sizes: np.ndarray) -> np.ndarray:
-    """Return the start of each of several adjoining pieces, then the end of the last one: offsets (pieces + 1,) int64."""
+    """Return the offsets (pieces + 1,) int64 of adjacent pieces with these sizes: the start of each piece, and the end
+    of the last one.
+    """
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    """Map a file of Lucene's; an empty file cannot be mapped."""
+    """Map a file with extracted Lucene data into memory. For an empty file, which cannot be mapped, return an empty
+    array.
+    """
     return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
 
 
 def _write_documents_and_pairs(raw: Path, folder: Path) -> np.ndarray | None:
-    """Write both arrays of postings, and return the different pairs in the order in which they first occur."""
+    """Write both arrays of postings (documents and pairs), and return the distinct pairs in the order of their first
+    occurrence.
+    """
     documents, frequencies = (_mapped(raw / name, np.dtype("<i4")) for name in ("documents", "frequencies"))
     norms = np.fromfile(raw / "norms", np.uint8).astype(np.int64)
     if frequencies.max(initial=0) >= MOST_FREQUENCY:
@@ -111,7 +122,7 @@ def _write_documents_and_pairs(raw: Path, folder: Path) -> np.ndarray | None:
 
 
 class Postings:
-    """The postings that `write_postings` wrote.
+    """The open postings that `write_postings` wrote.
 
     Args:
         index: the folder of the index.
@@ -138,8 +149,8 @@ class Postings:
 
     @property
     def is_exact(self) -> bool:
-        """Return whether every posting has a score above 0. Lucene's float32 rounds the score of a word in a passage
-        that is millions of times longer than the average to 0.
+        """Return whether every posting has a score above 0. In a passage that is millions of times longer than the
+        average, Lucene's float32 arithmetic rounds the score of a word to 0.
         """
         return bool(self._saturation.min(initial=1) > LEAST_SATURATION)
 
@@ -166,7 +177,7 @@ class Postings:
         return _hits(keys[:, ::-1])
 
     def find(self, texts: Sequence[bytes]) -> np.ndarray:
-        """Return the row in the index of each term (t,) int64; -1 for a term that the index lacks."""
+        """Return the index of each term, (t,) int64; -1 for a term that does not occur in the collection."""
         from blindspot.backend.retrieval.postings.kernel import find_terms
 
         starts = _piece_bounds(np.array([len(text) for text in texts], np.int64))
@@ -175,8 +186,9 @@ class Postings:
         return rows
 
     def _terms_of(self, questions: Sequence[Sequence[bytes]], k: int) -> tuple[np.ndarray, ...]:
-        """Return where each question's terms begin (q + 1,), the terms, their weights float32 and their bounds (terms, 2)
-        float32. A question's terms ascend by the most that each can add to a score.
+        """Return the offsets of the questions' terms (q + 1,), the terms, their weights float32 and their bounds
+        (terms, 2) float32. The terms of a question are sorted in ascending order of the maximum that they can add to a
+        score.
         """
         from blindspot.backend.retrieval.postings.kernel import saturation_bounds
 
@@ -203,7 +215,7 @@ class Postings:
         return np.log(1 + (self._collection.documents - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
 
     def _saturations(self, pairs: np.ndarray, k1: np.float32, b: np.float32) -> np.ndarray:
-        """Return frequency / (k1 * length factor) of each pair, float32, computed in Lucene's order of operations."""
+        """Return frequency / (k1 * length factor) for each pair, float32, computed in Lucene's order of operations."""
         one = np.float32(1)
         average = np.float32(self._collection.tokens / max(1, self._collection.documents))
         with np.errstate(divide="ignore"):
@@ -216,7 +228,7 @@ def _processors() -> int:
 
 
 def _hits(keys: np.ndarray) -> Hits:
-    """Unpack keys (see `kernel.search`), (q, k) uint64, best first; 0 is no hit."""
+    """Convert keys (see `kernel.search`), (q, k) uint64, to hits, best first. A key of 0 means no hit."""
     scores = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
     rows = (~keys.astype(np.uint32)).astype(np.int32)
     return Hits(np.where(keys == 0, -1, rows).astype(np.int32), np.where(keys == 0, -np.inf, scores).astype(np.float32))

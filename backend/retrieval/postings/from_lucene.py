@@ -1,4 +1,4 @@
-"""Read all postings of a Lucene index into plain files, in one loop inside Java.
+"""Write all postings of a Lucene index to plain files, with a single loop that runs inside Java.
 
     documents   int32 a posting: Lucene's document number, ascending within a term
     frequencies int32 a posting: how often the term occurs in the document
@@ -7,7 +7,7 @@
     texts       the UTF-8 texts of the terms, one after another
     norms       uint8 a document: Lucene's code of the document's length
 
-The loop takes about 0.2 µs of processor time a posting and memory for Lucene's buffers alone.
+The loop takes about 0.2 µs of processor time per posting, and needs memory only for Lucene's buffers.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _VALUES = "org.apache.lucene.index.NumericDocValues"
 
 
 class CollectionStatistics(NamedTuple):
-    """What BM25 knows about all documents together."""
+    """The statistics of the whole collection that BM25 uses."""
 
     documents: int
-    """Documents with a value in the field."""
+    """Number of documents with a value in the field."""
     tokens: int
-    """Tokens of the field in all documents."""
+    """Number of tokens of the field in all documents."""
 
 
 def extract(index: Path, folder: Path) -> CollectionStatistics:
@@ -78,7 +78,7 @@ def extract(index: Path, folder: Path) -> CollectionStatistics:
 
 
 def _write_terms(terms: Any, files: dict[str, Any]) -> Any:
-    """Return the handle that writes every term of a TermsEnum, with its postings."""
+    """Return a handle that writes every term of a TermsEnum, with its postings."""
     then, fold, drop = handles().filterReturnValue, handles().foldArguments, handles().dropArguments
 
     def write_int(name: str) -> Any:
@@ -108,7 +108,7 @@ def _write_terms(terms: Any, files: dict[str, Any]) -> Any:
 
 
 def _write_norms(norms: Any, documents: int, file: Any) -> Any:
-    """Return the handle that writes the norm of every document, 0 for one without the field."""
+    """Return a handle that writes the norm of every document, with 0 for a document without the field."""
     drop = handles().dropArguments
     has_norm = method(_VALUES, "advanceExact", "boolean", "int").bindTo(norms)
     norm = drop(method(_VALUES, "longValue", "long").bindTo(norms), 0, class_of("int"))
@@ -125,7 +125,7 @@ def length_table() -> np.ndarray:
 
 
 class QuestionTerms:
-    """The terms of questions, by Anserini's analysis. Create and use the reader only inside `on_jvm`."""
+    """Extracts the terms of questions with Anserini's text analysis. Create and use it only inside `on_jvm`."""
 
     def __init__(self, analyzer: Any):
         analyze = static_method(
@@ -141,7 +141,7 @@ class QuestionTerms:
         self._terms = function("java.util.function.Function", handles().filterReturnValue(analyze, spaced))
 
     def terms_of(self, texts: Sequence[str]) -> list[list[bytes]]:
-        """Return the terms of each text in UTF-8, in order, repeated ones as often as they occur."""
+        """Return the terms of each text in UTF-8, in order and with repetitions."""
         lines = java_class("java.util.stream.Collectors").joining(java_class("java.lang.String")("\n"))
         terms = java_class("java.util.Arrays").asList(*texts).parallelStream().map(self._terms).collect(lines)
         return [line.split() for line in str(terms).encode().split(b"\n")] if len(texts) else []

@@ -1,9 +1,10 @@
-"""The inner loops of the search over postings, compiled by numba. They hold no lock, so threads run them in parallel.
+"""The inner loops of the search over postings, compiled by numba. They release Python's global lock, so threads run
+them in parallel.
 
-The search is MaxScore over windows of documents. The terms of a question are ordered by the most that each can add to a
-score. Once k hits are known, a passage that has only the first of these terms cannot be among the best; so only the
-postings of the others ("essential" terms) are added up, and the first terms are looked up for the few passages whose
-sum comes near enough to the k-th score.
+The search uses the MaxScore algorithm over windows of documents. The terms of a question are sorted in ascending order
+of the maximum that they can add to a score. Once k hits are known, a passage that contains only the first (low-scoring)
+terms cannot be among the best. Therefore only the postings of the other ("essential") terms are added up, and the first
+terms are looked up only for the few passages whose sum is close enough to the k-th score.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ LOOK_UP_COST = 32  # a posting that is looked up costs as much as so many that a
 
 @njit(nogil=True, cache=True)
 def saturation_bounds(terms, offsets, pairs, descending, saturation, k, bounds):
-    """Fill bounds (v, 2) float32 for terms (int64) where they are negative: the highest saturation of a term's postings,
-    and the k-th highest, or 0 for a term with fewer postings.
+    """Compute the bounds (v, 2) float32 of those terms (int64) whose bounds are still negative: the highest saturation
+    among a term's postings, and the k-th highest (0 for a term with fewer than k postings).
 
     Args:
         descending: (pairs,) int64, the pairs in descending order of their saturation.
@@ -44,10 +45,10 @@ def saturation_bounds(terms, offsets, pairs, descending, saturation, k, bounds):
 
 @njit(nogil=True, cache=True)
 def search(ends, ranges, weights, bounds, saturation, postings, keys):
-    """Fill keys (q, k) uint64, which hold 0, with the k best passages of each question, in no order.
+    """Fill `keys` (q, k) uint64, which must be 0 at the start, with the k best passages of each question, in no order.
 
-    A key is the bits of the score (float32, greater than 0) and then the complement of the passage row, so that the
-    greater of two keys is the better hit, and the lower row wins a tie.
+    A key consists of the bits of the score (float32, greater than 0) followed by the complement of the passage row. The
+    larger of two keys is therefore the better hit, and of two hits with equal scores the one with the lower row.
 
     Args:
         ends: (q + 1,) int64, where the terms of each question begin in the next three arrays.
@@ -93,7 +94,9 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
 
 @njit(nogil=True, cache=True)
 def _start_question(weights, bounds, saturation, parts, reach):
-    """Fill the parts of a question's terms and their reach, and return a sum below those of the k best passages."""
+    """Compute the score contributions ("parts") of a question's terms and the cumulative maxima of these ("reach").
+    Return a lower bound on the k-th best score.
+    """
     one, floor = np.float32(1), np.float32(0)
     for term in range(len(weights)):
         weight, part = weights[term], parts[term]
@@ -106,7 +109,7 @@ def _start_question(weights, bounds, saturation, parts, reach):
 
 @njit(nogil=True, cache=True)
 def _first_essential(reach, essential, terms, threshold):
-    """Return the first term without which, and without those after it, a passage can exceed the threshold."""
+    """Return the first essential term: a passage that contains only terms before it cannot exceed the threshold."""
     while essential < terms and reach[essential + 1] <= threshold:
         essential += 1
     return essential
@@ -114,7 +117,7 @@ def _first_essential(reach, essential, terms, threshold):
 
 @njit(nogil=True, cache=True)
 def _add_up(postings, parts, cursors, low, sums):
-    """Add the parts of all postings in the window that begins with document `low` to its sums."""
+    """Add the contributions of all postings in the window that begins with document `low` to the window's sums."""
     documents, pairs = postings[0], postings[1]
     high = low + np.uint64(WINDOW)
     for term in range(len(parts)):
@@ -128,7 +131,9 @@ def _add_up(postings, parts, cursors, low, sums):
 
 @njit(nogil=True, cache=True)
 def _take_near(postings, cursors, low, window, near):
-    """Move the documents whose sum is above `near` to the candidates, set all sums to 0, and return their number."""
+    """Collect the documents whose sum is above `near` as candidates, reset all sums to 0, and return the number of
+    candidates.
+    """
     documents = postings[0]
     sums, candidates, totals, _ = window
     found = 0
@@ -145,7 +150,9 @@ def _take_near(postings, cursors, low, window, near):
 
 @njit(nogil=True, cache=True)
 def _keep_candidates(rows, low, window, found, best, k, kept, threshold):
-    """Add the keys of the candidates above the threshold to `best`. Return how many it holds, and the new threshold."""
+    """Add the keys of the candidates above the threshold to `best`. Return the number of keys in `best`, and the new
+    threshold.
+    """
     _, candidates, totals, bits = window
     score = bits.view(np.float32)
     for candidate in range(found):
@@ -164,7 +171,9 @@ def _keep_candidates(rows, low, window, found, best, k, kept, threshold):
 
 @njit(nogil=True, cache=True)
 def _first_from(documents, place, stop, low):
-    """Return the first place whose document is not below `low`, by steps that double and then halve."""
+    """Return the first position whose document number is at least `low`, found by exponential search and then binary
+    search.
+    """
     step = np.uint64(1)
     while place + step < stop and documents[place + step] < low:
         place += step
@@ -181,8 +190,8 @@ def _first_from(documents, place, stop, low):
 
 @njit(nogil=True, cache=True)
 def _add_term(postings, part, cursor, low, window, found, near):
-    """Drop the candidates whose total is not above `near`, which this term and those before it cannot lift enough. Add
-    the term's parts to the totals of the others, and return their number.
+    """Drop the candidates whose total is not above `near`, because this term and the terms before it cannot add enough.
+    Add the term's contributions to the totals of the other candidates, and return the number of these.
     """
     documents, pairs = postings[0], postings[1]
     sums, candidates, totals, _ = window
@@ -215,7 +224,7 @@ def _add_term(postings, part, cursor, low, window, found, near):
 
 @njit(nogil=True, cache=True)
 def find_terms(texts, places, asked, starts, found):
-    """Fill found (t,) int64 with the row of each asked term in the sorted terms of the index, or -1.
+    """Fill `found` (t,) int64 with the position of each requested term among the index's sorted terms, or -1.
 
     Args:
         texts, places: the terms of the index, one after another in UTF-8, and where each begins (v + 1,).
@@ -242,7 +251,7 @@ def _texts_equal(text, other):
 
 @njit(nogil=True, cache=True)
 def _text_precedes(text, other):
-    """Return whether a text comes before another in the order of their bytes."""
+    """Return whether a text sorts before another by their bytes."""
     for place in range(min(len(text), len(other))):
         if text[place] != other[place]:
             return text[place] < other[place]
@@ -251,7 +260,7 @@ def _text_precedes(text, other):
 
 @njit(nogil=True, cache=True)
 def _select_best(values, k):
-    """Move the k greatest values to the front and the least of them to place k - 1 (Hoare's selection)."""
+    """Move the k largest values to the front, with the smallest of them at position k - 1 (Hoare's quickselect)."""
     low, high = 0, len(values) - 1
     while low < high:
         pivot = values[(low + high) // 2]

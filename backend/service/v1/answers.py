@@ -1,4 +1,6 @@
-"""The answers of version 1, with an example of each made from its fields. OpenAPI and the documentation page show them."""
+"""The response types of version 1. An example of each is generated from its fields and shown in OpenAPI and on the
+documentation page.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,16 @@ EXAMPLES: dict[str, Any] = {
     "job": "20261122-120000-a1b2c3", "kind": "retrieve", "JobAnswer.title": "retrieve bm25 over dev", "JobAnswer.state": "running",
     "doing": "searching", "started": "2026-11-22T12:00:00Z", "log": "505 questions\n", "required": ["kind"], "optional": ["split", "k"],
 }  # fmt: skip
-"""A value for a field by its name, or by its class and name. Other fields get a value by their type."""
+"""Example values for fields, by the field's name, or by class and name. Other fields get an example value by their
+type.
+"""
 
 KEYS = {"at": "5", "macro": "5", "groups": "P19", "neighbours": "minilm"}
-"""A key of a mapping, by its field."""
+"""Example keys of mappings, by the field's name."""
 
 
 def example_of(kind: Any, owner: str = "", name: str = "") -> Any:
-    """Return an example of a type, as JSON values: of a model or a record with all its fields."""
+    """Return an example value of a type, as JSON values. For a model or a record, the example has all fields."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):
@@ -57,7 +61,7 @@ class PageAnswer(BaseModel):
     """One page of a list."""
 
     total: Annotated[int, Field(description="Number of items in the whole list.")]
-    offset: Annotated[int, Field(description="Place of this page's first item, from 0.")]
+    offset: Annotated[int, Field(description="Position of this page's first item, from 0.")]
 
 
 class QuestionSetCount(BaseModel):
@@ -89,7 +93,9 @@ class QuestionAnswer(BaseModel):
     relation: str | None
     subject: str | None
     template: str | None
-    frequency: Annotated[int | None, Field(description="How often the subject is mentioned, by the imported count.")]
+    frequency: Annotated[
+        int | None, Field(description="Number of mentions of the subject, from the imported frequencies.")
+    ]
     bucket: Annotated[int | None, Field(description="Official frequency bucket, 0 most frequent.")]
     dataset: str
     split: str
@@ -155,7 +161,9 @@ class QuestionHits(BaseModel):
 class HitsAnswer(PageAnswer):
     """The hits of a page of a run's questions."""
 
-    hidden: Annotated[int, Field(description="Number of the run's questions that you still have to judge; left out.")]
+    hidden: Annotated[
+        int, Field(description="Number of the run's questions that you still have to judge; they are left out.")
+    ]
     items: list[QuestionHits]
 
 
@@ -164,7 +172,7 @@ class UploadAnswer(BaseModel):
 
     run: str
     questions: Annotated[int, Field(description="Number of questions with hits; 0 if nothing changed.")]
-    unchanged: Annotated[bool, Field(description="Whether the study had this very run already.")]
+    unchanged: Annotated[bool, Field(description="Whether the study already had exactly this run.")]
     notes: list[str]
 
 
@@ -179,13 +187,16 @@ class TextPiece(BaseModel):
     """A piece of an excerpt."""
 
     text: str
-    found: Annotated[bool, Field(description="Whether it is a word that was searched for.")]
+    found: Annotated[bool, Field(description="Whether this part of the text is a word that was searched for.")]
 
 
 class FoundItem(BaseModel):
     """A passage, question or note that contains the words."""
 
-    id: Annotated[str, Field(description="Of the passage or question; for a note, of its question.")]
+    id: Annotated[
+        str,
+        Field(description="Title of the passage, or text of the question; for a note, of the question it belongs to."),
+    ]
     title: Annotated[str, Field(description="Of the passage; for a note, its annotator.")]
     passage: Annotated[str | None, Field(description="For a note on a passage, the passage.")]
     excerpt: list[TextPiece]
@@ -209,7 +220,7 @@ class PairedAnswer(BaseModel):
 
     k: int
     n: int
-    units: Annotated[int, Field(description="Units of observation that tests and intervals count by.")]
+    units: Annotated[int, Field(description="Units of observation that tests and intervals use.")]
     a: dict[str, float | None]
     b: dict[str, float | None]
     oracle: dict[str, float | None]
@@ -268,7 +279,7 @@ class SliceItem(BaseModel):
     low: float | None
     high: float | None
     outside: Annotated[float | None, Field(description="The difference in the other questions.")]
-    explained: Annotated[float | None, Field(description="How far the slice moves the whole difference.")]
+    explained: Annotated[float | None, Field(description="How far the slice moves the difference of all questions.")]
     p: float
     p_adjusted: float
 
@@ -359,7 +370,9 @@ class LabelsAnswer(BaseModel):
 
     question: str
     labels: list[Judgement]
-    consensus: Annotated[list[Consensus], Field(description="Empty unless you may see others' labels.")]
+    consensus: Annotated[
+        list[Consensus], Field(description="Empty unless you have the right to see other people's labels.")
+    ]
 
 
 class ReceiptItem(BaseModel):

@@ -1,4 +1,4 @@
-"""The dependency of version 1 that finds out who sends a request."""
+"""The FastAPI dependency of version 1 that determines the caller of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDS_TOKEN = (
 
 
 class CallerOf:
-    """Finds the caller of a request, and slows down an address that guesses tokens.
+    """Determines the caller of a request, and slows down client addresses that guess tokens.
 
     Args:
         token: the token of the service; None where only this machine reaches the service. Then a person may also be

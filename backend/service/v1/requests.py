@@ -1,4 +1,4 @@
-"""What clients send to version 1, with bounds and examples."""
+"""The request types of version 1, with bounds and examples."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_LIVE = 64
 Id = Annotated[str, Field(min_length=1, max_length=256)]
 ClientId = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_ID, description="Chosen by you. Send the same id again when you send it again."),
+    Field(min_length=1, max_length=MAX_ID, description="Chosen by you. If you send an event again, send the same id."),
 ]
 
 
 def closed(example: Any) -> ConfigDict:
-    """Return the configuration of a model that takes no other fields and has this example."""
+    """Return the configuration of a model that forbids additional fields and has this example."""
     return ConfigDict(extra="forbid", json_schema_extra={"example": example})
 
 
@@ -30,7 +30,7 @@ class LiveRequest(BaseModel):
     model_config: ClassVar[ConfigDict] = closed(
         {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}
     )
-    retriever: Annotated[str, Field(max_length=80, description="A name from /retrievers.")]
+    retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
     questions: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]],
         Field(min_length=1, max_length=MAX_LIVE),
@@ -55,7 +55,7 @@ class LabelItem(BaseModel):
     question: Id
     choices: Annotated[list[ChoiceItem], Field(max_length=MAX_CHOICES)] = []
     note: Annotated[str | None, Field(max_length=MAX_NOTE)] = None
-    undoes: Annotated[str | None, Field(max_length=MAX_ID, description="For undo: the id of the event.")] = None
+    undoes: Annotated[str | None, Field(max_length=MAX_ID, description="For undo: the id of the event to undo.")] = None
     batch: Annotated[str | None, Field(max_length=MAX_ID, description="The batch that gave you the question.")] = None
     milliseconds: Annotated[int | None, Field(ge=0, description="Time since the passage was shown.")] = None
 
@@ -100,7 +100,9 @@ class JudgementsRequest(BaseModel):
     model_config: ClassVar[ConfigDict] = closed(
         {"machine": "umbrela", "items": [{"id": "u1", "question": "eq-P19-1", "labels": {"77": "negative"}}]}
     )
-    machine: Annotated[str, Field(min_length=1, max_length=MAX_ID, description="A new name adds a machine.")]
+    machine: Annotated[
+        str, Field(min_length=1, max_length=MAX_ID, description="If the name is new, a machine annotator is added.")
+    ]
     items: Annotated[list[MachineQuestion], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
@@ -118,7 +120,7 @@ class JobStart(BaseModel):
     model_config: ClassVar[ConfigDict] = closed({"kind": "retrieve", "arguments": {"kind": "bm25", "split": "dev"}})
     id: Annotated[
         ClientId | None,
-        Field(description="Chosen by you. Send the same id when you send the same job again: it is started once."),
+        Field(description="Chosen by you. If you send the same job again, send the same id: the job is started once."),
     ] = None
     kind: Annotated[str, Field(max_length=80)]
     arguments: Annotated[

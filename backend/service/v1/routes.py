@@ -1,4 +1,6 @@
-"""The routes of version 1: what a study holds, labels and judgements, and jobs, with the rights of the caller."""
+"""The routes of version 1 for the contents of a study, labels, judgements and jobs. Each route checks the caller's
+rights.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,21 @@ MAX_HITS_PAGE = 100
 COMPUTING_AT_ONCE = 2  # comparisons and the like that run together
 SECONDS_TO_WAIT = 20.0  # for a place among them
 
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Place of the first item, from 0.")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="Position of the first item, from 0.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Number of items.")]
 Name = Annotated[str, Path(max_length=80, description="Name of the run.")]
 RunA = Annotated[str, Query(max_length=80, description="First run.")]
 RunB = Annotated[str, Query(max_length=80, description="Run to compare it with.")]
-CutOff = Annotated[int | None, Query(ge=1, le=10_000, description="Cut-off; default as in `blindspot compare`.")]
+CutOff = Annotated[
+    int | None, Query(ge=1, le=10_000, description="Cut-off; the default is that of `blindspot compare`.")
+]
 SliceOf = Annotated[str, Query(max_length=2000, description="Only the questions of this slice expression.")]
 SliceName = Annotated[str, Path(max_length=100, description="Name of the slice.")]
 JobName = Annotated[str, Path(max_length=80, description="Id of the job.")]
 
 
 def caller_of_request(request: Request) -> Caller:
-    """Return who sends the request. `make_api` puts the function that finds out into the application's state."""
+    """Return the caller of a request, using the function that `make_api` put into the application's state."""
     found: Caller = request.app.state.caller_of(request)
     return found
 
@@ -55,7 +59,7 @@ Asking = Annotated[Caller, Depends(caller_of_request)]
 
 
 class Version1:
-    """What the routes share: the study, the searching service, its time limit, and a limit on computing."""
+    """What all routes share: the study, the search service, its time limit, and a limit on concurrent computations."""
 
     def __init__(self, service: Service, time_limit: float):
         self.service, self.time_limit = service, time_limit
@@ -67,7 +71,7 @@ class Version1:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Wait for a place to compute. Raises Busy if others take too long."""
+        """Wait until a computation may start. Raises Busy if other computations take too long."""
         if not self._places.acquire(timeout=SECONDS_TO_WAIT):
             raise Busy("other comparisons are running; ask again in a moment")
         try:
@@ -183,7 +187,8 @@ def _add_upload(router: APIRouter, version: Version1) -> None:
         request: Request,
         run: Name,
         split: Annotated[
-            str | None, Query(max_length=80, description="The questions of this split that the run lacks have no hits.")
+            str | None,
+            Query(max_length=80, description="Questions of this split that are not in the request have no hits."),
         ] = None,
         replace: Annotated[bool, Query(description="Replace a run of this name.")] = False,
     ) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _add_upload(router: APIRouter, version: Version1) -> None:
 
 
 def _import_run(study: Study, path: FilePath, name: str, split: str | None, replace: bool) -> dict[str, Any]:
-    """Import an uploaded run at once, as `blindspot --no-wait import run` does."""
+    """Import an uploaded run immediately, without waiting for other jobs, as `blindspot --no-wait import run` does."""
     from blindspot.backend.core import jobs
     from blindspot.backend.data.importing.runs import import_run
     from blindspot.db.errors import BadInput

@@ -1,9 +1,9 @@
 """Answer matching in several worker processes, each with its own connection to corpus.db.
 
-`python -m blindspot.backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input,
-and writes which hits contain an answer to standard output. A worker ends when its input ends, so none outlives the
-process that started it. Workers are not started with `multiprocessing`, because it runs the caller's main module again:
-a script without a guard, a Streamlit page, a command.
+`python -m blindspot.backend.text.answers.processes` runs a worker. It reads the answer table and then blocks of hits
+from standard input, and writes to standard output which hits contain an answer. A worker ends when its input ends, so
+no worker outlives the process that started it. Workers are not started with `multiprocessing`, because that would run
+the caller's main module again, which may be a script without a guard, a Streamlit page or a command.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MatcherPool:
                 requests.close()
 
     def match(self, blocks: Iterator[PlacedBlock]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Match each (positions, block). Yield (positions, which of them contain an answer) in order of completion."""
+        """Match each (positions, block). Yield (positions, whether each contains an answer) in order of completion."""
         lock, done = Lock(), Results()
         self.threads = [
             Thread(target=self._feed, args=(worker, blocks, lock, done), daemon=True) for worker in self.workers
@@ -88,7 +88,7 @@ class MatcherPool:
                 yield result
 
     def _feed(self, worker: subprocess.Popen[bytes], blocks: Iterator[PlacedBlock], lock: Lock, done: Results) -> None:
-        """Send a worker one block after another. Put its results into `done`, and then None or the error."""
+        """Send blocks to a worker one after another. Put its results into `done`, followed by None or by the error."""
         table = self.table
         requests, results = _pipes(worker)
         try:

@@ -1,4 +1,4 @@
-"""Four named rules that decide whether a passage contains an answer, and the character spans to highlight.
+"""Four named rules that determine whether a passage contains an answer, and the character spans of the answers.
 
 - `dpr` (default): the passage's text and the answer are NFD-normalised, tokenised and lower-cased. The answer's tokens
   must occur consecutively in the text. Titles are not searched.
@@ -47,7 +47,7 @@ RECURSION = re.compile(
 )  # no answer pattern needs recursion, and it can fill memory within the time limit
 
 TEXTS_KEPT = 256
-"""Texts whose tokens are kept: those of a dozen pages; 4 MB with passages of 100 words."""
+"""Number of texts whose tokens are cached: those of about a dozen pages, or 4 MB for passages of 100 words."""
 
 _STOP_WORDS = """
     a an the and or but of in on at by for from to with without as is are was were be been being am do does did done
@@ -76,7 +76,8 @@ def tokens(text: str) -> list[str]:
 def _words_of(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
     """Return the normalised text and its lower-cased tokens with their spans (start, end) in the normalised text.
 
-    Kept for the latest texts: a page looks for the answers and for the question's words in each passage.
+    Results for the latest texts are cached, because a page searches each passage for both the answers and the
+    question's words.
 
     Args:
         normalise: decompose the text (NFD) first.
@@ -170,9 +171,9 @@ class TokenRule(Rule):
     def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Needle]) -> list[int]:
         """Return the positions of the answers that the passage contains.
 
-        Tokenising is the slowest step, so with few answers it waits until a substring search finds an answer's longest
-        token. The search is on case-folded text. It misses nothing: folding works character by character, and tokens
-        that are equal in lower case are equal when folded.
+        Tokenising is the slowest step. With few answers, a passage is tokenised only if a substring search in the
+        case-folded text finds an answer's longest token. This search misses nothing, because folding works character by
+        character, and tokens that are equal in lower case are equal when folded.
         """
         if len(positions) < MANY_ANSWERS:
             folded = passage.casefold()
@@ -198,8 +199,8 @@ class SpacelessRule(Rule):
     """RocketQA's `load_answers` and `has_answer`: a substring of the title or the text, in lower case and without
     spaces.
 
-    Of white space, only U+0020 is removed, and tab, LF and CR, which RocketQA's tab-separated files cannot contain.
-    Texts are not normalised, so accents count.
+    Only the white space characters U+0020, tab, LF and CR are removed; RocketQA's tab-separated files cannot contain
+    the last three. Texts are not normalised, so accents matter.
     """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
@@ -228,7 +229,9 @@ def _without_spaces(text: str) -> str:
 
 
 class Pattern:
-    """An answer pattern. Patterns are user input, so one that exceeds the time limit is disabled and logged."""
+    """An answer that is a regular expression. Patterns are user input, so a pattern that exceeds the time limit is
+    disabled, and this is logged.
+    """
 
     def __init__(self, source: str):
         self.source = source
@@ -249,7 +252,7 @@ class Pattern:
 
 
 def compiled_pattern(source: str) -> regex.Pattern | None:
-    """Compile a pattern. None if it is empty, broken or too costly."""
+    """Compile a pattern. Returns None if it is empty, invalid or too expensive to search."""
     if _too_costly(source) or not source.strip():
         return None
     try:
@@ -259,7 +262,9 @@ def compiled_pattern(source: str) -> regex.Pattern | None:
 
 
 def pattern_fault(source: str) -> str | None:
-    """Return why a pattern cannot be searched, or None if it can. Takes milliseconds for any pattern."""
+    """Return the reason why a pattern cannot be searched, or None if it can. Takes only milliseconds for
+    any pattern.
+    """
     if reason := _too_costly(source):
         return reason
     try:
@@ -270,7 +275,7 @@ def pattern_fault(source: str) -> str | None:
 
 
 def _too_costly(source: str) -> str | None:
-    """Return why a pattern would need too much time or memory to compile or search, or None."""
+    """Return the reason why compiling or searching a pattern would need too much time or memory, or None."""
     if len(source) > PATTERN_LENGTH:
         return f"it has more than {PATTERN_LENGTH:,} characters"
     if RECURSION.search(source):

@@ -31,7 +31,7 @@ class PassageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HitBlock:
-    """p passages and the h hits on them, sorted by passage.
+    """A block of p passages and the h hits that refer to them, sorted by passage.
 
     Attributes:
         ordinals: (p,) int32 rows of the collection, ascending.
@@ -45,7 +45,7 @@ class HitBlock:
 
 
 PlacedBlock = tuple[np.ndarray, HitBlock]
-"""A block, preceded by the positions of its hits in the run's flattened matrix."""
+"""A block of hits, preceded by their positions in the run's flattened matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def match_run(
 
 
 def _blocks(ordinals: np.ndarray, rows: np.ndarray) -> Iterator[PlacedBlock]:
-    """Cut the hits of `rows` into blocks. Yield each with the positions of its hits in `ordinals.ravel()`."""
+    """Split the hits of `rows` into blocks. Yield each block with the positions of its hits in `ordinals.ravel()`."""
     width = max(1, ordinals.shape[1])
     step = max(1, HITS_AT_ONCE // width)
     for first in range(0, len(rows), step):
@@ -184,7 +184,9 @@ def _blocks(ordinals: np.ndarray, rows: np.ndarray) -> Iterator[PlacedBlock]:
 def _matching(
     corpus: PassageStore, table: AnswerTable, hits: int, processes: int | None
 ) -> Iterator[Callable[[Iterator[PlacedBlock]], Iterator[tuple[np.ndarray, np.ndarray]]]]:
-    """Return a function from (positions, block) to (positions, which of them contain an answer), in any order."""
+    """Yield a function that maps an iterator of (positions, block) to an iterator of (positions, whether each contains
+    an answer), in any order.
+    """
     if processes is None:
         processes = min(processors(), hits // HITS_PER_PROCESS)
     if processes < 2 or not isinstance(corpus, Corpus) or isinstance(RULES[table.rule], PatternRule):
@@ -198,6 +200,8 @@ def _matching(
 
 
 def processors() -> int:
-    """Return the number of processors for this process: those it may use, shared among torchrun's local processes."""
+    """Return the number of processors that this process may use. Under torchrun, the processors are divided among the
+    local processes.
+    """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, available // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

@@ -1,7 +1,8 @@
-"""Export a training set in the format of a trainer. Each format is one module here that registers itself in `EXPORTS`.
+"""Export a training set in the format of a trainer. Each format is a module of this package that registers itself in
+`EXPORTS`.
 
-An export is a folder: the format's files, `manifest.json` (rows and SHA-256 of each file, and the options) and
-`README.md`, the card. The folder appears only when it is whole.
+An export is a folder with the format's files, `manifest.json` (rows and SHA-256 of each file, and the options) and
+`README.md` (the card). The folder appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetExport:
-    """The folder that was written, the rows of each file, and a line for everything that the format cannot hold."""
+    """The written folder, the number of rows of each file, and one line for everything that the format cannot
+    represent.
+    """
 
     path: Path
     rows: dict[str, int]

@@ -1,4 +1,4 @@
-"""What all export formats share: options, the registry, and the rows of a set with their texts, streamed."""
+"""The common parts of all export formats: options, the registry, and a stream of a set's rows with their texts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PairPassage(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """A question with its passages: positives in the order of trust, hard negatives (drawn as `ExportOptions`
-    says), easy negatives.
+    """A question with its passages: positives with the most trusted first, hard negatives (drawn according to
+    `ExportOptions`), and easy negatives.
     """
 
     question: Question
@@ -41,7 +41,7 @@ class ExportRow(NamedTuple):
 
 
 class ExportRows:
-    """The rows of a set, some questions at a time. May be iterated more than once."""
+    """The rows of a set, read in blocks of questions. Can be iterated several times."""
 
     def __init__(
         self, study: Study, training_set: TrainingSet, options: ExportOptions, progress: Callable | None = None
@@ -89,10 +89,12 @@ class ExportRows:
 class ExportFormat:
     """One format of exported training sets.
 
-    title: the format in a few words, as in "75 questions, in TITLE". help: what trainers read it.
-    write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
-    negatives: default number of hard negatives of a question; None for all. rows: default number of rows of a question;
-    None for a format whose rows the option does not change.
+    Attributes:
+        title: the format in a few words, as in "75 questions, in TITLE".
+        help: what trainers read it.
+        write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
+        negatives: default number of hard negatives of a question; None for all.
+        rows: default number of rows of a question; None for a format whose rows the option does not change.
     """
 
     name: str

@@ -1,6 +1,4 @@
-"""The card of an exported training set: where its pairs come from, how far to trust them, and what others may do
-with them.
-"""
+"""Write the card of an exported training set: the origin of its pairs, how reliable they are, and the licence."""
 
 from __future__ import annotations
 

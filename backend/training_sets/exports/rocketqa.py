@@ -1,4 +1,4 @@
-"""RocketQA's TSV files, without a header or quotes; `-` stands for a missing title.
+"""RocketQA's TSV files, without a header and quotes; a missing title is written as `-`.
 
 Dual encoder: query, title and text of a positive, title and text of a negative, 0. Cross-encoder: query, title, text,
     label.

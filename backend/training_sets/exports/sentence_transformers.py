@@ -1,9 +1,9 @@
 """JSON lines for sentence-transformers, as `datasets` loads them: pairs, triplets, n-tuples, and n-tuples with a
 cross-encoder's scores.
 
-The columns have the order in which the losses take them: anchor, positive, negative (or negative_1 ... negative_n),
-scores. `scores` holds the score of the positive and of each negative, as `mine_hard_negatives` writes them (for margin
-and distillation losses).
+The columns have the order that the losses expect: anchor, positive, negative (or negative_1 ... negative_n), scores.
+`scores` holds the score of the positive and of each negative, as `mine_hard_negatives` writes them (for margin and
+distillation losses).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ DEFAULT_NEGATIVES = 4
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     """Write the files.
 
-    A text has at most `ExportOptions.rows` rows as anchor in a file, even if several questions share it. With one row
-    no anchor is twice in a batch, whatever the sampler. n-tuples have one width: questions with fewer hard negatives
-    than `ExportOptions.negatives` are only in the other files.
+    A text is the anchor of at most `ExportOptions.rows` rows of a file, even if several questions have this text. With
+    one row per anchor, no anchor occurs twice in a batch with any sampler. All n-tuples have the same number of
+    negatives, so questions with fewer hard negatives than `ExportOptions.negatives` are only in the other files.
     """
     width, cap = rows.options.negatives or 0, rows.options.rows or 1
     left_out_anchors: list[str] = []
@@ -64,7 +64,9 @@ def _anchors(cap: int) -> str:
 def _cap_records(
     records: Iterable[dict[str, Any]], cap: int, left_out_anchors: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The first `cap` records of each anchor. left_out_anchors: collects the anchors of the others."""
+    """Yield the first `cap` records of each anchor. left_out_anchors: a list to which the anchors of the other records
+    are added.
+    """
     seen: Counter[str] = Counter()
     for record in records:
         seen[record["anchor"]] += 1
@@ -81,7 +83,9 @@ def _pairs(rows: ExportRows) -> Iterator[dict[str, Any]]:
 
 
 def _triplets(rows: ExportRows) -> Iterator[dict[str, Any]]:
-    """Every positive with every negative of its question; the first rows of a question cover all its positives."""
+    """Yield every positive with every negative of its question. The first rows of a question contain each of its
+    positives once.
+    """
     for row in rows:
         for shift in range(len(row.hard)):
             for number, (_, positive) in enumerate(row.positives):
