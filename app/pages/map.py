@@ -15,7 +15,7 @@ from blindspot.app.components.map.figure import held_figure, selectable, stacked
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import empty, notice, relation_label
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
@@ -68,13 +68,12 @@ def page() -> None:
 
 def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
     """Return what the colours show, where they show hits and misses; else what is on the map."""
-    among = f"among {counted(len(map.ordinals), 'passage')}"
     if colour.name != "hit" or run is None:
-        return f"{counted(map.shown_questions, 'question')} {among}"
+        return f"{counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}"
     first = first_hits(map.study, run)
     ranks = [first[id] for id in map.question_ids if id in first]
     missed = sum(not 0 < rank <= k for rank in ranks)
-    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}, {among}"
+    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}"
 
 
 ABOUT = (
@@ -85,7 +84,7 @@ ABOUT = (
 
 def _new_map_form(study, taken_names: set[str]) -> None:
     if not taken_names and not study.has_corpus:
-        show(empty_page(study, "No maps yet", ABOUT))
+        show_empty_page(study, "No maps yet", ABOUT)
         return
     if not taken_names:
         show(empty("No maps yet", ABOUT))
