@@ -104,6 +104,7 @@ def train_adapter(
         "settings": asdict(chosen),
         "questions": len(questions),
         **learned.about,
+        "seconds": round(time.monotonic() - started, 1),
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
         _save(dense, learned.map, building)
