@@ -90,8 +90,8 @@ def _refuse_open_door(study: Study, address: str) -> None:
     oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), app_folder))
     if not oidc and not any(person.invited for person in People(study.labels_path).all()):
         raise Refused(
-            f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people "
-            "invite NAME'), set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in"
+            f"others can reach {address}, and nobody could sign in there: give people links (on the page Team, or 'blindspot "
+            "people invite NAME'), set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in"
         )
 
 

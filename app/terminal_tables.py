@@ -162,7 +162,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *worked_batches(last),
     ]
-    heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]
+    heads = ["point", "settled pairs", "judged", "from", "reranker @1", "adapter @20"]
     print_rows(heads, rows, notes)
 
 

@@ -24,6 +24,20 @@ class Description:
     keywords: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PartChange:
+    """Who made a part what it is, and when.
+
+    Attributes:
+        by: None for whoever keeps the study's files.
+        at: Seconds since 1970.
+    """
+
+    name: str
+    by: str | None
+    at: float
+
+
 class Descriptions(PerThread):
     """The descriptions in one labels.db, by kind of part and name. `by` is explained in `blindspot.db.people.People`.
 
@@ -56,6 +70,23 @@ class Descriptions(PerThread):
                     "INSERT INTO description (kind, name, text, tags, changed_by, changed) VALUES (?, ?, ?, ?, ?, ?)",
                     (kind, name, text, json.dumps(keywords, ensure_ascii=False), actor, time.time()),
                 )
+
+    def record_change(self, kind: str, name: str, action: str, actor: str | None = None) -> None:
+        """Record that a person made a part now, without a description. `action` is the right that this takes."""
+        with saving(self) as connection:
+            require(connection, actor, action)
+            forget(connection, kind, name)
+            connection.execute(
+                "INSERT INTO description (kind, name, changed_by, changed) VALUES (?, ?, ?, ?)",
+                (kind, name, actor, time.time()),
+            )
+
+    def changes(self, kind: str) -> list[PartChange]:
+        """Return who changed the parts of a kind last, the newest change first."""
+        rows = self.connection.execute(
+            "SELECT name, changed_by, changed FROM description WHERE kind = ? ORDER BY changed DESC, name", (kind,)
+        )
+        return [PartChange(*row) for row in rows]
 
     def rename(self, kind: str, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Move a description to the new name of its part."""

@@ -328,13 +328,20 @@ class Labels(PerThread):
         )
         return dict(rows.fetchall())
 
-    def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
-        """Return how many labels each person has given since an event row, on questions of the given splits.
+    def given_by_person(self) -> dict[str, int]:
+        """Return how many labels of each person are in force, by the same count; machines are left out."""
+        rows = self.connection.execute(
+            "SELECT annotator, count(*) FROM judgement GROUP BY annotator ORDER BY annotator"
+        )
+        return dict(rows.fetchall())
 
-        Undone labels and practice do not count.
+    def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
+        """Return on how many passages each person has given a label since an event row, for questions of the given splits.
+
+        Undone labels and practice do not count; a passage that a person judged twice counts once.
         """
         rows = self.connection.execute(
-            "SELECT e.annotator, count(*) FROM live_event e JOIN question q ON q.id = e.question "
+            "SELECT e.annotator, count(DISTINCT json_array(e.question, e.passage)) FROM live_event e JOIN question q ON q.id = e.question "
             "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN "
             "('label', 'adjudicate') AND e.practice = 0 AND q.split IN (SELECT value FROM json_each(?)) GROUP BY "
             "e.annotator ORDER BY e.annotator",

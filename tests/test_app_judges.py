@@ -57,7 +57,7 @@ def study(whole, tmp_path):
 def test_the_curve_is_on_home_judge_and_training(whole, page):
     shown = Page(whole.folder, page, "lea", tab="curve")
     assert "Learning curve" in shown.text and "Reranker, Success@1" in shown.text
-    assert shown.html.count('class="dot"') == 2 and "30 labels" in shown.text
+    assert shown.html.count('class="dot"') == 2 and "30 settled pairs" in shown.text
     assert (
         "40 questions of dev, 95% intervals. Dev questions are used only for measuring, never for training."
         in shown.text

@@ -48,6 +48,19 @@ def test_rrf_of_three_lists():
     np.testing.assert_allclose(fused.scores[0], [1 / 62 + 2 / 61, 1 / 61 + 1 / 62, 1 / 62], rtol=1e-6)
 
 
+def test_long_padding_takes_no_more_steps(monkeypatch):
+    """BM25 finds few passages, and its list is padded to the depth: the padding is no passage with many places."""
+    calls, where = [], np.where
+    monkeypatch.setattr(np, "where", lambda *arguments: calls.append(1) or where(*arguments))
+    steps = []
+    for padding in (1, 300):
+        calls.clear()
+        fused = reciprocal_rank_fusion([hits([(1, 2.0), *[(-1, -np.inf)] * padding])] * 2, 2)
+        assert fused.ordinals.tolist() == [[1, -1]]
+        steps.append(len(calls))
+    assert steps[0] == steps[1]
+
+
 def test_published_rrf_cases(real_data):
     cases = json.loads((real_data / "published_results.json").read_text())["rrf_k60_cases"]
     first, second = hits([(4, 2.0), (6, 1.0), (9, 0.5)]), hits([(4, 8.0), (9, 7.0), (6, 6.0)])

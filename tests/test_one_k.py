@@ -11,7 +11,11 @@ from blindspot.backend.demo.making import RUNS
 from blindspot.backend.demo.steps import BEFORE
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.interventions.table import notes
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.app_pages import Page
+from tests.training_studies import copied
 
 A, B = RUNS["bm25"], BEFORE
 
@@ -112,3 +116,23 @@ def test_misses_are_those_of_compare_and_why_says_which_it_counts(small_demo, pa
     assert notes({"run": B, "where": "", "found_by": None, "missed": 3, "explained": 3, "k": 5})[0].endswith(
         "`misses` and Compare count by answers, unless they are told to count by gold."
     )
+
+
+def test_labels_are_counted_alike_on_every_page(small_demo, tmp_path):
+    """A label is a person's last one of a passage; one that was corrected counts once. Pairs are said to be pairs."""
+    study = copied(small_demo, tmp_path / "demo")
+    People(study.labels_path).add("Lea", "lead")
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    question, passage = next((each.question, each.passage) for each in labels.judgements())
+    for number, label in enumerate(("positive", "negative")):
+        labels.add("Lea", LabelEvent(f"lea-{number}", "label", question, (Choice(passage, label),)))
+    given = len(labels.judgements())
+    assert sum(event.kind == "label" for event in labels.events()) == given + 1, "one was corrected"
+    team, training = Page(study.folder, "team", "Lea"), Page(study.folder, "training", "Lea")
+    said = f"{given:,} labels by 3 people"
+    assert f"{said};" in team.text and f"{said};" in Page(study.folder, "quality", "Lea").text
+    assert f"The {said}, with those that were undone or replaced." in team.text
+    assert f"{given:,} labels: {given:,} on training questions." in training.text
+    by_person = re.findall(r"</span></td><td>[\d,]+</td><td>([\d,]+)</td>", team.html)
+    assert sum(int(count.replace(",", "")) for count in by_person) == given
+    assert sum(labels.labels_since(0, ("train",)).values()) == given, "what the learning curve calls new labels"

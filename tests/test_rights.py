@@ -15,6 +15,7 @@ from blindspot.backend.core.units import set_unit
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
+from blindspot.backend.judging.guidelines import edit_guidelines
 from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.maps import edits
 from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
@@ -115,6 +116,10 @@ ATTEMPTS = {
         lambda study, by: People(study.labels_path).revoke("ben", actor=by),
         lambda study, by: People(study.labels_path).pause("ben", actor=by),
         lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", actor=by),
+    ],
+    "edit guidelines": [
+        lambda study, by: edit_guidelines(study, f"as {by} says", actor=by),
+        lambda study, by: Descriptions(study.labels_path).record_change("guidelines", by, "edit guidelines", actor=by),
     ],
     "manage parts": [
         lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], actor=by),
@@ -217,7 +222,7 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Queue a sample for judging", "Plan"},
+        "lead": {"Judge a sample of what the policy kept and removed", "Plan"},
         "adjudicator": set(),
         "annotator": set(),
     },
@@ -285,7 +290,7 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
         assert ("New labels would change" in training) is sees
         judges = Page(study.folder, "training", person, tab="judges").text
         assert ("Judge agreement shows other people's labels" in judges) is not sees
-        assert ("Label quality" in Page(study.folder, "quality", person).text) is sees
+        assert ("1 label by" in Page(study.folder, "quality", person).text) is sees
 
 
 # ---- over HTTP: the service's own paths search and change nothing; those of version 1 follow the table

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,6 +51,46 @@ def test_how_many_questions_make_a_block_changes_no_pair(study, monkeypatch):
     whole = content(build(study, "answer_match", random=2))
     monkeypatch.setattr(building, "QUESTIONS_PER_BLOCK", 1)
     assert content(build(study, "answer_match", random=2)) == whole
+
+
+@pytest.mark.parametrize(
+    "policy, more",
+    [
+        ("none", {}),
+        ("answer_match", {"random": 3, "other_gold": 1, "first": 2, "last": 5}),
+        (
+            "answer_match",
+            {"positives": ("gold", "distant"), "questions": ("train", "unlabelled"), "runs": ("r", "other")},
+        ),
+        ("answer_match", {"positives": ("distant",), "random": 1}),
+        ("labels", {"random": 2, "runs": ("other", "r")}),
+        ("answer_match+labels", {"runs": (), "random": 4}),
+    ],
+)
+def test_pairs_as_arrays_are_those_assembled_one_by_one(study, monkeypatch, policy, more):
+    """Two of four questions have labels; of one gold passage, the runs disagree about the rank."""
+    say(study, "ann", "q0", {"p1": "positive", "p30": "negative"})
+    say(study, "ann", "q2", {"p9": "related"})
+    other = Hits(np.array([[5, 6, 8, -1], [15, 7, 3, 14]], np.int32), np.tile(np.float32([4, 3, 2, 1]), (2, 1)))
+    write_run(study, "other", ["q1", "q3"], other, {"retriever": "other"})
+    monkeypatch.setattr(
+        building, "distant_positives", lambda bm25, corpus, asked, *_: [7 if q.id == "q3" else None for q in asked]
+    )
+    monkeypatch.setattr("blindspot.backend.retrieval.bm25.BM25", lambda study: None)
+    spec = TrainingSetSpec("arrays", **{"runs": ("r",), "policy": policy} | more)
+    as_arrays = make_training_set(study, spec)
+    monkeypatch.setattr(building.PairBuilder, "_plain", lambda self, block: [])
+    one_by_one = make_training_set(study, replace(spec, name="one-by-one"))
+    assert (as_arrays.folder / "pairs.parquet").read_bytes() == (one_by_one.folder / "pairs.parquet").read_bytes()
+    for key in ("counts", "left_out"):
+        assert as_arrays.manifest[key] == one_by_one.manifest[key]
+
+
+def test_no_pair_is_assembled_alone_where_the_answer_match_decides(study, monkeypatch):
+    monkeypatch.setattr(building, "assemble", None)
+    assert build(study, "answer_match", random=1).manifest["counts"]["questions"] == 3
+    with pytest.raises(TypeError):
+        build(study, "positive_aware", margin=1.0)
 
 
 def test_a_set_is_never_changed(study):

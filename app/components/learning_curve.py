@@ -42,6 +42,11 @@ WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all t
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
+SETTLED = (
+    "Passages of training questions whose label people agree on or settled. Two people's labels of a passage make one "
+    "pair, and a dispute none, so there are fewer pairs than labels"
+)
+
 
 def curve_panel(open_study: Study, place: str) -> None:
     """Show the curve. The panel regularly checks for a new point: on Judge always, elsewhere while a point is computed.
@@ -72,10 +77,14 @@ def _panel(open_study: Study, place: str) -> None:
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
-        _button(open_study, lacking, place)
-        forecast_line(open_study, place)
-        if not lacking and (person := who.signed_in_person(open_study.labels_path)) is not None:
-            _own_part(open_study, person.name, place)
+        person = None if lacking else who.signed_in_person(open_study.labels_path)
+        _forecast_sentence(open_study)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            _button(open_study, lacking, place)
+            _forecast_button(open_study, place)
+            asked = person is not None and st.button("What did my labels change?", key=f"own-labels-{place}")
+        if person is not None:
+            _own_part(open_study, person.name, f"own-labels-{place}-lines", asked)
 
 
 def forecast_line(open_study: Study, place: str) -> None:
@@ -85,9 +94,17 @@ def forecast_line(open_study: Study, place: str) -> None:
     Args:
         place: part of the widgets' keys.
     """
-    found = stored_forecast(open_study)
-    if found is not None:
+    _forecast_sentence(open_study)
+    _forecast_button(open_study, place)
+
+
+def _forecast_sentence(open_study: Study) -> None:
+    if (found := stored_forecast(open_study)) is not None:
         show(tag("p", found.sentence, title="\n".join(found.lines())))
+
+
+def _forecast_button(open_study: Study, place: str) -> None:
+    found = stored_forecast(open_study)
     if found is None or found.last_event != Labels(open_study.labels_path, read_only=True).last_event:
         words = "Forecast what labels change" if found is None else "Forecast again"
         jobs.start_button(
@@ -99,13 +116,12 @@ def forecast_line(open_study: Study, place: str) -> None:
         )
 
 
-def _own_part(open_study: Study, name: str, place: str) -> None:
-    """Show what the person's own labels changed; computed on demand."""
-    key = f"own-labels-{place}"
-    if st.button("What did my labels change?", key=key):
+def _own_part(open_study: Study, name: str, key: str, asked: bool) -> None:
+    """What the person's own labels changed, computed when asked for. key: of the lines in the session."""
+    if asked:
         with st.spinner("Learning with and without your labels …"):
-            st.session_state[f"{key}-lines"] = own_effect(open_study, name).lines()
-    if lines := st.session_state.get(f"{key}-lines"):
+            st.session_state[key] = own_effect(open_study, name).lines()
+    if lines := st.session_state.get(key):
         show(div(tag("h3", "Your labels"), *(tag("p", line) for line in lines)))
 
 
@@ -220,7 +236,9 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
+        message = (
+            f"{counted(point.labels, 'settled pair')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
+        )
         marks.append(
             span(
                 cls="dot",
@@ -243,7 +261,11 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
             cls="curve-title",
         ),
         div(*marks, *ticks, cls="curve-plot"),
-        div(span("0 labels"), span(f"{most:,} labels" if points[-1].labels else ""), cls="curve-below"),
+        div(
+            span("0"),
+            term(counted(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            cls="curve-below",
+        ),
         cls="curve-chart",
     )
 
@@ -323,7 +345,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     last = points[-1]
     share = last.scopes["judged" if last.judged else "all"].reranker
     return (
-        f"With {counted(last.labels, 'label')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
+        f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
         f"{_share_text(last.base_reranker)}."
     )
 
@@ -331,7 +353,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
 def _table(points: Sequence[CurvePoint], chosen_point: CurvePoint | None) -> Html:
     names = (
         "point",
-        "labels",
+        term("settled pairs", SETTLED),
         "judged questions",
         "changed pairs",
         *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),

@@ -34,7 +34,7 @@ def sign_in(labels_path: Path, reason: str) -> None:
             show(
                 notice(
                     words,
-                    " A lead of the study can create a new link: blindspot people invite NAME",
+                    " A lead of the study can create a new link on the page Team.",
                     kind="error" if wrong else "",
                 )
             )

@@ -25,7 +25,7 @@ from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import grouping, letter, methods_note, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_link, causes_panel
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
 from blindspot.app.components.stylesheets import style_sheet
@@ -73,7 +73,7 @@ def page() -> None:
     names = list(runs)
     if len(names) < 2:
         missing = "two runs" if not names else "a second run"
-        show(empty_page(opened, f"Compare needs {missing}", "This page shows what each of two runs finds and misses."))
+        show_empty_page(opened, f"Compare needs {missing}", "This page shows what each of two runs finds and misses.")
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)

@@ -9,7 +9,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
@@ -31,7 +31,7 @@ def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
         about = "This page repeats the experiments of published papers on your own passages and questions."
-        show(empty_page(opened, "No passages and questions yet", about))
+        show_empty_page(opened, "No passages and questions yet", about)
         return
     with jobs.with_job_panel(opened):
         _page(opened)

@@ -13,7 +13,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components import judging
 from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import enter
@@ -51,7 +51,7 @@ def page() -> None:
         )
         if not study.runs(opened) and who.mode() == "local":
             about = "On this page annotators judge whether the top passages of runs answer their questions."
-            show(empty_page(opened, "Nothing to judge yet", about))
+            show_empty_page(opened, "Nothing to judge yet", about)
         return
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):

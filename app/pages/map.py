@@ -15,7 +15,7 @@ from blindspot.app.components.map.figure import held_figure, selectable, stacked
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import empty, notice, relation_label
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
@@ -85,7 +85,7 @@ ABOUT = (
 
 def _new_map_form(study, taken_names: set[str]) -> None:
     if not taken_names and not study.has_corpus:
-        show(empty_page(study, "No maps yet", ABOUT))
+        show_empty_page(study, "No maps yet", ABOUT)
         return
     if not taken_names:
         show(empty("No maps yet", ABOUT))

@@ -17,7 +17,7 @@ from blindspot.app.components.judge_marks import JudgeMark, judge_marks
 from blindspot.app.components.judging.on_question import judged, on_question
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_head import gold_table, question_head
 from blindspot.app.components.read_answer import read_answer, read_lines
 from blindspot.app.components.readings import chosen_reader
@@ -56,7 +56,7 @@ def page() -> None:
     opened = study.current()
     if not opened.has_corpus:
         about = "This page shows the passages that two runs rank first for a question, side by side."
-        show(empty_page(opened, "No passages yet", about))
+        show_empty_page(opened, "No passages yet", about)
         return
     if url.value("ask").strip():
         _own_question(opened)
@@ -70,7 +70,7 @@ def _listed_question(open_study: Study) -> None:
     if not runs:
         _ask_box(open_study)
         about = "This page compares the hits of runs for one question. If the study has an index, ask your own question above."
-        show(empty_page(open_study, "No runs yet", about))
+        show_empty_page(open_study, "No runs yet", about)
         return
     show(missing_runs(runs))
     a, b = pair_of_address(runs)
@@ -312,7 +312,7 @@ def _own_question(open_study: Study) -> None:
     """Show the live hits of two or more retrievers for a typed question."""
     retrievers = live.available(open_study)
     if not retrievers:
-        show(empty_page(open_study, "No index yet", "Retrievers need an index to answer your own questions."))
+        show_empty_page(open_study, "No index yet", "Retrievers need an index to answer your own questions.")
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])

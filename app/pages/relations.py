@@ -9,7 +9,7 @@ from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice, relation_label
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
@@ -42,7 +42,7 @@ def page() -> None:
     show(style_sheet("analysis.css"))
     if not known:
         about = "This page shows the accuracy of runs by relation and by the frequency of their subjects."
-        show(empty_page(opened, "No runs yet", about))
+        show_empty_page(opened, "No runs yet", about)
         return
     show(missing_runs(known))
     names = runs_named(url.value("runs"), list(known), list(dict.fromkeys(default_pair(known))))

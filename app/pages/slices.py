@@ -15,7 +15,7 @@ from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import methods_note, notice
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import condition_help, found_table, further_runs, saved_table
@@ -51,7 +51,7 @@ def page() -> None:
     if len(runs) < 2:
         missing = "two runs" if not runs else "a second run"
         about = "This page finds the groups of questions where two runs differ most, and saves groups of your own."
-        show(empty_page(opened, f"Slices need {missing}", about))
+        show_empty_page(opened, f"Slices need {missing}", about)
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)

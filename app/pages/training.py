@@ -5,7 +5,7 @@ from __future__ import annotations
 from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.learning_curve import curve_tab
-from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import has_gpu
 from blindspot.app.components.training.learned_judges import judges_tab
@@ -13,7 +13,6 @@ from blindspot.app.components.training.models import models_tab
 from blindspot.app.components.training.sets import sets_tab
 from blindspot.app.components.training.this_set import set_tab
 from blindspot.app.entry import enter
-from blindspot.app.markup import show
 from blindspot.backend.core.extras import first_missing
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 
@@ -22,7 +21,7 @@ def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
         about = "This page builds training sets, trains retrievers on them, and shows what your labels change."
-        show(empty_page(opened, "No passages and questions yet", about))
+        show_empty_page(opened, "No passages and questions yet", about)
         return
     with jobs.with_job_panel(opened):
         made = training_sets(opened)

@@ -6,19 +6,28 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import write_text
+from blindspot.backend.core.rights import require
+from blindspot.db.descriptions import Descriptions
+from blindspot.db.errors import BadInput
+from blindspot.db.names import text_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from markdown_it.tree import SyntaxTreeNode
 
+    from blindspot.backend.core.study import Study
+
 FILE = "guidelines.md"
 VERSIONS = "guidelines"
+ACTION = "edit guidelines"
+MAX_TEXT = 50_000
 _DEFAULT = Path(__file__).with_name(FILE)
 
 
@@ -59,6 +68,59 @@ def guidelines(folder: Path) -> Guidelines:
         # On a full or read-only disk the label store refuses labels with a message. The next call tries again.
         pass
     return current
+
+
+def edit_guidelines(study: Study, text: str, actor: str | None = None) -> Guidelines:
+    """Put a text into force as the study's guidelines, and record who did it. Labels from now on name its version.
+
+    Raises:
+        BadInput: The text is empty or too long.
+        Forbidden: The person may not edit guidelines.
+    """
+    require(study, actor, ACTION)
+    text = text.strip().replace("\r\n", "\n") + "\n"
+    if problem := text_problem(text.strip(), MAX_TEXT):
+        raise BadInput(f"the text of the guidelines {problem}")
+    before = guidelines(study.folder)  # keeps the text that was in force
+    if version_of(text) == before.version:
+        return before
+    write_text(study.folder / FILE, text)
+    Descriptions(study.labels_path).record_change(VERSIONS, version_of(text), ACTION, actor)
+    return guidelines(study.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of the guidelines that the study keeps.
+
+    Attributes:
+        by: Who put it into force; None if whoever keeps the study's files did.
+        at: When, in seconds since 1970.
+    """
+
+    version: str
+    text: str
+    by: str | None
+    at: float
+
+    @property
+    def when(self) -> str:
+        """The time in UTC, as in "2026-03-01 14:05"."""
+        return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def guideline_versions(study: Study) -> list[Version]:
+    """Return the kept versions, those first that came into force last. The version in force is first."""
+    in_force = guidelines(study.folder).version  # also keeps that version, if nobody has judged yet
+    changes = {change.name: change for change in Descriptions(study.labels_path).changes(VERSIONS)}
+    found = []
+    for path in (study.folder / VERSIONS).glob("*.md"):
+        change = changes.get(path.stem)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found.append(
+            Version(path.stem, text, change.by if change else None, change.at if change else path.stat().st_mtime)
+        )
+    return sorted(found, key=lambda each: (each.version == in_force, each.at), reverse=True)
 
 
 def version_of(text: str) -> str:

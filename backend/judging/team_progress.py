@@ -51,21 +51,18 @@ class PersonProgress:
     Attributes:
         finished: Number of finished questions, by batch.
         remaining: Number of questions that the person can still get, by open batch; none if they are not active.
-        days: The days with labels, oldest first.
+        labels: Number of labels in force; a passage that was judged twice counts once.
+        days: The days with labels, oldest first; a passage that was judged twice counts each time.
         timed, fast: Number of labels with a known time, and of those given faster than one can read.
     """
 
     name: str
     finished: dict[str, int]
     remaining: dict[str, int]
+    labels: int
     days: tuple[Day, ...]
     timed: int
     fast: int
-
-    @property
-    def labels(self) -> int:
-        """Number of labels, without undone ones."""
-        return sum(day.labels for day in self.days)
 
     @property
     def is_too_fast(self) -> bool:
@@ -86,7 +83,8 @@ def team_progress(study: Study) -> list[PersonProgress]:
         events = by_person[person.name]
         if events or finished or remaining:
             timed, fast = too_fast(events, words)
-            found.append(PersonProgress(person.name, finished, remaining, days(events), timed, fast))
+            labels = len({(event.question, event.passage) for event in events})
+            found.append(PersonProgress(person.name, finished, remaining, labels, days(events), timed, fast))
     return found
 
 

@@ -23,6 +23,7 @@ from blindspot.backend.maps.spreads import spreads
 from blindspot.backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, 
         report(start, len(passages), f"reading the vectors of {name}")
         passages[start : start + _ROWS] = dense.vectors[points.ordinals[start : start + _ROWS]]
     questions = (
-        dense.encode([question.text for question in points.questions], report) if request.draw_questions else None
+        question_vectors(study, dense, [question.text for question in points.questions], report)
+        if request.draw_questions
+        else None
     )
     everything = passages if questions is None else np.concatenate([questions, passages])
     return _Vectors(dense, passages, questions, geometry(everything, dense.manifest["similarity"]))

@@ -42,7 +42,7 @@ NAME = "bm25"
 KIND = "bm25 index"
 PASSAGES_PER_FILE = 20_000
 WORTH_POSTINGS = 1e8
-"""If questions times (passages + 300 k) is at least this number, searching the postings is faster, although its
+"""If questions times (passages + 100 k) is at least this number, searching the postings is faster, although its
 compiled code must be loaded first. Below it, Lucene searches; the hits are the same.
 """
 HITS_PER_BLOCK = 1 << 21
@@ -171,7 +171,7 @@ class BM25(LuceneSearch):
         """Return the k best passages of each question. Large sets of questions are searched in Blindspot's own posting
         lists, small sets with Lucene. The hits are the same.
         """
-        work = len(questions) * (len(self._ordinals) + 300 * k)
+        work = len(questions) * (len(self._ordinals) + 100 * k)
         worthwhile = self._has_postings and work >= WORTH_POSTINGS
         if not (worthwhile and can_search() and self._postings.is_exact):
             return super().search(questions, k, progress)

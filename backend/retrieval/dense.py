@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
-WORTH_CONVERTING = 2048  # passages; converting the model to OpenVINO takes as long as encoding some hundred
+WORTH_CONVERTING = 1024  # passages; converting the model to OpenVINO takes as long as encoding some hundred
 SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause

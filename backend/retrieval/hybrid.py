@@ -69,21 +69,21 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
     ordinals = np.concatenate([hits.ordinals for hits in lists], axis=1)
     ranks = np.concatenate([np.arange(1, hits.k + 1) for hits in lists])
     parts = np.where(ordinals < 0, 0.0, 1.0 / (rrf_k + ranks)[None, :])
-    return top_k(*_sum_by_ordinal(ordinals, parts), k)
+    return top_k(*_sum_by_ordinal(ordinals, parts, len(lists)), k)
 
 
-def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add up the scores of each passage in a list. Each passage is kept once, and its repetitions become -1."""
+def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray]:
+    """Add up the scores of each passage in joined lists. Each passage is kept once, and its repetitions become -1.
+
+    Args:
+        lists: how many were joined. Each holds a passage once, so a passage occurs at most so many times. Padding occurs
+            more often, but adds 0.
+    """
     order = np.argsort(rows, axis=1, kind="stable")
     rows, parts = np.take_along_axis(rows, order, 1), np.take_along_axis(parts, order, 1)
     totals = parts.copy()
-    copies = 1
-    while copies < rows.shape[1]:
-        same = rows[:, copies:] == rows[:, :-copies]
-        if not same.any():
-            break
-        totals[:, :-copies] += np.where(same, parts[:, copies:], 0.0)
-        copies += 1
+    for later in range(1, lists):
+        totals[:, :-later] += np.where(rows[:, later:] == rows[:, :-later], parts[:, later:], 0.0)
     first = np.ones_like(rows, dtype=bool)
     first[:, 1:] = rows[:, 1:] != rows[:, :-1]
     return np.where(first, rows, -1), totals

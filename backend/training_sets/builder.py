@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,19 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
-from blindspot.backend.training_sets.assemble import QuestionEvidence, assemble
+from blindspot.backend.training_sets.assemble import NO_POSITIVE, QuestionEvidence, assemble
 from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
+    MinedPassages,
     NegativeCandidate,
     distant_positives,
+    listed,
     match_answers,
-    mine_runs,
+    mine_passages,
     ranks_by_cosine,
     run_scores,
 )
+from blindspot.backend.training_sets.pair_columns import KnownPositives, in_order, merged, pairs_table, plain_pairs
 from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.stats import SetStats, tally_pairs
@@ -34,6 +39,8 @@ from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from blindspot.backend.core.study import Study
     from blindspot.backend.retrieval.bm25 import BM25
 
@@ -132,20 +139,15 @@ def _write_pairs(
     """
     import pyarrow.parquet as parquet
 
-    counts, left_out = SetStats(), {}
+    counts, left_out = SetStats(), dict[str, str]()
     with parquet.ParquetWriter(path, schema(), compression="zstd") as writer:
         for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
             if progress:
                 progress(start, len(questions), "mining and cleaning")
-            block = []
-            for question, pairs, reason in builder.pairs(questions[start : start + QUESTIONS_PER_BLOCK]):
-                if reason is None:
-                    counts.add(question, pairs)
-                    block += pairs
-                else:
-                    left_out[question.id] = reason
-            if block:
-                writer.write_table(as_table(block))
+            table, without = builder.block(questions[start : start + QUESTIONS_PER_BLOCK], counts)
+            left_out |= without
+            if len(table):
+                writer.write_table(table)
     sync(path)
     return counts, left_out
 
@@ -155,6 +157,22 @@ def _write_lines(path: Path, rows) -> None:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     sync(path)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionBlock:
+    """Some questions and what is known of each: golds, unused and best as `QuestionEvidence` has them, labels by corpus row,
+    passages that runs mined and that were drawn. rows: of the passages that gold and people name.
+    """
+
+    questions: Sequence[Question]
+    labels: Mapping[str, Mapping[int, str]]
+    golds: Sequence[Sequence[int]]
+    unused: Sequence[AbstractSet[int]]
+    best: Sequence[int | None]
+    mined: MinedPassages
+    easy: Sequence[Sequence[NegativeCandidate]]
+    rows: Mapping[str, int]
 
 
 class PairBuilder:
@@ -170,8 +188,8 @@ class PairBuilder:
         )
         self._bm25: BM25 | None = None
 
-    def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
-        """Yield for each question (question, its pairs, the reason why it cannot be used for training or None)."""
+    def block(self, ids: Sequence[str], counts: SetStats) -> tuple[pyarrow.Table, dict[str, str]]:
+        """Return the pairs of some questions, and why the others among them cannot train. Counts the pairs."""
         spec, corpus = self.spec, self.study.corpus
         questions = self.study.questions.some(ids)
         people = {id: self.sources.labels.get(id, {}) for id in ids}
@@ -185,36 +203,76 @@ class PairBuilder:
         unused = [set() if "gold" in spec.positives else set(gold) for gold in golds]
         golds = golds if "gold" in spec.positives else [[] for _ in golds]
         best = self._distant_positives(questions, golds, labels)
-        mined = mine_runs(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
+        mined = mine_passages(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
         easy = self._easy_negatives(questions, golds, best, labels, mined)
-        scored = self.sources.scores.scores_of(ids) if self.sources.scores else {}
-        names = self._passage_ids(golds, best, mined, easy, rows)
-        for place, question in enumerate(questions):
-            candidates = mined[place] + easy[place]
+        found = QuestionBlock(questions, labels, golds, unused, best, mined, easy, rows)
+        plain = self._plain(found)
+        pairs, left_out = self._assembled(found, sorted(set(range(len(questions))).difference(plain)), counts)
+        together = as_table(pairs)
+        if plain:
+            known = KnownPositives.of(plain, golds, best)
+            left_out |= dict.fromkeys(
+                (questions[place].id for place in set(plain).difference(known.places.tolist())), NO_POSITIVE
+            )
+            columns, reasons = plain_pairs(known, mined, easy, self.policy.definition, self.thresholds)
+            columns = in_order(columns, corpus.ids)
+            counts.add_columns(questions, columns, reasons)
+            names = [question.id for question in questions], [run.name for run in self.sources.runs]
+            table = pairs_table(columns, reasons, *names, corpus.ids)
+            together = merged(together, table, names[0]) if pairs else table
+        return together, left_out
+
+    def _plain(self, block: QuestionBlock) -> list[int]:
+        """Return the places of the questions whose pairs depend on nothing but gold, ranks and the answer match."""
+        if not self.policy.definition.by_answer or self.sources.scores is not None:
+            return []
+        return [
+            place
+            for place, question in enumerate(block.questions)
+            if not block.labels[question.id] and not block.unused[place]
+        ]
+
+    def _assembled(
+        self, block: QuestionBlock, places: Sequence[int], counts: SetStats
+    ) -> tuple[list[Pair], dict[str, str]]:
+        """Return the pairs of the questions at these places, each judged alone, and why the others cannot train."""
+        assembled: list[Pair] = []
+        left_out: dict[str, str] = {}
+        questions, golds, best, labels = block.questions, block.golds, block.best, block.labels
+        runs = [run.name for run in self.sources.runs]
+        mined = listed(block.mined, places, runs, len(questions))
+        scores = self.sources.scores
+        scored = scores.scores_of([questions[place].id for place in places]) if scores else {}
+        names = self._passage_ids(places, block, mined)
+        for place in places:
+            question, candidates = questions[place], [*mined[place], *block.easy[place]]
             known = (
                 set(golds[place])
                 | _without_none(best[place])
                 | {o for o, label in labels[question.id].items() if label == "positive"}
             )
-            listed, floors = run_scores(self.sources.runs, question.id, known) if self.by_run else ({}, {})
+            listed_scores, floors = run_scores(self.sources.runs, question.id, known) if self.by_run else ({}, {})
             probabilities = scored.get(question.id, {})
             ordinals = {candidate.ordinal for candidate in candidates} | known if probabilities else ()
             evidence = QuestionEvidence(
                 golds[place],
-                unused[place] - _without_none(best[place]),
+                block.unused[place] - _without_none(best[place]),
                 best[place],
                 candidates,
                 labels[question.id],
                 {o: probabilities[names[o]] for o in ordinals if names[o] in probabilities},
                 names,
-                listed,
+                listed_scores,
                 floors,
-                modelled=self.sources.scores is not None,
+                modelled=scores is not None,
             )
-            yield (
-                question,
-                *assemble(question.id, evidence, self.policy, self.thresholds, self.pseudo),
-            )
+            pairs, reason = assemble(question.id, evidence, self.policy, self.thresholds, self.pseudo)
+            if reason is None:
+                counts.add(question, pairs)
+                assembled += pairs
+            else:
+                left_out[question.id] = reason
+        return assembled, left_out
 
     def _distant_positives(
         self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
@@ -242,7 +300,7 @@ class PairBuilder:
             return [[] for _ in questions]
         drawn = []
         for place, question in enumerate(questions):
-            excluded = {each.ordinal for each in mined[place]}.union(
+            excluded = set(mined.ordinals[mined.places == place].tolist()).union(
                 golds[place], _without_none(best[place]), labels[question.id]
             )
             others = self.drawer.other_gold(question, self.spec.other_gold, excluded)
@@ -251,11 +309,13 @@ class PairBuilder:
             )
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
-    def _passage_ids(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
-        """Return the ids of all passages of these questions, by row of the collection."""
-        names = {ordinal: passage for passage, ordinal in rows.items()}
-        wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
-        wanted |= {each.ordinal for row in (*mined, *easy) for each in row}
+    def _passage_ids(
+        self, places: Sequence[int], block: QuestionBlock, mined: Sequence[Sequence[NegativeCandidate]]
+    ) -> dict[int, str]:
+        """The id of every passage of the questions at these places, by corpus row."""
+        names = {ordinal: passage for passage, ordinal in block.rows.items()}
+        wanted = {ordinal for place in places for ordinal in (*block.golds[place], *_without_none(block.best[place]))}
+        wanted |= {each.ordinal for place in places for each in (*mined[place], *block.easy[place])}
         return names | self.study.corpus.ids(sorted(wanted - names.keys()))
 
 

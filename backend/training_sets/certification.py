@@ -13,11 +13,10 @@ often. If they are accurate, fewer labels are needed, and if not, more; the cert
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,12 +30,14 @@ from blindspot.backend.judging.audits import RANK_GROUPS
 from blindspot.backend.judging.batches import pair_items
 from blindspot.backend.judging.priority import rank_group
 from blindspot.backend.training_sets.check_settings import CertificateSettings
-from blindspot.backend.training_sets.training_set import PAIRS, Pair, Role, Source, TrainingSet, is_mined
+from blindspot.backend.training_sets.training_set import PAIRS, SOURCES, Role, Source, TrainingSet, is_mined
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from blindspot.backend.core.study import Study
 
 FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
@@ -44,6 +45,7 @@ WRONG_POSITIVES = 0.10
 """The share of wrong positives for which the stakes of the bets on positives are best. It bounds nothing."""
 HIGHEST = 0.5
 DRAWN, NAMED = "drawn negatives", "named by people"
+STRATA = (*RANK_GROUPS, DRAWN, NAMED)
 PairId = tuple[str, str]
 
 
@@ -159,23 +161,20 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
         raise Refused(f"the pairs of training set {name!r} were drawn already; leave out --judge, --labels and --seed")
     store = None if settings.judge is None else ScoreStore.open(study, settings.judge)
     found = _population(study, training_set)
-    if not found.negatives:
+    if not len(found.negatives):
         raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
     chances, piloted = _drawing_chances(study, found, store)
     cells, member = cells_of(chances)
     target = at_most * len(found.negatives) / max(1, len(found.open))
-    made = plan(cells, target, seed, confidence) if found.open else _census_plan(cells)
+    made = plan(cells, target, seed, confidence) if len(found.open) else _census_plan(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
     if drawn < len(found.open):
         _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
-    named = [_stratum(pair) for pair in found.open]
-    present = set(named)
-    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in present]
-    places = {name: number for number, name in enumerate(strata)}
-    place = np.array([places[name] for name in named], np.int64)
+    named = found.open.strata()
+    strata = [name for name in STRATA if STRATA.index(name) in named]
+    place = np.searchsorted([STRATA.index(name) for name in strata], named)
     counts = np.zeros((len(strata), len(cells.counts)), np.int64)
-    if found.open:
-        np.add.at(counts, (place, member), 1)
+    np.add.at(counts, (place, member), 1)
     return CertificatePlan(
         training_set.manifest["sha256"][PAIRS],
         at_most,
@@ -240,13 +239,13 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
         raise Missing(no_plan(name))
     if count < 1:
         raise BadInput("draw at least one more pair")
-    known = set(made.known_negatives)
-    pairs = [pair for pair in _by_role(training_set)["negative"] if pair[:2] not in known]
+    negatives = _read_pairs(training_set, "negative")
+    pairs = negatives.without(negatives.among(set(made.known_negatives)))
     total = min(len(pairs), len(made.draws) + count)
     if total == len(made.draws):
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
     member = np.load(_folder(training_set) / CELLS).astype(np.int64)
-    place = np.array([made.strata.index(_stratum(pair)) for pair in pairs])
+    place = np.array([made.strata.index(STRATA[stratum]) for stratum in pairs.strata().tolist()])
     draws = _draw_pairs(pairs, made.cells.weights[member], made.seed, total, member, place)
     new = draws[len(made.draws) :]
     plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
@@ -262,43 +261,89 @@ def no_plan(name: str) -> str:
     )
 
 
+class _Pairs:
+    """Pairs of a set, in its order, as a table: a set has a hundred for each question."""
+
+    COLUMNS: ClassVar = ("question", "passage", "rank", "origin", "source", "answer")
+
+    def __init__(self, table: pyarrow.Table):
+        self.table = table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def ids(self, rows: np.ndarray | None = None) -> list[PairId]:
+        """Return (question, passage) of the pairs in these rows, or of all."""
+        table = self.table.select(["question", "passage"])
+        taken = table if rows is None else table.take(rows)
+        return list(zip(*(column.to_pylist() for column in taken.columns), strict=True))
+
+    def among(self, wanted: Collection[PairId]) -> np.ndarray:
+        """Return the rows whose pair is one of these."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        questions = pa.array(sorted({question for question, _ in wanted}), pa.string())
+        rows = np.flatnonzero(compute.is_in(self.table["question"], value_set=questions).to_numpy())
+        return rows[[pair in wanted for pair in self.ids(rows)]] if len(rows) else rows
+
+    def without(self, rows: np.ndarray) -> _Pairs:
+        return _Pairs(self.table.take(np.delete(np.arange(len(self)), rows))) if len(rows) else self
+
+    def answers(self) -> np.ndarray:
+        """Return 1.0 for each pair whose passage contains an answer, otherwise 0.0."""
+        return self.table["answer"].fill_null(False).to_numpy().astype(float)
+
+    def strata(self) -> np.ndarray:
+        """Return the place of each pair's stratum in STRATA."""
+        import pyarrow as pa
+        import pyarrow.compute as compute
+
+        names = pa.array(SOURCES)
+        origins, sources = (
+            compute.index_in(self.table[name], value_set=names).fill_null(len(SOURCES)).to_numpy().astype(np.int64)
+            for name in ("origin", "source")
+        )
+        ranks, base = self.table["rank"].fill_null(0).to_numpy().astype(np.int64), len(SOURCES) + 1
+        kinds, which = np.unique((ranks * base + origins) * base + sources, return_inverse=True)
+        found = [
+            _stratum_of(kind // base**2 or None, (*SOURCES, None)[kind // base % base], SOURCES[kind % base])
+            for kind in kinds.tolist()
+        ]
+        return np.array([STRATA.index(name) for name in found], np.int64)[which]
+
+
 @dataclass(frozen=True)
 class _Population:
     """The pairs of a set: all negatives and positives, divided into pairs without and with a label."""
 
-    negatives: list[Pair]
-    positives: list[Pair]
-    open: list[Pair]
-    open_positives: list[Pair]
+    negatives: _Pairs
+    positives: _Pairs
+    open: _Pairs
+    open_positives: _Pairs
     known_negatives: list[PairId]
     known_positives: list[PairId]
     labels: Mapping[PairId, str]
 
 
-def _by_role(training_set: TrainingSet) -> dict[Role, list[Pair]]:
-    """Return all pairs by role, without dropped pairs."""
-    by_role: dict[Role, list[Pair]] = {"negative": [], "positive": []}
-    for _, pairs in training_set.groups():
-        for pair in pairs:
-            if pair.role != "dropped":
-                by_role[pair.role].append(pair)
-    return by_role
+def _read_pairs(training_set: TrainingSet, role: Role) -> _Pairs:
+    import pyarrow.compute as compute
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(
+        training_set.folder / PAIRS, columns=list(_Pairs.COLUMNS), filters=compute.field("role") == role
+    )
+    return _Pairs(table)
 
 
 def _population(study: Study, training_set: TrainingSet) -> _Population:
-    by_role = _by_role(training_set)
-    negatives, positives = by_role["negative"], by_role["positive"]
+    negatives, positives = _read_pairs(training_set, "negative"), _read_pairs(training_set, "positive")
     labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
-
-    def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[PairId]]:
-        if not labels:
-            return list(pairs), []
-        unjudged = [pair for pair in pairs if pair[:2] not in labels]
-        return unjudged, [pair[:2] for pair in pairs if pair[:2] in labels]
-
-    free, known = split(negatives)
-    free_positives, known_positives = split(positives)
-    return _Population(negatives, positives, free, free_positives, known, known_positives, labels)
+    known, known_positives = negatives.among(labels), positives.among(labels)
+    free, free_positives = negatives.without(known), positives.without(known_positives)
+    return _Population(
+        negatives, positives, free, free_positives, negatives.ids(known), positives.ids(known_positives), labels
+    )
 
 
 def _drawing_chances(study: Study, population: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
@@ -307,21 +352,27 @@ def _drawing_chances(study: Study, population: _Population, store: ScoreStore | 
 
     All settled labels of the study are used for this; they do not have to be a random sample.
     """
-    if not population.open:
+    count = len(population.open)
+    if not count:
         return np.zeros(0), False
     if store is None:
-        return np.full(len(population.open), np.nan), False
+        return np.full(count, np.nan), False
     settled = {pair: label for pair, label in population.labels.items() if label in ("positive", "related", "negative")}
-    by_pair = {pair[:2]: pair for pair in (*population.negatives, *population.positives)}
-    pilot = [pair for pair in settled if pair in by_pair]
-    wanted = [*(pair[:2] for pair in population.open), *pilot]
+    answer_of = {
+        pair: answer
+        for pairs in (population.negatives, population.positives)
+        for rows in [pairs.among(settled)]
+        for pair, answer in zip(pairs.ids(rows), pairs.answers()[rows].tolist(), strict=True)
+    }
+    pilot = [pair for pair in settled if pair in answer_of]
+    wanted = [*population.open.ids(), *pilot]
     known = store(wanted)
     scores = np.array([known.get(pair, np.nan) for pair in wanted])
-    answers = np.array([float(bool(by_pair[pair].answer)) for pair in wanted])
-    places = len(population.open) + np.flatnonzero(np.isfinite(scores[len(population.open) :]))
+    answers = np.concatenate([population.open.answers(), [answer_of[pair] for pair in pilot]])
+    places = count + np.flatnonzero(np.isfinite(scores[count:]))
     hits = np.array([settled[wanted[place]] == "positive" for place in places], dtype=bool)
     chances, learned = pilot_chances(scores, answers, places, hits)
-    return chances[: len(population.open)], learned
+    return chances[:count], learned
 
 
 def _census_plan(cells: Cells) -> SamplingPlan:
@@ -329,33 +380,22 @@ def _census_plan(cells: Cells) -> SamplingPlan:
 
 
 def _draw_pairs(
-    pairs: Sequence[Pair],
+    pairs: _Pairs,
     weights: np.ndarray,
     seed: int,
     count: int,
     member: np.ndarray | None,
     strata: np.ndarray | None,
 ) -> list[Draw]:
-    if not pairs or not count:
+    if not len(pairs) or not count:
         return []
     order, probabilities = draw_order(weights, seed, count)
-    return [
-        Draw(
-            pairs[place].question,
-            pairs[place].passage,
-            float(min(1.0, probability)),
-            0 if member is None else int(member[place]),
-            0 if strata is None else int(strata[place]),
-        )
-        for place, probability in zip(order.tolist(), probabilities.tolist(), strict=True)
-    ]
+    zeros = np.zeros(len(order), np.int64)
+    cells, places = (zeros if each is None else each[order] for each in (member, strata))
+    columns = zip(np.minimum(1.0, probabilities).tolist(), cells.tolist(), places.tolist(), strict=True)
+    return [Draw(*pair, *row) for pair, row in zip(pairs.ids(order), columns, strict=True)]
 
 
-def _stratum(pair: Pair) -> str:
-    return _stratum_of(pair.rank, pair.origin, pair.source)
-
-
-@cache
 def _stratum_of(rank: int | None, origin: Source | None, source: Source) -> str:
     if rank is not None and is_mined(rank, origin):
         return RANK_GROUPS[rank_group(rank)]

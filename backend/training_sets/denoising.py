@@ -202,6 +202,7 @@ class DenoisingPolicy:
         decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
         uses_model: the policy needs the probabilities of a model.
         uses_ceiling: it compares with the score of the question's positives.
+        by_answer: `decide` looks only at `answer` and `easy`, so it is asked once for each of their values.
         proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
             proposes none.
         own: the policy's own thresholds.
@@ -215,6 +216,7 @@ class DenoisingPolicy:
     decide: Callable[[PassageEvidence, Thresholds, ScoreCeiling | None], Decision]
     uses_model: bool = False
     uses_ceiling: bool = False
+    by_answer: bool = False
     proposes: Source | None = None
     own: OwnThresholds = CROSS_ENCODER_THRESHOLDS
     read_own: Callable[[Study, str], OwnThresholds] | None = None
@@ -305,7 +307,13 @@ def _decide_by_positive(
 
 
 DENOISING.register(
-    DenoisingPolicy("none", "None", "Every mined passage is a negative (DPR without its answer filter).", _keep_all)
+    DenoisingPolicy(
+        "none",
+        "None",
+        "Every mined passage is a negative (DPR without its answer filter).",
+        _keep_all,
+        by_answer=True,
+    )
 )
 DENOISING.register(
     DenoisingPolicy(
@@ -313,6 +321,7 @@ DENOISING.register(
         "Answer match",
         "A mined passage that contains an answer is dropped (DPR, section 3.2).",
         _decide_by_answer,
+        by_answer=True,
     )
 )
 DENOISING.register(

@@ -87,12 +87,9 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     store = ScoreStore.open(study, model) if model is not None else None
     scored = store.questions() if store is not None else set()
     if store is None:
-        missing[CROSS_ENCODER] = (
-            "No model has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
-            f"'blindspot train score NAME --run {run}'"
-        )
+        missing[CROSS_ENCODER] = "No model has scored passages here"
     elif scored.isdisjoint(opened.question_ids):
-        missing[CROSS_ENCODER] = f"{model} has scored no question of {run}: 'blindspot train score {model} --run {run}'"
+        missing[CROSS_ENCODER] = f"{model} has scored no question of {run}"
     if not known.asked_with_answers:
         missing[ANSWERS] = f"No question of {run} has answers to match"
     judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)

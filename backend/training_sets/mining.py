@@ -40,34 +40,76 @@ class NegativeCandidate(NamedTuple):
     answer: bool | None = None
 
 
-def mine_runs(
+class MinedPassages(NamedTuple):
+    """The passages that runs mined for some questions, by question, then rank, then passage row. (n,) each.
+
+    places: of the questions. runs: of the run. answers: 1, 0, or -1 for a question without answers.
+    """
+
+    places: np.ndarray
+    ordinals: np.ndarray
+    runs: np.ndarray
+    ranks: np.ndarray
+    scores: np.ndarray
+    answers: np.ndarray
+
+
+def mine_passages(
     runs: Sequence[Run], questions: Sequence[Question], first_rank: int, last_rank: int, corpus, rule: str
-) -> list[list[NegativeCandidate]]:
-    """Return each question's passages at ranks `first_rank` to `last_rank` (from 1).
+) -> MinedPassages:
+    """Return the questions' passages at ranks `first_rank` to `last_rank` (from 1).
 
     If several runs contain a passage, the run with the best rank is used, and of equal ranks the first run.
     """
-    mined: list[dict[int, NegativeCandidate]] = [{} for _ in questions]
-    for run in runs:
+    parts = [MinedPassages(*(np.zeros(0, np.float32 if name == "scores" else int) for name in MinedPassages._fields))]
+    for number, run in enumerate(runs):
         rows = [run.row(question.id) for question in questions]
         known = [place for place, row in enumerate(rows) if row is not None]
         if not known:
             continue
-        run_rows = np.array([rows[place] for place in known])
+        run_rows, asked = np.array([rows[place] for place in known]), [questions[place] for place in known]
         ordinals = np.asarray(run.hits.ordinals[run_rows, first_rank - 1 : last_rank])
         scores = np.asarray(run.hits.scores[run_rows, first_rank - 1 : last_rank])
-        holds = _answer_matches(
-            run, run_rows, ordinals, [questions[place] for place in known], first_rank, last_rank, corpus, rule
+        holds = _answer_matches(run, run_rows, ordinals, asked, first_rank, last_rank, corpus, rule)
+        matched = np.array([bool(question.answers) for question in asked])
+        row, column = np.nonzero(ordinals >= 0)
+        parts.append(
+            MinedPassages(
+                np.array(known)[row],
+                ordinals[row, column].astype(int),
+                np.full(len(row), number),
+                first_rank + column,
+                scores[row, column],
+                np.where(matched[row], holds[row, column].astype(int), -1),
+            )
         )
-        for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
-            matched = bool(questions[place].answers)
-            for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first_rank):
-                before = mined[place].get(ordinal)
-                if ordinal >= 0 and (before is None or before.rank is None or rank < before.rank):
-                    mined[place][ordinal] = NegativeCandidate(
-                        ordinal, "run", run.name, rank, score, answer if matched else None
-                    )
-    return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
+    every = MinedPassages(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    best = np.lexsort((every.runs, every.ranks, every.ordinals, every.places))
+    places, ordinals = every.places[best], every.ordinals[best]
+    again = (places[1:] == places[:-1]) & (ordinals[1:] == ordinals[:-1])
+    best = best[np.append(True, ~again)[: len(best)]]
+    order = best[np.lexsort((every.ordinals[best], every.ranks[best], every.places[best]))]
+    return MinedPassages(*(column[order] for column in every))
+
+
+def mine_runs(
+    runs: Sequence[Run], questions: Sequence[Question], first_rank: int, last_rank: int, corpus, rule: str
+) -> list[list[NegativeCandidate]]:
+    """Return the passages of `mine_passages` as one list for each question."""
+    mined = mine_passages(runs, questions, first_rank, last_rank, corpus, rule)
+    return listed(mined, range(len(questions)), [run.name for run in runs], len(questions))
+
+
+def listed(
+    mined: MinedPassages, places: Sequence[int], runs: Sequence[str], questions: int
+) -> list[list[NegativeCandidate]]:
+    """Return the mined passages of the questions at these places as lists, empty for all other questions."""
+    found: list[list[NegativeCandidate]] = [[] for _ in range(questions)]
+    rows = np.flatnonzero(np.isin(mined.places, np.asarray(places, int)))
+    for place, ordinal, run, rank, score, answer in zip(*(column[rows].tolist() for column in mined), strict=True):
+        candidate = NegativeCandidate(ordinal, "run", runs[run], rank, score, None if answer < 0 else bool(answer))
+        found[place].append(candidate)
+    return found
 
 
 def _answer_matches(

@@ -6,13 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
 from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source, is_mined
 from blindspot.db.records import Question
+
+if TYPE_CHECKING:
+    from blindspot.backend.training_sets.pair_columns import PairColumns
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
 """What happens to the passages mined at a rank: kept as negatives; removed, or proposed as positives, by a machine;
@@ -45,6 +50,23 @@ class SetStats:
         questions, kinds = self.groups[question.relation, bucket_group(question.bucket, question.frequency)]
         questions["questions"] += 1
         kinds.update(map(_kind, pairs))
+
+    def add_columns(self, questions: Sequence[Question], pairs: PairColumns, reasons: Sequence[str]) -> None:
+        """Add the pairs of several questions; each place in `pairs` is one of `questions`."""
+        keys = [(question.relation, bucket_group(question.bucket, question.frequency)) for question in questions]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        places, self.pairs = np.unique(pairs.places), self.pairs + len(pairs.places)
+        self.questions += len(places)
+        for place in places.tolist():
+            self.groups[keys[place]][0]["questions"] += 1
+        group = np.array([numbers[key] for key in keys], np.int64)[pairs.places]
+        shape = (len(numbers), len(ROLES), len(SOURCES), int(pairs.ranks.max(initial=0)) + 1, len(reasons))
+        kinds = np.ravel_multi_index((group, pairs.roles, pairs.sources, pairs.ranks, pairs.reasons), shape)
+        found, count = np.unique(kinds, return_counts=True)
+        names = list(numbers)
+        for number, role, source, rank, reason, times in zip(*np.unravel_index(found, shape), count, strict=True):
+            kind = ROLES[role], SOURCES[source], int(rank) or None, SOURCES[source], reasons[reason]
+            self.groups[names[number]][1][kind] += int(times)
 
     def as_json(self) -> dict:
         """Return the statistics as JSON values in a fixed order."""

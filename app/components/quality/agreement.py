@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import percent
+from blindspot.app.components.marks import methods_note, percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
 from blindspot.app.markup import Html, div, row, span, table_head, tag, term
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
@@ -45,13 +45,11 @@ def agreement_panel(quality: Quality) -> Html:
         tag("tbody", *lines),
         cls="figures agreement",
     )
-    message = tag(
-        "p",
+    message = methods_note(
         f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
-        "intervals resample questions, so they hold for other questions judged by the same people.",
-        cls="convention",
+        "intervals resample questions, so they hold for other questions judged by the same people."
     )
-    return div(tag("h2", "Agreement"), scrolling(table), message, _pairs(quality.pairs), cls="panel")
+    return div(tag("h2", "Agreement"), scrolling(table), _pairs(quality.pairs), message, cls="panel")
 
 
 def _pairs(pairs: tuple[Agreements, ...]) -> Html:

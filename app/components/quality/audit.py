@@ -9,7 +9,7 @@ from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.app import url
 from blindspot.app.audit_words import powered_words
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import grouping, percent, relation_label
+from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
@@ -79,7 +79,6 @@ def audit_panel(
         tag("p", *sentences, cls="convention"),
         picker,
         _headline(audit.overall),
-        tag("p", _convention(audit.overall), cls="convention"),
         _powered_lines(powered_audits),
         _group_rates(
             audit, grouping, page_address, next((each for each in powered_audits if each.overall is not None), None)
@@ -92,6 +91,7 @@ def audit_panel(
             ),
             cls="convention",
         ),
+        methods_note(_convention(audit.overall)),
         cls="panel",
     )
 
@@ -202,8 +202,13 @@ def _group_rates(
         )
         for group, rates in groups.items()
     ]
-    return join(
-        div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
+    return tag(
+        "details",
+        tag("summary", "By ", ", ".join(grouping(name) for name in held)),
+        div(choices, cls="choice-line"),
+        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
+        cls="fold",
+        open=any(rates.positive.more is not None for rates in groups.values()) or url.value("by") in held,
     )
 
 

@@ -14,12 +14,13 @@ ARMS = {"priority": "by priority", "audit": "random audit", "second": "second la
 
 
 def batches_panel(batches: Sequence[BatchProgress]) -> Html:
-    title = tag("h2", "Batches")
+    title = tag("summary", "Batches and their strata")
     if not batches:
-        return div(
+        return tag(
+            "details",
             title,
             tag("p", "No batches yet. A lead creates one on ", link("Team", url.TEAM), ".", cls="convention"),
-            cls="panel",
+            cls="panel fold",
         )
     head = table_head(
         "batch",
@@ -34,7 +35,8 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
         tag("tbody", *(line for batch in reversed(batches) for line in _lines(batch))),
         cls="figures batches",
     )
-    return div(title, scrolling(table), _strata(batches), cls="panel")
+    strata = _strata(batches)
+    return tag("details", title, scrolling(table), strata, cls="panel fold", open=bool(strata))
 
 
 def _lines(each: BatchProgress) -> list[Html]:

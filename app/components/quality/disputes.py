@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from blindspot.app import url
+from blindspot.app.components.marks import methods_note
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.judging.quality import Dispute, DisputedPassage
@@ -53,16 +54,14 @@ def disputes_panel(
         span(
             toggle,
             " ",
-            link("Adjudicate", adjudicate(disputes[0].question), cls="button", data_focus="adjudicate"),
+            link("Adjudicate", adjudicate(disputes[0].question), cls="button main", data_focus="adjudicate"),
             cls="foot",
         ),
         cls="list-head",
     )
-    note = tag(
-        "p",
+    note = methods_note(
         "Disagreements between positive and negative come first. A disputed passage is excluded from training and from all rates "
-        "until it is settled. Decide before you look at the names.",
-        cls="convention",
+        "until it is settled. Decide before you look at the names."
     )
     more = (
         pager(
@@ -71,7 +70,7 @@ def disputes_panel(
         if pages > 1
         else ""
     )
-    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), cls="panel")
+    return div(head, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), note, cls="panel")
 
 
 def adjudicate(question: str) -> str:

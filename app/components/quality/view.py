@@ -6,14 +6,16 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, url
 from blindspot.app.components.marks import empty
-from blindspot.app.components.next_step import next_step
+from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
-from blindspot.app.components.quality.disputes import JUDGE, disputes_panel
+from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
+from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training.certificate import certificates_panel
+from blindspot.app.desk import given_words
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
@@ -36,16 +38,19 @@ HERE = "quality"
 def render(open_study: Study, person: Person | None) -> None:
     """Show the parts of the page that the person has the right to see."""
     if not Labels(open_study.labels_path).last_event and not Queue(open_study.labels_path).batches():
-        show(_empty_page(open_study))
+        _show_empty_page(open_study)
         return
-    if person is None or not person.may("see others' labels"):
-        show(_refusal(person))
+    if person is None:
+        sign_in(open_study.labels_path, "This page shows other people's labels.")
+        return
+    if not person.may("see others' labels"):
+        show(_refusal())
         return
     show(style_sheet("quality/quality.css"))
     mark = _labels_version(open_study)
     found, batches = _quality(open_study, mark), _progress(open_study, mark)
     if not found.events and not batches:
-        show(_empty_page(open_study))
+        _show_empty_page(open_study)
         return
     everything = _audit(open_study, mark, None)
     chosen = url.one_of("batch", everything.batches, "") or None
@@ -73,7 +78,10 @@ def render(open_study: Study, person: Person | None) -> None:
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, page_address)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
-    show(_page_head(found), div(disputes, people, cls="side-by-side overview"))
+    show(
+        _page_head(open_study, sum(len(dispute.passages) for dispute in found.disputes)),
+        div(disputes, people, cls="side-by-side overview"),
+    )
     show(
         audit_panel(
             audited, everything.batches, chosen, by, page_address, _judge_assisted_audits(open_study, mark, chosen)
@@ -135,40 +143,27 @@ def _injections(open_study: Study, judge: str) -> str:
     )
 
 
-def _refusal(person: Person | None) -> Html:
-    if person is None:
-        return empty(
-            "Sign in to see this page",
-            join("This page shows other people's labels. Sign in on ", link("Judge", JUDGE), " first."),
-        )
+def _refusal() -> Html:
     return empty(
         "For adjudicators and leads only",
         "This page shows other people's labels, and anyone who has seen them can no longer judge independently.",
     )
 
 
-def _empty_page(open_study: Study) -> Html:
-    return empty(
-        "No labels yet",
+def _show_empty_page(open_study: Study) -> None:
+    about = (
         "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
-        "answer their question.",
-        join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")
-        if open_study.runs()
-        else next_step(open_study),
+        "answer their question."
     )
+    if open_study.runs():
+        show(empty("No labels yet", about, join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")))
+    else:
+        show_empty_page(open_study, "No labels yet", about)
 
 
-def _page_head(quality: Quality) -> Html:
-    labels, people = sum(each.labels for each in quality.work), len(quality.work)
-    counts = tag(
-        "span",
-        tag("b", counted(labels, "label")),
-        f" by {counted(people, 'person', 'people')}, ",
-        tag("b", counted(sum(len(dispute.passages) for dispute in quality.disputes), "passage")),
-        " to settle",
-        cls="counts",
-    )
-    return div(tag("h1", "Label quality"), counts, cls="quality-head")
+def _page_head(open_study: Study, to_settle: int) -> Html:
+    rest = f"; {counted(to_settle, 'passage')} to settle" if to_settle else ""
+    return tag("h1", f"{given_words(open_study)}{rest}.")
 
 
 def _labels_version(open_study: Study) -> tuple:

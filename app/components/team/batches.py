@@ -12,10 +12,11 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
+from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
-from blindspot.app.desk import desk
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.desk import desk, given_words
+from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -51,8 +52,12 @@ _ABOUT_SPLITS = (
 )
 
 
-def batch_panel(open_study: Study) -> None:
-    """Show the batches, the form for a new one, and the jobs that make them; only leads see it."""
+def batch_panel(open_study: Study, primary: bool) -> None:
+    """Show the batches, the form for a new one, and the jobs that make them; leads only.
+
+    Args:
+        primary: Whether a new batch is the one next thing to do.
+    """
     queue, people = desk(open_study).queue, who.people(open_study.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
@@ -63,12 +68,13 @@ def batch_panel(open_study: Study) -> None:
         everybody = people.all()
         for batch in reversed(batches):
             _batch(open_study, batch, everybody, about.get(batch.name))
-        _new_batch_form(open_study, {batch.name for batch in batches})
+        _new_batch_form(open_study, {batch.name for batch in batches}, primary)
+        forecast_line(open_study, "batch")
         parts_panel(open_study, "batch", [batch.name for batch in batches], can_download=False)
         if who.may(open_study.labels_path, "export labels") and desk(open_study).labels.last_event:
             with st.expander("Download the labels"):
+                show(tag("p", f"The {given_words(open_study)}, with those that were undone or replaced.", cls="soft"))
                 download_row(open_study, "labels", "labels")
-        jobs.panel(open_study)
 
 
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
@@ -125,65 +131,57 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 
 
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
-    queue, acting = desk(open_study).queue, partial(who.acting_name, open_study.labels_path)
-    columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
-    kind = "practice, " if batch.practice else ""
-    note = former_order(batch)
-    with columns[0]:
-        show(
-            tag(
-                "p",
-                tag("b", described(batch.name, description)),
-                f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done",
-                f"; {note}" if note else "",
-            )
-        )
+    """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
+    kind, note = "practice, " if batch.practice else "", former_order(batch)
+    state = f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done"
+    title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
+        show(title)
         return
-    _waiting_sentences(open_study, batch, people)
-    items = queue.items(batch.name)
-    with columns[1]:
-        needed = f"needed-{batch.name}"
-        st.number_input(
-            "People per question",
-            1,
-            20,
-            _most_common(items),
-            key=needed,
-            on_change=_apply_change,
-            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], actor=acting()),),
-        )
-    with columns[2]:
-        holder = _holder(items)
-        # Questions are assigned to people who can judge them; whoever holds them now is named too.
-        names = [ANYBODY, *(person.name for person in people if person.active or person.name == holder)]
-        st.selectbox(
-            "Assigned to",
-            names,
-            index=names.index(holder) if holder in names else 0,
-            key=f"for-{batch.name}",
-            on_change=_apply_change,
-            args=(lambda: queue.assign(batch.name, _selection_text(batch), actor=acting()),),
-        )
-    with columns[3]:
-        other_state: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
-        st.button(
-            "Close" if batch.state == "open" else "Reopen",
-            key=f"state-{batch.name}",
-            on_click=_apply_change,
-            args=(lambda: queue.set_state(batch.name, other_state, actor=acting()),),
-        )
+    left, right = st.columns([8.2, 1.2], vertical_alignment="center")
+    with left:
+        _waiting_sentences(open_study, batch, people, title)
+    with right.popover("Change", key=f"menu-batch-{batch.name}"):
+        _menu(open_study, batch, people)
 
 
-def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person]) -> None:
-    """Name the people whom an open batch waits for. If no active person can judge a question, show a button that
-    reassigns it.
-    """
-    if batch.state != "open":
-        return
+def _menu(open_study: Study, batch: Batch, people: list[Person]) -> None:
+    queue, acting = desk(open_study).queue, partial(who.acting_name, open_study.labels_path)
+    items, needed = queue.items(batch.name), f"needed-{batch.name}"
+    st.number_input(
+        "People per question",
+        1,
+        20,
+        _most_common(items),
+        key=needed,
+        on_change=_apply_change,
+        args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], actor=acting()),),
+    )
+    holder = _holder(items)
+    # Questions are assigned to people who can judge them; whoever holds them now is named too.
+    names = [ANYBODY, *(person.name for person in people if person.active or person.name == holder)]
+    st.selectbox(
+        "Assigned to",
+        names,
+        index=names.index(holder) if holder in names else 0,
+        key=f"for-{batch.name}",
+        on_change=_apply_change,
+        args=(lambda: queue.assign(batch.name, _selection_text(batch), actor=acting()),),
+    )
+    other_state: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
+    st.button(
+        "Close" if batch.state == "open" else "Reopen",
+        key=f"state-{batch.name}",
+        on_click=_apply_change,
+        args=(lambda: queue.set_state(batch.name, other_state, actor=acting()),),
+    )
+
+
+def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], title: Html) -> None:
+    """Show a batch's title and whom it waits for, with a button that moves on what nobody active can judge."""
     queue = desk(open_study).queue
-    waiting = queue.unfinished(batch.name)
-    show(div(*(tag("p", line) for line in waiting_lines(waiting, people)), cls="soft"))
+    waiting = queue.unfinished(batch.name) if batch.state == "open" else []
+    show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
     if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
         show(notice(moved))
     if blocked := sum(each.blocked_questions for each in waiting):
@@ -216,18 +214,12 @@ def _selection_text(batch: Batch) -> str | None:
     return None if name == ANYBODY else name
 
 
-def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
+def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> None:
     runs = study.shown_runs(open_study)
     show(tag("h3", "New batch"))
-    forecast_line(open_study, "batch")
     if not runs:
-        show(
-            notice(
-                "A batch takes its candidate passages from runs, and this study has no run yet. ",
-                link("Retrieve on Home", url.HOME),
-                ".",
-            )
-        )
+        show(tag("p", "A batch takes its candidate passages from runs, and this study has no run yet."))
+        show_next_step(open_study)
         return
     training = over_training_questions(open_study, runs)
     if not training:
@@ -252,7 +244,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
             middle = st.columns([3, 3, 3])
             splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
             about = "Only questions that people gave one of these tags; if empty, all questions."
-            tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
+            tagged = middle[1].multiselect("Tags", tags, help=about) if tags else []
             judge, training_set = _judge_fields(open_study, middle[2])
             low = st.columns(4, vertical_alignment="bottom")
             fields = ("depth", "candidates", "people_needed", "seed")
@@ -260,7 +252,7 @@ def _new_batch_form(open_study: Study, taken_names: set[str]) -> None:
                 field: setting_field(place, BatchSettings, field) for place, field in zip(low, fields, strict=True)
             }
             order, pairs = _order_fields()
-        submitted = st.form_submit_button("Create batch", type="primary")
+        submitted = st.form_submit_button("Create batch", type="primary" if primary else "secondary")
     if submitted:
         priority_arguments: dict[str, Any] = dict(_priority_arguments(order, pairs, judge, training_set))
         if tagged:

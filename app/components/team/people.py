@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from blindspot.app import who
+from blindspot.app import network, who
 from blindspot.app.components.marks import notice
-from blindspot.app.markup import show, span, tag
+from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
@@ -20,9 +20,12 @@ from blindspot.db.rights import ROLES, Role
 _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
 
 
-def people_panel(open_study: Study, person: Person) -> None:
+def people_panel(open_study: Study, person: Person, primary: bool) -> None:
     """Show each person with a menu of actions, simulated annotators and machines separately, and the form for a new
     person.
+
+    Args:
+        primary: Whether inviting somebody is the one next thing to do.
     """
     with st.container(key="team-people"):
         show(tag("h2", "People"))
@@ -31,6 +34,8 @@ def people_panel(open_study: Study, person: Person) -> None:
                 show(notice(refused, kind="error"))
             _show_link()
         everybody = who.people(open_study.labels_path).all()
+        if who.on_this_machine():
+            _door(open_study)
         for each in (one for one in everybody if one.kind == "person" and not one.simulated):
             _person(open_study, each, each.name == person.name)
         if programs := [
@@ -39,17 +44,34 @@ def people_panel(open_study: Study, person: Person) -> None:
             show(
                 tag("details", tag("summary", f"{counted(len(programs), 'program')} with labels"), ", ".join(programs))
             )
-        _add(open_study)
+        _add(open_study, primary)
+
+
+def _door(open_study: Study) -> None:
+    """Say who reaches the app, with the button that lets other machines in or keeps them out."""
+    is_open = network.is_open()
+    words = (
+        f"Others reach the app at {network.address()}, with a personal link, until this app ends."
+        if is_open
+        else "Only this machine reaches the app now. If you let others in, every machine on your network can load the "
+        "sign-in page; only people with a personal link get further. The connection is not encrypted: do this on a "
+        "network that you trust."
+    )
+    left, right = st.columns([8.2, 1.6], vertical_alignment="center")
+    left.html(str(tag("p", words, cls="door")))
+    if right.button("Keep others out" if is_open else "Let others in", key="door"):
+        with st.spinner("One moment …"):
+            _apply_change(network.keep_others_out if is_open else partial(network.let_others_in, open_study))
+        st.rerun()
 
 
 def _person(open_study: Study, person: Person, is_oneself: bool) -> None:
-    columns = st.columns([3, 2, 3, 1.2], vertical_alignment="center")
     state = _state(person, is_oneself)
-    title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
+    title = span(tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
     link_state = person.email or ("has a link" if person.invited else "no link")
-    for column, content in zip(columns, (title, tag("p", person.role), tag("p", link_state, cls="soft")), strict=False):
-        column.html(str(content))
-    with columns[3].popover("Change", key=f"menu-{person.name}"):
+    left, right = st.columns([8.2, 1.2], vertical_alignment="center")
+    left.html(str(div(title, span(person.role), span(link_state, cls="soft"), cls="person-line")))
+    with right.popover("Change", key=f"menu-{person.name}"):
         _menu(open_study, person, is_oneself)
 
 
@@ -101,7 +123,7 @@ def _state(person: Person, is_oneself: bool) -> str:
     return "paused" if person.paused else "you" if is_oneself else ""
 
 
-def _add(open_study: Study) -> None:
+def _add(open_study: Study, primary: bool) -> None:
     by_address = who.mode() == "oidc"
     with st.form("add-person", border=False, enter_to_submit=False, clear_on_submit=True):
         columns = st.columns([3, 2.4, *([3] if by_address else []), 7.6], vertical_alignment="bottom")
@@ -109,7 +131,8 @@ def _add(open_study: Study) -> None:
         role = columns[1].selectbox("Role", ROLES)
         address = columns[2].text_input("E-mail address to sign in with") if by_address else None
         with columns[-1]:
-            pressed = st.form_submit_button("Add person" if by_address else "Add and create link")
+            words = "Add person" if by_address else "Add and create link"
+            pressed = st.form_submit_button(words, type="primary" if primary else "secondary")
     if pressed:
         _apply_change(lambda: _take_in(open_study, name.strip(), role, (address or "").strip() or None, by_address))
         st.rerun()
@@ -130,7 +153,9 @@ def _invite(open_study: Study, name: str, role: Role) -> None:
 
 
 def _address() -> str:
-    """Return the address under which this browser reaches the app."""
+    """Return the address under which others reach the app: this browser's, or the one that lets others in."""
+    if who.on_this_machine():
+        return network.address()
     parts = urlsplit(st.context.url or "http://localhost:8501")
     folder = parts.path.rpartition("/")[0].rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{folder}"
@@ -150,14 +175,8 @@ def _show_link() -> None:
             )
         )
         st.code(address, language=None, wrap_lines=True)
-        if who.mode() == "local":
-            show(
-                notice(
-                    "At present only this machine can reach the app. To let others in, start it with: ",
-                    tag("code", "blindspot open --address 0.0.0.0"),
-                    kind="warning",
-                )
-            )
+        if who.on_this_machine() and not network.is_open():
+            show(notice("The link opens nothing yet: press Let others in, below.", kind="warning"))
 
 
 def _apply_change(change: Callable[[], object]) -> None:

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from blindspot.app import url
+from blindspot.app import who
+from blindspot.app.components import jobs
 from blindspot.app.components.marks import empty
+from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import batch_panel
+from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
 from blindspot.app.components.team.progress import progress_panel
-from blindspot.app.markup import join, link, show, tag
+from blindspot.app.desk import desk, given_words
+from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.people import Person
 
 
 def render(open_study: Study, person: Person | None) -> None:
     """Show the page to a lead; tell other people why they cannot use it."""
     if person is None:
-        why = "On this page leads manage people and batches. Sign in on "
-        show(empty("Sign in to see this page", join(why, link("Judge", url.JUDGE), " first.")))
+        sign_in(open_study.labels_path, "On this page leads manage people, batches and guidelines.")
         return
     if not person.may("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
-    show(style_sheet("team/team.css"), tag("h1", "Team"))
-    people_panel(open_study, person)
-    progress_panel(open_study)
-    batch_panel(open_study)
+    alone = len(who.real_people(open_study.labels_path)) < 2
+    show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
+    with jobs.with_job_panel(open_study):
+        people_panel(open_study, person, primary=alone)
+        progress_panel(open_study)
+        batch_panel(open_study, primary=not alone)
+        guidelines_panel(open_study)
+        jobs.panel(open_study)
+
+
+def _answer(open_study: Study) -> str:
+    """Say in a sentence how many labels there are, and what waits."""
+    stores = desk(open_study)
+    open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
+    given = given_words(open_study) if stores.labels.given_by_person() else "No labels yet"
+    if not open_batches:
+        return f"{given}; no batch is open."
+    waiting = sum(each.questions - each.done for each in open_batches)
+    return f"{given}; {counted(waiting, 'question')} {noun(waiting, 'waits', 'wait')} to be judged."

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from blindspot.app import who
+from blindspot.app import url, who
 from blindspot.app.certificates import more_line, plan_lines, verdict, withdrawal
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice
@@ -67,7 +67,8 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
     if said := st.session_state.pop(_SAID, None):
         show(notice(*(tag("p", line) for line in said)))
     if made is None:
-        with st.expander("Certify this set"), one_line():
+        is_planned = f"{_PLAN}-{chosen.name}" in st.session_state
+        with st.expander("Certify this set", expanded=is_planned), one_line():
             _plan_form(open_study, chosen)
     else:
         _state_buttons(open_study, chosen, found)
@@ -107,6 +108,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
                 labels=labels,
                 positives=int(positives),
             )
+        st.rerun()  # with the expander open
     planned = st.session_state.get(key)
     if planned is None:
         return
@@ -117,7 +119,9 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if certificate is None or certificate.unlabelled_draws:
+            show(link("Judge the drawn pairs", url.JUDGE, cls="button"))
         st.button(
             "State what the labels prove (a few seconds)",
             key="certify",

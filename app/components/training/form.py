@@ -209,20 +209,14 @@ def _further_settings(open_study: Study) -> dict[str, Any]:
     rate = setting_field(columns[1], DualEncoderSettings, "learning_rate", maximum=1, step=1e-5, format="%.0e")
     layers = setting_field(columns[2], DualEncoderSettings, "layers", placeholder="all")
     seed = setting_field(columns[3], DualEncoderSettings, "seed")
-    teacher = columns[4].selectbox(
-        "Distil from",
-        [NO_TEACHER, *judges],
-        disabled=not judges,
-        help=DISTIL if judges else f"{DISTIL} This study has no cross-encoder yet; the form below trains one.",
-    )
-    weight = setting_field(
-        columns[5], DualEncoderSettings, "distil_weight", minimum=0.01, maximum=1000, disabled=not judges
-    )
     settings: dict[str, Any] = {"hard_negatives": hard, "learning_rate": rate, "seed": seed}
     if layers:
         settings["layers"] = layers
-    if teacher != NO_TEACHER:
-        settings |= {"distil": teacher, "distil_weight": weight}
+    if judges:
+        teacher = columns[4].selectbox("Distil from", [NO_TEACHER, *judges], help=DISTIL)
+        weight = setting_field(columns[5], DualEncoderSettings, "distil_weight", minimum=0.01, maximum=1000)
+        if teacher != NO_TEACHER:
+            settings |= {"distil": teacher, "distil_weight": weight}
     return settings
 
 

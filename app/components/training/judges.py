@@ -9,6 +9,7 @@ from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pa
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice, percent
+from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
@@ -71,7 +72,8 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
         return
     runs = study.shown_runs(open_study)
     if not runs:
-        show(notice("Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."))
+        show(tag("p", "Judges are compared on the passages of a run."))
+        show_next_step(open_study)
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
     models = [model for model in cross_encoders(open_study) if model in open_study.parts("scores")]
@@ -79,21 +81,20 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
     with columns[0]:
         usual = tabs.pools(set_manifest, over_train) or list(runs)[-1:]
         run = url.select("Run", "run", list(runs), usual[0], FORGET)
-    with columns[1]:
-        model = url.select(
-            "Cross-encoder",
-            "judge",
-            models or [""],
-            (models or [""])[0],
-            FORGET,
-            lambda name: name or "no scores yet",
-            disabled=not models,
-        )
-    with columns[2]:
-        cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
-    found = _agreement(open_study, run, runs[run].get("made"), model or None)
+    model, cut = None, CUTS[0]
+    if models:
+        with columns[1]:
+            model = url.select("Cross-encoder", "judge", models, models[0], FORGET)
+        with columns[2]:
+            cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
+    found = _agreement(open_study, run, runs[run].get("made"), model)
     for judge, why in found.missing.items():
-        show(notice(tag("b", f"No {judge}. "), why, "."))
+        more = (
+            join(" ", link("Models", tabs.address("models")), " trains one and lets it score a run.")
+            if judge == CROSS_ENCODER
+            else ""
+        )
+        show(notice(tag("b", f"No {judge}. "), why, ".", more))
     if len(found.judges) < 2:
         show(notice("At least two of the three judges are needed for a comparison."))
         return

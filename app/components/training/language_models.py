@@ -45,7 +45,7 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
     runs = [*study.shown_runs(open_study), SETTLED]
     run = columns[1].selectbox("Passages of", runs, runs.index(tabs.pools(set_manifest, runs)[0]), key="ask-run")
-    depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
+    depth = DEPTH if run == SETTLED else columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth")
     limit = columns[3].number_input(
         "Pairs at most", 1, 20_000, PAIRS, key="ask-limit", help="Those that the judge has scored already included"
     )

@@ -15,7 +15,7 @@ from blindspot.app.components.training import tabs
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.models import smaller_k
 from blindspot.app.components.training.this_set import cleaned_words
-from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
@@ -66,7 +66,9 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
                 "questions",
                 "positives",
                 "negatives",
-                "up to label",
+                term(
+                    "labels up to", "The last label event that the set knows, by its number; this is no count of labels"
+                ),
                 "created (UTC)",
             )
         ),
@@ -82,7 +84,7 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
             f"{counts['questions']:,}",
             f"{roles['positive']:,}",
             f"{roles['negative']:,}",
-            f"{used['last_event']:,}" if used["used"] else "–",
+            f"event {used['last_event']}" if used["used"] else "–",
             manifest["made"][:16].replace("T", " "),
         )
         rows.append(

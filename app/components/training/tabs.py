@@ -59,10 +59,11 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
             names = list(reversed(sets))
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
     known_sets: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
-    for name in sets:
-        if name not in known_sets:
-            leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
-            show(notice(f"The set {name} is built. ", leads_there))
+    with st.container():  # always there, so that a line in it moves and closes nothing below
+        for name in sets:
+            if name not in known_sets:
+                leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
+                show(notice(f"The set {name} is built. ", leads_there))
     known_sets.add(chosen)
 
 

@@ -45,11 +45,11 @@ FATES = {
     "relabelled": ("relabelled positive by annotators", GREEN),
 }
 SOURCES = {
-    "label": "annotators",
+    "label": "by annotators",
     "gold": "gold",
-    "distant": "distant supervision",
-    "cross_encoder": "cross-encoder",
-    "judge": "judge",
+    "distant": "by distant supervision",
+    "cross_encoder": "by a cross-encoder",
+    "judge": "by a judge",
     "run": "mined",
     "random": "random",
     "other_gold": "gold of other questions",
@@ -71,9 +71,9 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     counts = chosen.manifest["counts"]
     show(div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), cls="panel"))
     certificate_section(open_study, chosen, sees_labels)
+    export_form(open_study, chosen)
     gold_panel(open_study, [GoldCheck("training", chosen.name)])
     _judge_strata(open_study, chosen)
-    export_form(open_study, chosen)
     if counts["by_rank"]:
         with st.expander("Mined passages by rank"):
             plot(_fate_chart(counts["by_rank"]), f"fates-{chosen.name}")
@@ -86,15 +86,14 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     fates = {fate: sum(row[fate] for row in counts["by_rank"].values()) for fate in FATES}
     mined, kept = sum(fates.values()), fates["kept"]
     roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
-    holds = (
-        f"{counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
-        f"{counted(roles['negative'], 'negative')}"
-    )
     if not mined:
-        return f"{name} holds {holds}."
+        return (
+            f"{name} holds {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
+            f"{counted(roles['negative'], 'negative')}."
+        )
     return (
         f"{name} takes {100 * (mined - kept) / mined:.1f}% of the {counted(mined, 'passage')} mined from "
-        f"{' and '.join(asked['runs'])} out of the negatives (policy {manifest['policy']}). It holds {holds}."
+        f"{' and '.join(asked['runs'])} out of the negatives (policy {manifest['policy']})."
     )
 
 
@@ -142,7 +141,7 @@ def _judge_strata(open_study: Study, chosen: TrainingSet) -> None:
     """Show a button that sends a stratified sample of the set to judging; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
-    words = "Queue a sample for judging"
+    words = "Judge a sample of what the policy kept and removed"
     st.button(words, key="judge-strata", on_click=_send, args=(open_study, chosen.name))
     if said := st.session_state.pop(_SAID, None):
         show(

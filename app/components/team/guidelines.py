@@ -1,0 +1,68 @@
+"""The panel in which a lead edits the guidelines for annotators, with a preview and the versions so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import Html, div, show, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.guidelines import (
+    MAX_TEXT,
+    Guidelines,
+    edit_guidelines,
+    guideline_versions,
+    guidelines,
+    version_of,
+)
+from blindspot.db.errors import BlindspotError
+
+_TEXT, _SAID = "guidelines-text", "guidelines-said"
+
+
+def guidelines_panel(open_study: Study) -> None:
+    """Show the guidelines to edit beside what annotators see, and who changed them when."""
+    now = guidelines(open_study.folder)
+    key = f"{_TEXT}-{now.version}"  # text that was typed over another version is not put over this one
+    said = st.session_state.pop(_SAID, None)
+    with st.expander("Guidelines for annotators", expanded=said is not None, key="team-guidelines"):
+        if said:
+            show(said)
+        left, right = st.columns(2)
+        text = left.text_area("Guidelines, in Markdown", now.text, height=420, max_chars=MAX_TEXT, key=key)
+        with right:
+            show(
+                tag("p", "What annotators see (key G on Judge):", cls="soft"),
+                div(*map(_element, Guidelines(version_of(text), text).tree()), cls="guidelines-preview", tabindex="0"),
+            )
+        with left:
+            st.button("Save the guidelines", key="save-guidelines", on_click=_save, args=(open_study, key))
+        versions = [
+            tag(
+                "details",
+                tag("summary", each.version, span(f" since {each.when} UTC", f", by {each.by}" if each.by else "")),
+                tag("pre", each.text),
+            )
+            for each in guideline_versions(open_study)
+        ]
+        show(div(tag("h3", "Versions, the one in force first"), *versions, cls="guidelines-versions"))
+
+
+def _save(open_study: Study, key: str) -> None:
+    try:
+        saved = edit_guidelines(open_study, st.session_state[key], actor=who.acting_name(open_study.labels_path))
+        words = f"Version {saved.version} is in force. Labels from now on name it; earlier labels keep theirs."
+        st.session_state[_SAID] = notice(words)
+    except BlindspotError as error:
+        st.session_state[_SAID] = notice(str(error), kind="error")
+
+
+def _element(part: Any) -> Html | str:
+    """Return a part of `Guidelines.tree` as markup."""
+    if isinstance(part, str):
+        return part
+    name, attributes, *children = part
+    return tag(name, *map(_element, children), **attributes)

@@ -1,0 +1,202 @@
+"""The pairs of many questions as arrays, where a policy looks at nothing but the answer match.
+
+A set has a hundred pairs for each question. Arrays hold them in a tenth of the time that a `Pair` for each takes. The rows are those
+that `assemble` gives for a question without labels: the same pairs, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from blindspot.backend.training_sets.denoising import DISTANT, GOLD, DenoisingPolicy, PassageEvidence, Thresholds
+from blindspot.backend.training_sets.training_set import ROLES, SOURCES, schema
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from blindspot.backend.training_sets.mining import MinedPassages, NegativeCandidate
+
+PassageIds = Callable[[Collection[int]], Mapping[int, str]]
+NO_RANK = 1 << 30
+"""Sorts passages that no run mined behind the others."""
+UNKNOWN_ANSWER = -1
+_GOLD, _DISTANT, _RUN = map(SOURCES.index, ("gold", "distant", "run"))
+
+
+class PairColumns(NamedTuple):
+    """(n,) each. places: of the questions. roles, sources: in ROLES and SOURCES. runs: -1 if no run mined the passage,
+    whose rank is then 0. answers: 1, 0, or UNKNOWN_ANSWER. reasons: in the list that comes with them.
+    """
+
+    places: np.ndarray
+    ordinals: np.ndarray
+    roles: np.ndarray
+    sources: np.ndarray
+    runs: np.ndarray
+    ranks: np.ndarray
+    scores: np.ndarray
+    answers: np.ndarray
+    reasons: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> PairColumns:
+        return PairColumns(*(column[rows] for column in self))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPositives:
+    """(n,) the positives of some questions by place, each question's in the order of its gold, and their sources."""
+
+    places: np.ndarray
+    ordinals: np.ndarray
+    sources: np.ndarray
+
+    @classmethod
+    def of(cls, places: Sequence[int], golds: Sequence[Sequence[int]], distant: Sequence[int | None]) -> KnownPositives:
+        """Of the questions at these places; golds and distant are those of all questions."""
+        found = [(place, ordinal, _GOLD) for place in places for ordinal in dict.fromkeys(golds[place])]
+        for place in places:
+            best = distant[place]
+            if best is not None and best not in golds[place]:
+                found.append((place, best, _DISTANT))
+        columns = np.array(found, np.int64).reshape(-1, 3)
+        return cls(columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def plain_pairs(
+    known: KnownPositives,
+    mined: MinedPassages,
+    drawn: Sequence[Sequence[NegativeCandidate]],
+    policy: DenoisingPolicy,
+    thresholds: Thresholds,
+) -> tuple[PairColumns, list[str]]:
+    """Return the pairs of the questions that have a known positive, unsorted, and the reasons that they refer to.
+
+    Args:
+        drawn: the easy negatives of every question.
+        policy: one that decides `by_answer`.
+    """
+    candidates = _candidates(mined, drawn, np.unique(known.places))
+    span = 1 + max(int(each.max(initial=0)) for each in (candidates.ordinals, known.ordinals))
+    keys, known_keys = candidates.places * span + candidates.ordinals, known.places * span + known.ordinals
+    order = np.argsort(keys)
+    after = np.searchsorted(keys, known_keys, sorter=order)
+    is_listed = np.append(keys[order], -1)[after] == known_keys
+    rows = np.append(order, 0)[after[is_listed]]
+
+    def listed(column: np.ndarray, missing: int) -> np.ndarray:
+        """What the runs say of each known positive."""
+        values = np.full(len(known_keys), missing, column.dtype)
+        values[is_listed] = column[rows]
+        return values
+
+    reasons = [GOLD, DISTANT]
+    positives = PairColumns(
+        known.places,
+        known.ordinals,
+        np.full(len(known_keys), ROLES.index("positive")),
+        known.sources,
+        listed(candidates.runs, -1),
+        listed(candidates.ranks, 0),
+        listed(candidates.scores, 0),
+        listed(candidates.answers, UNKNOWN_ANSWER),
+        (known.sources == _DISTANT).astype(np.int64),
+    )
+    others = candidates.taken(~np.isin(keys, known_keys))
+    for source in np.unique(others.sources).tolist():
+        for answer in (UNKNOWN_ANSWER, 0, 1):
+            evidence = PassageEvidence(None if answer < 0 else bool(answer), easy=source != _RUN)
+            role, reason = policy.decide(evidence, thresholds, None)
+            where = (others.sources == source) & (others.answers == answer)
+            others.roles[where] = ROLES.index("dropped" if role == "positive" else role)
+            others.reasons[where] = _place_of(reason, reasons)
+    return PairColumns(*(np.concatenate(columns) for columns in zip(positives, others, strict=True))), reasons
+
+
+def _place_of(reason: str, reasons: list[str]) -> int:
+    if reason not in reasons:
+        reasons.append(reason)
+    return reasons.index(reason)
+
+
+def _candidates(mined: MinedPassages, drawn: Sequence[Sequence[NegativeCandidate]], trains: np.ndarray) -> PairColumns:
+    """Return mined and drawn passages of the questions at these places; their roles and reasons are not decided yet."""
+    easy = [
+        (place, each.ordinal, SOURCES.index(each.source), UNKNOWN_ANSWER if each.answer is None else int(each.answer))
+        for place, row in enumerate(drawn)
+        for each in row
+    ]
+    columns = np.array(easy, np.int64).reshape(-1, 4)
+    count, zeros = len(mined.places), np.zeros(len(mined.places) + len(columns), np.int64)
+    both = PairColumns(
+        np.concatenate([mined.places, columns[:, 0]]),
+        np.concatenate([mined.ordinals, columns[:, 1]]),
+        zeros,
+        np.concatenate([np.full(count, _RUN), columns[:, 2]]),
+        np.concatenate([mined.runs, np.full(len(columns), -1)]),
+        np.concatenate([mined.ranks, np.zeros(len(columns), np.int64)]),
+        np.concatenate([mined.scores, np.zeros(len(columns), np.float32)]),
+        np.concatenate([mined.answers, columns[:, 3]]),
+        zeros,
+    )
+    return both.taken(np.isin(both.places, trains))
+
+
+def in_order(pairs: PairColumns, ids_of: PassageIds) -> PairColumns:
+    """Sort pairs by question, role, rank, source and passage id."""
+    keys = (pairs.sources, np.where(pairs.ranks > 0, pairs.ranks, NO_RANK), pairs.roles, pairs.places)
+    order = np.lexsort(keys)
+    tied = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        tied &= key[order][1:] == key[order][:-1]
+    if tied.any():  # only then do passage ids decide: sorting all of them takes long
+        rows = order[np.union1d(np.flatnonzero(tied), np.flatnonzero(tied) + 1)]
+        ids = ids_of(np.unique(pairs.ordinals[rows]).tolist())
+        place = {ordinal: place for place, ordinal in enumerate(sorted(ids, key=ids.__getitem__))}
+        last = np.zeros(len(order), np.int64)
+        last[rows] = [place[ordinal] for ordinal in pairs.ordinals[rows].tolist()]
+        order = np.lexsort((last, *keys))
+    return pairs.taken(order)
+
+
+def pairs_table(
+    pairs: PairColumns, reasons: Sequence[str], questions: Sequence[str], runs: Sequence[str], ids_of: PassageIds
+) -> pyarrow.Table:
+    """Return pairs as rows of pairs.parquet."""
+    import pyarrow as pa
+
+    def names(values: Sequence[str], rows: np.ndarray, missing: np.ndarray | None = None) -> pyarrow.Array:
+        return pa.array(values, pa.string()).take(pa.array(rows, mask=missing))
+
+    wanted, place = np.unique(pairs.ordinals, return_inverse=True)
+    ids, unmined = ids_of(wanted.tolist()), pairs.runs < 0
+    roles, sources = names(ROLES, pairs.roles), names(SOURCES, pairs.sources)
+    columns = {
+        "question": names(questions, pairs.places),
+        "passage": names([ids[ordinal] for ordinal in wanted.tolist()], place),
+        "role": roles,
+        "source": sources,
+        "run": names(runs, pairs.runs, unmined),
+        "rank": pa.array(pairs.ranks, pa.int32(), mask=unmined),
+        "score": pa.array(pairs.scores, pa.float32(), mask=unmined),
+        "probability": pa.nulls(len(place), pa.float64()),
+        "answer": pa.array(pairs.answers == 1, mask=pairs.answers == UNKNOWN_ANSWER),
+        "label": pa.nulls(len(place), pa.string()),
+        "machine": roles,
+        "origin": sources,
+        "reason": names(reasons, pairs.reasons),
+    }
+    return pa.table(columns, schema=schema())
+
+
+def merged(first: pyarrow.Table, second: pyarrow.Table, questions: Sequence[str]) -> pyarrow.Table:
+    """Return the rows of two tables in the order of these questions, of which each is in one table."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    both = pa.concat_tables([first, second])
+    places = compute.index_in(both["question"], value_set=pa.array(questions))
+    return both.take(compute.array_sort_indices(places.combine_chunks())).combine_chunks()
