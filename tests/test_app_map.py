@@ -98,7 +98,7 @@ def test_the_numbers_stand_beside_the_picture(study):
 def test_the_title_counts_the_misses_that_the_picture_shows(study):
     (title,) = Page(study.folder, "map", map="one").part("<h1.*?</h1>")
     missed = sum(not 0 < rank <= 5 for rank in measure(study, "tiny-dev").first_ranks)
-    assert title == f"tiny-dev misses {missed} of 40 questions at 5, among 61 passages"
+    assert title == f"tiny-dev misses {missed} of 40 questions at 5"
     (other,) = Page(study.folder, "map", map="one", by="kind").part("<h1.*?</h1>")
     assert other == "40 questions among 61 passages"
 

@@ -68,13 +68,12 @@ def page() -> None:
 
 def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
     """Return what the colours show, where they show hits and misses; else what is on the map."""
-    among = f"among {counted(len(map.ordinals), 'passage')}"
     if colour.name != "hit" or run is None:
-        return f"{counted(map.shown_questions, 'question')} {among}"
+        return f"{counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}"
     first = first_hits(map.study, run)
     ranks = [first[id] for id in map.question_ids if id in first]
     missed = sum(not 0 < rank <= k for rank in ranks)
-    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}, {among}"
+    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}"
 
 
 ABOUT = (

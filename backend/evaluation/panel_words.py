@@ -26,7 +26,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     sure = {name: both for name, both in table.differences.items() if both.difference.p_shown <= SURE}
     gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in sure.items()}
     if not gains:
-        return f"No relation of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}."
+        return f"None of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}."
     ahead = [sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())]
     enough = [row.group for row in table.rows if row.units >= FEW and row.group in gains] or list(gains)
     best = max(enough, key=lambda name: abs(gains[name]))
