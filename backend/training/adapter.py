@@ -74,7 +74,6 @@ def train_adapter(
 
     It learns from a training set, or from what the judge `distil` of the settings says of a run's lists.
 
-
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
         settings: what differs from the defaults of `AdapterSettings`.
