@@ -18,6 +18,7 @@ from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.adapter_map import PADDED, MapLearner, TrainingQuestions, learn, make_map
 from blindspot.backend.training.adapter_map import _taught_loss as loss_of
+from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.distillation import CERTAIN
 from blindspot.backend.training.dual_encoder import train_dual_encoder
 from blindspot.backend.training.examples import SampledExample
@@ -171,7 +172,11 @@ def test_an_adapter_learns_from_a_judge_without_a_training_set(study):
     assert made.questions == 40
     assert (about["run"], about["settings"]["distil"], "training_set" in about) == ("bm25-train", "mine", False)
     assert about["fingerprint"] == judged_lists(study, "mine").digest
-    retrieve(study, "dense", encoder="taught", split="dev", k=10)
+    before = retrieve(study, "dense", encoder="tiny", split="dev", k=10)
+    retrieve(study, "bm25", split="dev", k=10, name="later")
+    after = retrieve(study, "dense", encoder="taught", split="dev", k=10)
+    # It is compared with the encoder that it adapts, not with the last run.
+    assert run_before(study, about, after.name, "dev", study.parts("runs")) == before.name
     words = "train adapter by-command --distil mine --encoder tiny --steps 5".split()
     ran = CliRunner().invoke(app, [*words, "--study", str(study.folder)])
     assert ran.exit_code == 0 and "Trained by-command from 40 questions" in ran.output, ran.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,7 +102,13 @@ def index_dense(
     ] = "auto",
     device: Device = None,
 ) -> None:
-    """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding."""
+    """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding. Under torchrun, each
+    process encodes a shard, and the first process joins them.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        merge = _encode_share(study, encoder, device, precision, plain=shard is None and vectors is None and not merge)
+        if not merge:
+            return
     if shard is not None:
         if merge or vectors is not None or ids is not None:
             raise Refused(
@@ -129,12 +136,24 @@ def index_dense(
     )
 
 
+def _encode_share(folder: str | None, encoder: str, device: str | None, precision: str, plain: bool) -> bool:
+    """Encode the shard of this process of torchrun's, and return whether this process joins the shards, which are all
+    there then. plain: whether the command names no other way to make the index.
+    """
+    from blindspot.backend.training.distributed import is_main_process, join_processes, place_of_process
+
+    if not plain:
+        raise Refused("torchrun's processes divide the passages; leave out --shard, --merge and --vectors")
+    share, own_device = place_of_process(device)
+    _encode_shard(folder, encoder, share, own_device, precision)
+    join_processes()
+    return is_main_process()
+
+
 def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | None, precision: str) -> None:
     """Encode one shard without a job and without labels.db. Several machines may share the study's folder, but SQLite's
     write-ahead log works on one machine only.
     """
-    import os
-
     from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
     from blindspot.backend.retrieval.dense import encode_part
 

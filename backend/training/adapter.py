@@ -74,7 +74,6 @@ def train_adapter(
 
     It learns from a training set, or from what the judge `distil` of the settings says of a run's lists.
 
-
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
         settings: what differs from the defaults of `AdapterSettings`.
@@ -104,6 +103,7 @@ def train_adapter(
         "settings": asdict(chosen),
         "questions": len(questions),
         **learned.about,
+        "seconds": round(time.monotonic() - started, 1),
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
         _save(dense, learned.map, building)

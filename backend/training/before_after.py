@@ -16,7 +16,7 @@ def start_name(study: Study, description: Mapping[str, Any]) -> str | None:
     """Return the name in study.toml of a model's initial encoder, or else the initial model's folder or name; None if
     unknown.
     """
-    start = description.get("start")
+    start = description.get("encoder" if description.get("kind") == "adapter" else "start")
     model = start.get("model") if isinstance(start, dict) else start
     if not model:
         return None

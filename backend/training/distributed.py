@@ -7,6 +7,7 @@ used for GPUs, gloo for CPUs.
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,26 @@ def is_main_process() -> bool:
     process.
     """
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def place_of_process(device: str | None) -> tuple[str, str | None]:
+    """Return the shard of this process, as in "2/8", and its device: a GPU of its own where this machine has GPUs."""
+    import torch
+
+    if device is None and torch.cuda.is_available():
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+    return f"{int(os.environ['RANK']) + 1}/{os.environ['WORLD_SIZE']}", device
+
+
+def join_processes() -> None:
+    """Wait until every process arrives here, however long the others take. Not for processes that train together, which
+    use `wait_for_all`.
+    """
+    from torch import distributed
+
+    distributed.init_process_group("gloo", timeout=timedelta(days=30))
+    distributed.barrier()
+    distributed.destroy_process_group()
 
 
 def rank() -> int:
