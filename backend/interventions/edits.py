@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import combinations
 
-from blindspot.backend.evaluation.causes import LATE_SHARE
+from blindspot.backend.evaluation.causes import LATE_SHARE, NAMESAKE_SHARE
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.backend.evaluation.why import name_words, near_namesake
 from blindspot.backend.interventions.sentences import answer_sentence, contains, ends, sentences
@@ -28,7 +28,6 @@ from blindspot.backend.text.answers import (
 )
 from blindspot.db.records import Passage, Question
 
-NAMESAKE_SHARE = 0.5  # share of the words of the subject's name that a namesake's title contains
 LABEL = 1  # size of a changed label, and of a moved border between two passages, in tokens
 TOGETHER = "+"  # between the names of edits that are made together
 PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "her": "{}'s", "its": "{}'s"}
