@@ -143,7 +143,7 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
     assert "No difference between the two is established at 1 (+0.0)." in verdict
     assert (
         verdict.startswith("In this one training, ")
-        and f"Measured over {len(asked)} questions. Another seed" in verdict
+        and f"Measured over {len(asked)} questions. Training with another seed" in verdict
     )
     same = cleaning_verdict(Comparison.of_runs(compared["clean"], compared["clean"]))
     assert "No difference between the two is established at 1 (+0.0) and 5 (+0.0) and 20 (+0.0)." in same

@@ -126,7 +126,7 @@ def test_a_killed_experiment_goes_on(study, tmp_path, small_experiment):
 
 def test_a_small_run_finds_nothing_whatever_it_measures(study, tmp_path, small_experiment):
     found = run_experiment(copied(study, tmp_path / "s"), "negatives", {**TINY, "small": True}, "cpu")
-    assert found["verdict"] == "no finding" and found["sentence"].startswith("No finding")
+    assert found["verdict"] == "no finding" and found["sentence"].startswith("This is no finding")
 
 
 def test_cells_hold_what_the_runs_say(study, tmp_path):

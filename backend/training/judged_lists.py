@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logit
 
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.judges.feature_judge import (
@@ -141,8 +140,9 @@ def _ranking_of(judge: FeatureJudge) -> Callable[[Lists], np.ndarray]:
 
 def _log_odds_of(judge: StoredScores) -> Callable[[Lists], np.ndarray]:
     def log_odds(lists: Lists) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            result: np.ndarray = logit(judge.judge(lists))
+        probabilities = judge.judge(lists)
+        with np.errstate(divide="ignore"):  # 0 and 1 are certain
+            result: np.ndarray = np.log(probabilities) - np.log1p(-probabilities)
         return result
 
     return log_odds
