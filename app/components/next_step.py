@@ -15,7 +15,7 @@ from blindspot.backend.retrieval.next_steps import next_steps
 
 def show_empty_page(open_study: Study, title: str, page_purpose: str) -> None:
     """Show the empty state of a page that needs passages, questions, an index or runs first, with the button of the next
-    step. A person who may not start it is told to come back.
+    step. It asks a person who may not start that step to come back later.
 
     Args:
         page_purpose: what the page will show.
