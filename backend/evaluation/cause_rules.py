@@ -1,4 +1,5 @@
-"""Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses.
+"""Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses, for the command `misses`.
+(The causes and edits of the command `why` are in `backend/interventions/edits.py`.)
 
 Each rule reads its data for all misses together. Each passage is read once, and so are labels, scores and training
 questions.
@@ -31,7 +32,7 @@ from blindspot.backend.evaluation.causes import (
 )
 from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
 from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
-from blindspot.backend.evaluation.why import near_namesake, pattern
+from blindspot.backend.evaluation.miss_facts import near_namesake, pattern
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.question_table import folded_of, take
 from blindspot.db.records import Passage, Question

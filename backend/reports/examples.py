@@ -12,7 +12,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import found_by
 from blindspot.backend.evaluation.comparison import Comparison, Measured
-from blindspot.backend.evaluation.why import MissExplanation, explain_question, namesake_sentence
+from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.counting import counted
