@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.certificate_draws import CertificatePlan
 from blindspot.backend.training_sets.certificates import Certificate, percent, proof
 

@@ -18,7 +18,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.judging.settings import BatchSettings
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 

@@ -21,7 +21,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
 from blindspot.backend.core.declared import build
 from blindspot.backend.evaluation.settings import ReportOptions
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.declared import Declared

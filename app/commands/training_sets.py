@@ -9,7 +9,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions

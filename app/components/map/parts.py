@@ -14,7 +14,7 @@ from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10

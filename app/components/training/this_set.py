@@ -27,7 +27,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
