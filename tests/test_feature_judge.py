@@ -284,7 +284,7 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
         probability = rng.beta(0.3, 2.5, size=8000)
         truth, questions = rng.random(8000) < probability, np.repeat(np.arange(400), 20)
         drop = thresholds.drop_threshold(probability, truth, questions, 0.01)
-        add = thresholds.add_threshold(probability, truth, questions, 0.9)
+        add = thresholds.add_positive_threshold(probability, truth, questions, 0.9)
         assert drop.value is not None
         below = np.searchsorted(fresh, drop.value)
         missed["drop"] += sums[below] / below > 0.01
@@ -296,7 +296,7 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
 
 def test_an_aim_out_of_reach_gives_no_threshold():
     truth, questions = np.zeros(100, bool), np.repeat(np.arange(10), 10)
-    assert thresholds.add_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
+    assert thresholds.add_positive_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
 
 
 # In a study

@@ -23,7 +23,7 @@ from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
-from blindspot.backend.judges.thresholds import add_threshold, drop_threshold
+from blindspot.backend.judges.thresholds import add_positive_threshold, drop_threshold
 from blindspot.db.errors import Refused
 
 PRIOR = Path(__file__).with_name("prior.json")
@@ -322,7 +322,9 @@ def report(
         return asdict(replace(threshold, left_out=below))
 
     def add(pairs: np.ndarray) -> dict[str, Any]:
-        return asdict(add_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision))
+        return asdict(
+            add_positive_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision)
+        )
 
     everything = np.ones(len(truth), bool)
     return {

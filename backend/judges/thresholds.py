@@ -41,7 +41,9 @@ def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: n
     return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, is_drop=True)
 
 
-def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
+def add_positive_threshold(
+    probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float
+) -> Threshold:
     """Find the lowest threshold such that the share of positives among the pairs at or above it is at least `aim`,
     according to the lower end of its interval.
     """
