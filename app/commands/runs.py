@@ -33,7 +33,7 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and the one next command."""
     from blindspot.app.terminal_tables import print_json, print_status
     from blindspot.backend.core.summary import summary
-    from blindspot.backend.upkeep.path import next_command
+    from blindspot.backend.upkeep.study_path import next_command
 
     opened = open_study(study)
     if json:
