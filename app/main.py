@@ -14,11 +14,12 @@ from blindspot.app import study, who
 from blindspot.app.components.behaviour import behaviour, style
 from blindspot.app.components.header import header
 from blindspot.app.components.marks import notice
-from blindspot.app.components.path import path
+from blindspot.app.components.path_bar import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import Html, show
 from blindspot.app.per_run import one_run
+from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.made_from import is_check, log_run
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
@@ -75,6 +76,10 @@ def _main() -> None:
     page.run()
 
 
+NEEDS_RETRIEVERS = ["Compare", "Relations", "Slices", "Map", "Experiments"]
+"""Pages about what retrievers find, which a checked training file says nothing about."""
+
+
 def _empty_pages(open_study: Study) -> list[str]:
     """Return the titles of the pages that have nothing to show in this study yet. In an empty study every page but
     Check may get contents later.
@@ -82,11 +87,10 @@ def _empty_pages(open_study: Study) -> list[str]:
     If the study cannot be read, the result contains the titles of all pages, and the page itself says what is wrong.
     """
     try:
-        without = (
-            []
-            if is_check(open_study) or log_run(open_study, study.parts(open_study, "runs")) is not None
-            else ["Check"]
-        )
+        runs = study.parts(open_study, "runs")
+        if is_check(open_study):
+            return NEEDS_RETRIEVERS if all(map(is_of_file, runs.values())) else []
+        without = [] if log_run(open_study, runs) is not None else ["Check"]
         has_facts = open_study.questions.last_position < 0 or study.available_facts(open_study) & {
             "relations",
             "frequencies",

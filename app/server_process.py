@@ -9,16 +9,20 @@ cannot add such middleware.
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 MAIN = Path(__file__).with_name("main.py")
+HOME = MAIN.parent / "pages" / "home.py"
 UPLOADS = "/_stcore/upload_file/"
 MEGABYTES_OF_UPLOAD = 200  # of a training file that is dropped on the app, where only this machine reaches it
 MEGABYTES_PER_MESSAGE = 8  # limit for messages from a browser; an outbox of 10,000 unsaved labels needs half of it
@@ -52,6 +56,7 @@ def host(port: int, address: str, names: list[str]) -> None:
     from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, bind_socket
 
     listening = bind_socket(address, port)
+    Thread(target=import_first_page, daemon=True).start()
     config = uvicorn.Config(
         application(port, address, names),
         http=PatientProtocol,
@@ -67,6 +72,16 @@ def host(port: int, address: str, names: list[str]) -> None:
         lifespan="on",
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def import_first_page() -> None:
+    """Import what Home imports, while a browser loads Streamlit's scripts. The page file itself is run by Streamlit
+    only.
+    """
+    import_module("blindspot.app.main")
+    for statement in ast.parse(HOME.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            import_module(statement.module)
 
 
 def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:

@@ -26,9 +26,9 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     (
         "bm25",
         "BM25 on generated passages, compared with Pyserini and bm25s",
-        ["--passages", "100000", "--questions", "1000", "--k", "100", "--rounds", "3"],
+        ["--passages", "100000", "--questions", "1000", "--k", "100", "--rounds", "2"],
     ),
-    ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
+    ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "128"]),
     (
         "questions",
         "encoding questions, compared with SentenceTransformer.encode_query",
@@ -39,7 +39,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("labels", "16 annotators writing into one store", []),
     ("denoising", "planted false negatives that remain after denoising", []),
     ("certificates", "certificates and intervals with judges that are wrong on purpose", ["--seeds", "1903"]),
-    ("training", "memory and speed of a training step", ["--rounds", "3"]),
+    ("training", "memory and speed of a training step", ["--rounds", "2"]),
     ("app", "each page, cold and warm, on 22,075 questions", []),
     ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),

@@ -136,7 +136,7 @@ def _of_slices(held: Held) -> Iterator[Analysis]:
     from blindspot.backend.evaluation.slices import Facts
 
     first = f'relation:P19 and not group:"<=1 mentions" and first({next(iter(RUNS))})<=5'
-    tags = ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")
+    tags = ("only_a", "only_b", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")
 
     def one_slice() -> None:
         held["facts"] = Facts(held["comparison"], 5)

@@ -35,7 +35,7 @@ from blindspot.db.events import (
     validate,
 )
 from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
-from blindspot.db.leases import count_imported
+from blindspot.db.leases import finish_imported_questions
 from blindspot.db.word_search import containing
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
@@ -414,7 +414,7 @@ class Labels(PerThread):
                 inserted = connection.execute(INSERT, astuple(stored)).lastrowid
                 if row.number is not None and inserted is not None:
                     numbers[row.number] = inserted
-            count_imported(connection, last_before, self._clock())
+            finish_imported_questions(connection, last_before, self._clock())
         return len(rows)
 
     def _rows_of_view(

@@ -174,7 +174,7 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
     )
 
 
-def count_imported(connection: sqlite3.Connection, last_before: int, now: float) -> None:
+def finish_imported_questions(connection: sqlite3.Connection, last_before: int, now: float) -> None:
     """Finish the questions of batches for which imported events label every passage or mark the question as bad.
 
     Labels that name a batch count for that batch. Other imported labels count only in the priority arm, because audits,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 UnitField = Literal["relation", "subject", "template", "text"]
+QuestionField = Literal["text", "answers", "answer_rule", "gold"]
 Rows = npt.NDArray[np.int64]
 BLOCK = 20_000  # positions that one statement reads
 FEW = 500  # values in one IN (...)
@@ -43,6 +44,7 @@ _ANSWERS = """CASE
     WHEN instr(answers, '\\') > 0 THEN ' ' || (SELECT group_concat(value, ' ') FROM json_each(answers))
     ELSE ' ' || replace(substr(answers, 3, length(answers) - 4), '", "', ' ')
     END"""
+_LISTS = ("answers", "gold")  # fields that are stored as JSON
 _SEARCHED = f"text || {_ANSWERS} || ' ' || coalesce(subject, '') || ' ' || id"
 
 
@@ -135,6 +137,11 @@ class QuestionTable(Sequence[Question]):
     def folded(self, name: UnitField) -> list[str | None]:
         """Read one field of each question, case-folded; None where the field is unknown."""
         return list(self._expression_values(name, fold=True))
+
+    def fields(self, *names: QuestionField) -> Iterator[list[Any]]:
+        """Read some fields of each question, in the order of `names`. Much faster than reading the records."""
+        values = (f"json({name})" if name in _LISTS else name for name in names)
+        return self._expression_values(f"json_array({', '.join(values)})")
 
     @cached_property
     def search_texts(self) -> list[str]:
@@ -277,6 +284,13 @@ def gold_of(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
     if isinstance(questions, QuestionTable):
         return questions.gold()
     return [question.gold for question in questions]
+
+
+def fields_of(questions: Sequence[Question], *names: QuestionField) -> Iterator[Sequence[Any]]:
+    """Yield some fields of each question, in the order of `names`."""
+    if isinstance(questions, QuestionTable):
+        return questions.fields(*names)
+    return ([getattr(question, name) for name in names] for question in questions)
 
 
 def folded_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:

@@ -174,9 +174,15 @@ def test_the_path_of_a_check(study):
     assert not Page(study.folder, "judge", "Ben").part(following), "who judges blind is not led back to the facts"
 
 
+def test_the_menu_offers_no_page_about_what_retrievers_find(study):
+    menu = Page(study.folder, "", "Ann").part(r'<nav aria-label="Pages">.*?</nav>')[0]
+    assert [title in menu for title in ("Check", "Judge", "Training")] == [True] * 3, menu
+    assert [title in menu for title in ("Compare", "Relations", "Slices", "Map", "Experiments")] == [False] * 5, menu
+
+
 @pytest.mark.parametrize("page", ["", "check", "question"])
 def test_pages_of_a_check_do_not_speak_of_what_the_file_lacks(study, page):
-    text = shown(Page(study.folder, page, "Ann")).split("Experiments", 1)[1].lower()
+    text = shown(Page(study.folder, page, "Ann")).split("Training", 1)[1].lower()
     for word in ("frequenc", "no relation", "none known", "with answers", "contains an answer", "no known answer"):
         assert word not in text, text
 

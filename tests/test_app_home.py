@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -186,3 +189,13 @@ def test_the_cost_of_a_slow_run_is_in_whole_milliseconds():
 
     for milliseconds, shown in ((3057.2, "3,057 ms"), (99.95, "100 ms"), (78.41, "78.4 ms"), (0.0512, "0.0512 ms")):
         assert shown in str(_cost(Cost(per_second=18.0, p50_ms=milliseconds, n=20, index_bytes=None)))
+
+
+def test_a_server_imports_the_first_page_before_it_is_asked_for():
+    """Without running it: Streamlit runs a page's file for a visitor."""
+    code = (
+        "import sys; from blindspot.app.server_process import import_first_page; import_first_page();"
+        "print({name.removeprefix('blindspot.app.') for name in sys.modules} & {'main', 'components.findings', 'pages.home'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert sorted(ast.literal_eval(done.stdout)) == ["components.findings", "main"]

@@ -14,7 +14,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.training.training_log import LOG
 from blindspot.backend.training.training_settings import DualEncoderSettings
-from blindspot.backend.training_sets.certification import read_plan
+from blindspot.backend.training_sets.certificate_draws import read_plan
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.jobs import Job
 from blindspot.db.people import People

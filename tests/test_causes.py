@@ -15,15 +15,17 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.cause_rules import ORDER, RULES, run_causes
 from blindspot.backend.evaluation.causes import CAUSES, Cause
-from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.comparison import Comparison, measure, measure_all
 from blindspot.backend.evaluation.miss_report import COLUMNS, MissOptions, misses
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.slices import Facts, by_results
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db import questions
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
+from blindspot.db.question_table import NEIGHBOURS
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import Page
@@ -300,7 +302,7 @@ def test_bad_input_gets_one_line(study, change, error, said):
         misses(study, "dense", "nothing")
 
 
-def test_thousands_of_questions_take_seconds(tmp_path):
+def test_thousands_of_questions_take_seconds(tmp_path, monkeypatch):
     """Facts are read for all questions together: 4,000 questions ask the stores as often as 40 do."""
     passages = [
         Passage(f"p{i}", f"Name {i}", f"Name {i} was born in Town{i}. " + "More is told. " * 20) for i in range(2000)
@@ -325,6 +327,12 @@ def test_thousands_of_questions_take_seconds(tmp_path):
     run_causes(Comparison.of_runs(measured, measured), "a", 20)
     assert time.process_time() - start < 20
     assert len(statements) < 60, len(statements)
+
+    records, read = [], questions._question
+    monkeypatch.setattr(questions, "_question", lambda row: records.append(row[0]) or read(row))
+    measured = measure(made, "r", "answers", "dpr", made.questions.table([q.id for q in asked]))
+    run_causes(Comparison.of_runs(measured, measured), "a", 20, np.array([7]))
+    assert {"q7", "q2007"} <= set(records) and len(set(records)) <= 2 * NEIGHBOURS, "its own fact, not all 4,000"
 
 
 def test_from_python(study):

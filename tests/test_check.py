@@ -12,7 +12,6 @@ import pytest
 
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
-from blindspot.backend.checking.card import forecast_words, rule_words
 from blindspot.backend.checking.check import check, open_check
 from blindspot.backend.checking.facts import FileFinding, in_batch
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
@@ -28,6 +27,7 @@ from blindspot.backend.checking.sample import (
     unjudged,
 )
 from blindspot.backend.checking.vectors import pair_similarity
+from blindspot.backend.checking.words import forecast_words, rule_words
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates

@@ -10,7 +10,7 @@ import pytest
 from blindspot.app import cli
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges import feature_judge, feature_model, features, scorers
+from blindspot.backend.judges import feature_judge, feature_model, features, scorers, thresholds
 from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
@@ -267,10 +267,10 @@ def test_the_interval_of_a_share_knows_that_pairs_of_a_question_are_alike():
 
     rng = np.random.default_rng(0)
     independent = rng.random(4000) < 0.2
-    share, low, high = feature_model.clustered_share(independent, np.arange(4000))
+    share, low, high = thresholds.clustered_share(independent, np.arange(4000))
     assert (low, high) == pytest.approx(proportion_confint(independent.sum(), 4000, method="wilson"), abs=0.002)
     alike = np.repeat(rng.random(200) < 0.2, 20)
-    share, low, high = feature_model.clustered_share(alike, np.repeat(np.arange(200), 20))
+    share, low, high = thresholds.clustered_share(alike, np.repeat(np.arange(200), 20))
     plain = proportion_confint(alike.sum(), 4000, method="wilson")
     assert high - low > 3.5 * (plain[1] - plain[0])  # 200 questions, not 4,000 pairs: wider by the root of 20
 
@@ -283,8 +283,8 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
     for _ in range(200):
         probability = rng.beta(0.3, 2.5, size=8000)
         truth, questions = rng.random(8000) < probability, np.repeat(np.arange(400), 20)
-        drop = feature_model.drop_threshold(probability, truth, questions, 0.01)
-        add = feature_model.add_threshold(probability, truth, questions, 0.9)
+        drop = thresholds.drop_threshold(probability, truth, questions, 0.01)
+        add = thresholds.add_positive_threshold(probability, truth, questions, 0.9)
         assert drop.value is not None
         below = np.searchsorted(fresh, drop.value)
         missed["drop"] += sums[below] / below > 0.01
@@ -296,7 +296,7 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
 
 def test_an_aim_out_of_reach_gives_no_threshold():
     truth, questions = np.zeros(100, bool), np.repeat(np.arange(10), 10)
-    assert feature_model.add_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
+    assert thresholds.add_positive_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
 
 
 # In a study

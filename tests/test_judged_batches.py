@@ -12,7 +12,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.priority import Calibration
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
+from blindspot.backend.training_sets.judged_batches import draw_probabilities, make_batch_by_judge
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.queue import Queue
 from blindspot.db.records import Hits, Passage, Question
@@ -70,9 +70,9 @@ def test_the_judge_decides_what_comes_first_and_what_training_draws_counts_more(
 
 def test_a_negative_among_many_is_drawn_less_often(study):
     made = build(study)
-    found = drawn_negatives(made, sampled_negatives=4)
+    found = draw_probabilities(made, sampled_negatives=4)
     assert found["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 4 / 5)
-    assert drawn_negatives(made, sampled_negatives=9)["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 1.0)
+    assert draw_probabilities(made, sampled_negatives=9)["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 1.0)
 
 
 def test_the_audit_is_the_same_with_and_without_a_judge(study):

@@ -312,7 +312,7 @@ def test_a_judged_log_has_its_own_precision_and_unanswered_questions(judged):
     with pytest.raises(Refused, match="drawn already"):
         draw_questions(judged)
     asked = [[c["id"] for c in event(i)["chunks"]] for i in range(EVENTS - 1)]
-    assert (found.k, found.drawn, found.judged) == (5, EVENTS - 1, EVENTS - 1)
+    assert (found.k, found.drawn_questions, found.judged) == (5, EVENTS - 1, EVENTS - 1)
     assert found.precision.value == pytest.approx(np.mean([answers(id) for ids in asked for id in ids]))
     assert found.precision.low < found.precision.value < found.precision.high
     none = [f"span{i}" for i, ids in enumerate(asked) if not any(map(answers, ids))]

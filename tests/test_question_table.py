@@ -14,13 +14,14 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.panel import Panel, relation_table
+from blindspot.backend.evaluation.question_facts import QuestionFacts
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.db import question_table, questions
 from blindspot.db.errors import BlindspotError, Missing
 from blindspot.db.imports import ImportRecord
 from blindspot.db.migrations import migrate
 from blindspot.db.question_columns import NO_BUCKET, QuestionColumns
-from blindspot.db.question_table import QuestionTable, gold_of, ids_of, row_index, rows_among, rows_of, take
+from blindspot.db.question_table import QuestionTable, fields_of, gold_of, ids_of, row_index, rows_among, rows_of, take
 from blindspot.db.questions import Questions
 from blindspot.db.records import Question
 from tests.app_pages import Page, hand_made_study
@@ -83,6 +84,12 @@ def test_what_is_read_of_a_table_is_what_its_records_hold(pair):
     table, records = pair
     assert ids_of(table) == ids_of(records) and [tuple(gold) for gold in gold_of(table)] == gold_of(records)
     assert table.search_texts == [" ".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in records]
+    names = ("text", "answers", "answer_rule", "gold")
+    expected = [[q.text, list(q.answers), q.answer_rule, list(q.gold)] for q in records]
+    assert list(fields_of(table, *names)) == expected
+    assert [[text, list(gold)] for text, gold in fields_of(records, "text", "gold")] == [
+        [q.text, list(q.gold)] for q in records
+    ]
     found, expected = table.columns, QuestionColumns.of_questions(records)
     for each in fields(QuestionColumns):
         of_table, of_records = getattr(found, each.name), getattr(expected, each.name)
@@ -185,6 +192,9 @@ def test_home_reads_no_record_of_a_question(tmp_path, monkeypatch):
     records, read = [], questions._question
     monkeypatch.setattr(questions, "_question", lambda row: records.append(row[0]) or read(row))
     assert "Only BM25 answers 2 questions." in Page(folder).text
+    assert records == []
+    facts = QuestionFacts(Study.open(folder), Study.open(folder).questions.table([f"q{i}" for i in range(7)]))
+    assert len(facts.question_words) == len(facts.length) == len(facts.answer_length) == len(facts.overlap) == 7
     assert records == []
     Page(folder, "compare", a="alpha", b="beta")
     assert sorted(set(records)) == [f"q{i}" for i in range(7)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blindspot.app.components.why import why_panel
-from blindspot.backend.evaluation.why import explain_question, name_words, near_namesake, nearest_rows
+from blindspot.backend.evaluation.miss_facts import explain_question, name_words, near_namesake, nearest_rows
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.records import Question
 from tests.app_pages import HOSTILE, hand_made_study, words

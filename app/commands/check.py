@@ -10,7 +10,7 @@ import typer
 from blindspot.app.commands.common import AsJson, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.checking.settings import CheckSettings
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
@@ -79,7 +79,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
 
 
 def _show_facts(checked: Check) -> None:
-    from blindspot.backend.checking.card import batch_words, finding_words, forecast_words, rate_words, size_lines
+    from blindspot.backend.checking.words import batch_words, finding_words, forecast_words, rate_words, size_lines
 
     print(f"{checked.file.path}: {checked.file.name}")
     for line in size_lines(checked.facts):
@@ -110,7 +110,7 @@ def _show_facts(checked: Check) -> None:
 
 
 def _show_rules(checked: Check) -> None:
-    from blindspot.backend.checking.card import paste_words, rule_words
+    from blindspot.backend.checking.words import paste_words, rule_words
 
     curve = checked.rules()
     if not curve.rows:

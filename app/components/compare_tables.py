@@ -25,7 +25,7 @@ from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall,
 from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.question_table import rows_among, take
 
 

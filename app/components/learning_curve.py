@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_points import (
     SCOPES,

@@ -27,7 +27,7 @@ from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMis
 from blindspot.backend.evaluation.report_plots import cause_plot
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"

@@ -20,7 +20,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlices
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 MOVES = (

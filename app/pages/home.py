@@ -18,7 +18,7 @@ from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.next_step import with_study
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path import home_step
+from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
 from blindspot.app.components.run_table import mark_runs, run_tables
 from blindspot.app.components.stylesheets import style_sheet

@@ -25,7 +25,7 @@ from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def page() -> None:

@@ -442,7 +442,7 @@ def _write_parquet(source: Path, target: Path, replacements: Replacements, first
         ):
             for group in range(groups):
                 table = reader.read_row_group(group)
-                changed = _replaced(table, replacements, number)
+                changed = _with_replacements(table, replacements, number)
                 writer.write_table(changed, row_group_size=max(1, changed.num_rows))
                 number, count = number + table.num_rows, count + changed.num_rows
     return number, count
@@ -461,14 +461,14 @@ def _write_arrow(source: Path, target: Path, replacements: Replacements, first: 
         make = pa.ipc.new_stream if stream else pa.ipc.new_file
         with written_file(target) as out, make(out, reader.schema) as writer:
             for batch in batches:
-                changed = _replaced(pa.Table.from_batches([batch]), replacements, number)
+                changed = _with_replacements(pa.Table.from_batches([batch]), replacements, number)
                 if changed.num_rows:
                     writer.write_table(changed.combine_chunks())
                 number, count = number + batch.num_rows, count + changed.num_rows
     return number, count
 
 
-def _replaced(table: pa.Table, replacements: Replacements, first: int) -> pa.Table:
+def _with_replacements(table: pa.Table, replacements: Replacements, first: int) -> pa.Table:
     """Return a table, whose first row has number `first`, with its replaced rows. Other rows are copied as slices."""
     import pyarrow as pa
 

@@ -67,11 +67,11 @@ class LogPrecision:
     Attributes:
         k: First chunks that were judged. precision: Share of them that answer; over questions that were drawn at random.
         unanswered: Share of the questions none of whose first k chunks answers. examples: Ids of such questions.
-        drawn: Questions of the sample. judged: Those whose chunks all have a label; the others do not count yet.
+        drawn_questions: Questions of the sample. judged: Those whose chunks all have a label; the others do not count yet.
     """
 
     k: int
-    drawn: int
+    drawn_questions: int
     judged: int
     precision: Rate | None
     unanswered: Interval | None

@@ -75,21 +75,23 @@ def open_training_file(source: Any, collection: Path | None = None, queries: Pat
         except FieldError as error:
             raise BadInput(str(error), file.path) from None
         if layout is not None:
-            beside = _look_up(file, layout, form, {"collection": collection, "queries": queries})
+            beside = _read_referenced_texts(file, layout, form, {"collection": collection, "queries": queries})
             return TrainingFile(file, form, layout, beside)
     columns = ", ".join(name[:40] for name in file.columns[:8])
     known = "; ".join(form.what for form in TRAINING_FORMATS)
     raise BadInput(f"no training data of a known form; columns: {columns}. Known: {known}", file.path)
 
 
-def _look_up(file: RowFile, layout: Any, form: TrainingFormat, given: dict[str, Path | None]) -> dict[str, Path]:
+def _read_referenced_texts(
+    file: RowFile, layout: Any, form: TrainingFormat, named_files: dict[str, Path | None]
+) -> dict[str, Path]:
     """Read the texts of the ids that a file contains, and return the files that hold these texts, by role."""
     if not form.needs:
         return {}
     places = {}
     for role in form.needs:
         folder = file.path if file.path.is_dir() else file.path.parent
-        found = given[role] or next((each for name in _NAMES[role] for each in sorted(folder.glob(name))), None)
+        found = named_files[role] or next((each for name in _NAMES[role] for each in sorted(folder.glob(name))), None)
         if found is None:
             raise BadInput(
                 f"holds ids without texts; give --{role} FILE with an id, a tab and a text on each line", file.path

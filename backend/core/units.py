@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.question_table import folded_of, gold_of, take
 from blindspot.db.records import Question
 
@@ -123,11 +123,11 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
 
 def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
     if unit == "template":
-        return [_spaced(value) for value in folded_of(questions, "template")]
+        return [_with_single_spaces(value) for value in folded_of(questions, "template")]
     relations = folded_of(questions, "relation")
     if unit == "relation":
         return list(relations)
-    subjects = map(_spaced, folded_of(questions, "subject"))
+    subjects = map(_with_single_spaces, folded_of(questions, "subject"))
     if unit == "subject":
         return list(subjects)
     pairs = zip(relations, subjects, strict=True)
@@ -136,7 +136,7 @@ def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
 
 def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
     """Return a code for each question. Questions with the same text or the same gold passages have the same code."""
-    texts = _codes([_spaced(text) for text in folded_of(questions, "text")])
+    texts = _codes([_with_single_spaces(text) for text in folded_of(questions, "text")])
     group = dict[Hashable, int]()
     joined = list(range(int(texts.max()) + 1))
     for text, gold in zip(texts.tolist(), gold_of(questions), strict=True):
@@ -160,5 +160,5 @@ def _codes(keys: Sequence[Hashable | None]) -> np.ndarray:
     return np.fromiter((code_by_value.setdefault(key, len(code_by_value)) for key in keys), np.int64, len(keys))
 
 
-def _spaced(text: str | None) -> str | None:
+def _with_single_spaces(text: str | None) -> str | None:
     return None if text is None else " ".join(text.split())

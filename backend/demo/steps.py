@@ -17,7 +17,7 @@ from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOU
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets

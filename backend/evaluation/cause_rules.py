@@ -1,4 +1,5 @@
-"""Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses.
+"""Apply the rules of `blindspot.backend.evaluation.causes` to the questions that a run misses, for the command `misses`.
+(The causes and edits of the command `why` are in `backend/interventions/edits.py`.)
 
 Each rule reads its data for all misses together. Each passage is read once, and so are labels, scores and training
 questions.
@@ -31,9 +32,9 @@ from blindspot.backend.evaluation.causes import (
 )
 from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
 from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
-from blindspot.backend.evaluation.why import near_namesake, pattern
+from blindspot.backend.evaluation.miss_facts import near_namesake, pattern
 from blindspot.backend.text.answers import mentions_subject
-from blindspot.db.question_table import take
+from blindspot.db.question_table import folded_of, take
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from blindspot.backend.evaluation.comparison import Comparison
 
 Side = Literal["a", "b"]
+Fact = tuple[str, str]
+"""(subject, relation), in lower case."""
 Answer = bool | None
 """The result of a rule for one question; None if a fact that the rule needs is unknown."""
 ORDER = tuple(Cause)
@@ -243,17 +246,19 @@ class _Questions:
             else:
                 yield True in found if found else None
 
-    def _wordings(self) -> dict[tuple[str, str] | None, list[tuple[str, bool]]]:
-        """The wordings of each (subject, relation) in the comparison, and whether the run finds the question with that
-        wording.
-        """
-        asked = {_fact(question) for question in self.questions} - {None}
-        found = found_by(self.first, self.k).tolist()
-        wordings: dict[tuple[str, str] | None, list[tuple[str, bool]]] = defaultdict(list)
-        for question, is_found in zip(self.compared.questions, found, strict=True):
-            fact = _fact(question)
-            if fact in asked:
-                wordings[fact].append((pattern(question) or question.text, is_found))
+    def _wordings(self) -> dict[Fact | None, list[tuple[str, bool]]]:
+        """The wordings of each fact in the comparison, and whether the run finds the question with that wording."""
+        rows_by_fact: dict[Fact, np.ndarray] = self.compared.figures_cache.get_or_make(
+            ("rows by fact", self.study.questions.last_position), lambda: _rows_by_fact(self.compared.questions)
+        )
+        asked = {_fact(question) for question in self.questions}
+        rows = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *(rows_by_fact[f] for f in asked if f in rows_by_fact)])
+        )
+        found = found_by(self.first[rows], self.k).tolist()
+        wordings: dict[Fact | None, list[tuple[str, bool]]] = defaultdict(list)
+        for question, is_found in zip(take(self.compared.questions, rows), found, strict=True):
+            wordings[_fact(question)].append((pattern(question) or question.text, is_found))
         return wordings
 
     def chance_match(self) -> Iterable[Answer]:
@@ -338,9 +343,23 @@ class TrainingCounts:
         )
 
 
-def _fact(question: Question) -> tuple[str, str] | None:
-    """Return the fact that a question asks for as (subject, relation); None if one of them is unknown."""
-    return (subject_key(question.subject), question.relation) if question.subject and question.relation else None
+def _fact(question: Question) -> Fact | None:
+    """Return the fact that a question asks for; None if its subject or relation is unknown."""
+    return (
+        (subject_key(question.subject), question.relation.casefold())
+        if question.subject and question.relation
+        else None
+    )
+
+
+def _rows_by_fact(questions: Sequence[Question]) -> dict[Fact, np.ndarray]:
+    """Return the rows, (m,) int64, of each fact that at least two questions ask for."""
+    rows: dict[Fact, list[int]] = defaultdict(list)
+    pairs = zip(folded_of(questions, "subject"), folded_of(questions, "relation"), strict=True)
+    for row, (subject, relation) in enumerate(pairs):
+        if subject and relation:
+            rows[" ".join(subject.split()), relation].append(row)
+    return {fact: np.array(each) for fact, each in rows.items() if len(each) > 1}
 
 
 def _passages(study: Study, rows: Iterable[int]) -> dict[int, Passage]:

@@ -15,7 +15,7 @@ from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.retrieval.engines.engine import OPENED
 from blindspot.backend.retrieval.retriever import kind_of_run
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blindspot.backend.evaluation.miss_facts import name_share
 from blindspot.backend.evaluation.question_facts import content_words, count_words
-from blindspot.backend.evaluation.why import name_share
 from blindspot.backend.text.answers import answer_spans, nfd, spaced_tokens
 from blindspot.db.records import Passage, Question
 

@@ -103,12 +103,10 @@ class MissTable:
     def without_examples(self, hidden: Set[str]) -> MissTable:
         """Return the table without the examples in `hidden`; the figures stay the same."""
 
-        def line_without_examples(line: CauseLine) -> CauseLine:
+        def hide_examples(line: CauseLine) -> CauseLine:
             return replace(line, examples=tuple(example for example in line.examples if example not in hidden))
 
-        return replace(
-            self, runs=[replace(run, lines=list(map(line_without_examples, run.lines))) for run in self.runs]
-        )
+        return replace(self, runs=[replace(run, lines=list(map(hide_examples, run.lines))) for run in self.runs])
 
     @property
     def method(self) -> str:

@@ -11,7 +11,7 @@ from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.text.answers import STOP_WORDS, nfd, spaced_tokens, tokens
 from blindspot.db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
-from blindspot.db.question_table import columns_of
-from blindspot.db.records import Question
+from blindspot.db.question_table import columns_of, fields_of, gold_of
+from blindspot.db.records import AnswerRule, Question
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -39,10 +39,10 @@ def count_words(text: str) -> int:
     return sum([token[0].isalnum() for token in tokens(text)])
 
 
-def _shortest(question: Question) -> float:
-    if question.answer_rule != "string":
+def _shortest(answers: Sequence[str], answer_rule: AnswerRule) -> float:
+    if answer_rule != "string":
         return np.nan
-    return min((count_words(answer) for answer in question.answers), default=np.nan)
+    return min((count_words(answer) for answer in answers), default=np.nan)
 
 
 class QuestionFacts:
@@ -54,19 +54,21 @@ class QuestionFacts:
     @cached_property
     def question_words(self) -> np.ndarray:
         """The `question_word` of each question, (q,) str."""
-        return np.array([question_word(question.text) for question in self.questions], dtype=str)
+        return np.array([question_word(text) for (text,) in fields_of(self.questions, "text")], dtype=str)
 
     @cached_property
     def length(self) -> np.ndarray:
         """The number of words of each question, (q,) float64, without punctuation."""
-        return np.array([count_words(question.text) for question in self.questions], dtype=np.float64)
+        return np.array([count_words(text) for (text,) in fields_of(self.questions, "text")], dtype=np.float64)
 
     @cached_property
     def answer_length(self) -> np.ndarray:
         """The number of words of the shortest answer, (q,) float64; NaN if there are no answers or if they are regular
         expressions.
         """
-        return np.array([_shortest(question) for question in self.questions], dtype=np.float64)
+        return np.array(
+            [_shortest(*fields) for fields in fields_of(self.questions, "answers", "answer_rule")], np.float64
+        )
 
     @cached_property
     def bucket(self) -> np.ndarray:
@@ -94,23 +96,20 @@ class QuestionFacts:
 
     @cached_property
     def _gold_fact(self) -> tuple[np.ndarray, np.ndarray]:
-        known = find_ordinals(self.study.corpus, {id for question in self.questions for id in question.gold})
+        known = find_ordinals(self.study.corpus, {id for ids in gold_of(self.questions) for id in ids})
         ordinals = sorted(set(known.values()))
         read = {}
         for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True):
             title = spaced_tokens(nfd(passage.title))
             read[ordinal] = title, title + spaced_tokens(nfd(passage.text))
         shares, titled = np.full(len(self.questions), np.nan), np.zeros(len(self.questions), dtype=bool)
-        for row, question in enumerate(self.questions):
-            gold = [read[known[id]] for id in question.gold if id in known]
-            words = [f" {word} " for word in content_words(question.text)]
+        fields = fields_of(self.questions, "text", "gold", "answers", "answer_rule")
+        for row, (question, gold_ids, answers, answer_rule) in enumerate(fields):
+            gold = [read[known[id]] for id in gold_ids if id in known]
+            words = [f" {word} " for word in content_words(question)]
             if gold and words:
                 shares[row] = max([sum([word in text for word in words]) for _, text in gold]) / len(words)
-            if question.answer_rule == "string":
-                answers = [
-                    answer
-                    for answer in (spaced_tokens(nfd(answer)) for answer in question.answers)
-                    if not answer.isspace()
-                ]
-                titled[row] = any(answer in title for title, _ in gold for answer in answers)
+            if gold and answer_rule == "string":
+                spaced = [each for each in (spaced_tokens(nfd(answer)) for answer in answers) if not each.isspace()]
+                titled[row] = any(answer in title for title, _ in gold for answer in spaced)
         return shares, titled

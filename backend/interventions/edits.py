@@ -15,8 +15,8 @@ from difflib import SequenceMatcher
 from itertools import combinations
 
 from blindspot.backend.evaluation.causes import LATE_SHARE, NAMESAKE_SHARE
+from blindspot.backend.evaluation.miss_facts import name_words, near_namesake
 from blindspot.backend.evaluation.question_facts import content_words
-from blindspot.backend.evaluation.why import name_words, near_namesake
 from blindspot.backend.interventions.sentences import answer_sentence, contains, ends, sentences
 from blindspot.backend.text.answers import (
     DEFAULT_RULE,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.data.importing.gold import find_ordinals
-from blindspot.backend.evaluation.why import name_words
+from blindspot.backend.evaluation.miss_facts import name_words
 from blindspot.backend.interventions.edits import (
     DOUBT,
     EDITS,

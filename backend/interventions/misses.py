@@ -12,7 +12,7 @@ import numpy as np
 from blindspot.analysis.accuracy import first_hit, found_by
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.sampling import text_key
-from blindspot.backend.evaluation.why import name_words, pattern
+from blindspot.backend.evaluation.miss_facts import name_words, pattern
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Question
 

@@ -10,7 +10,7 @@ trained without this question.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.intervals import wilson
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES, NAMES
 from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
 from blindspot.backend.judges.settings import FeatureJudgeSettings
+from blindspot.backend.judges.thresholds import add_positive_threshold, drop_threshold
 from blindspot.db.errors import Refused
 
 PRIOR = Path(__file__).with_name("prior.json")
@@ -297,94 +297,6 @@ def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
     return [of_question[places] == fold for fold in range(folds)]
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A probability threshold, and its effect on held-out questions.
-
-    Attributes:
-        value: the threshold; None if no threshold reaches the aim.
-        pairs: those on the side that is used.
-        share: of false negatives (dropping) or of right positives (adding) among them, with a 95% interval over
-            questions.
-        left_out: pairs of unknown truth on the same side, which none of these figures counts.
-    """
-
-    value: float | None
-    pairs: int
-    share: float | None
-    low: float | None
-    high: float | None
-    left_out: int = 0
-
-
-def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the highest threshold such that the share of positives among the pairs below it is at most `aim`, according
-    to the upper end of its interval.
-
-    A pair at or above the threshold is not used as a negative.
-    """
-    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, is_drop=True)
-
-
-def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the lowest threshold such that the share of positives among the pairs at or above it is at least `aim`,
-    according to the lower end of its interval.
-    """
-    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, is_drop=False)
-
-
-def _threshold(
-    probabilities: np.ndarray,
-    positive: np.ndarray,
-    questions: np.ndarray,
-    condition_holds: Callable[[float, float], bool],
-    is_drop: bool,
-) -> Threshold:
-    if not len(probabilities):
-        return Threshold(None, 0, None, None, None)
-    grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
-    best = Threshold(None, 0, None, None, None)
-    places = np.unique(questions, return_inverse=True)[1]
-    for value in grid if is_drop else grid[::-1]:
-        side = probabilities < value if is_drop else probabilities >= value
-        if not side.any():
-            continue
-        share, low, high = _share(positive[side], places[side])
-        if condition_holds(low, high) and int(side.sum()) >= best.pairs:
-            best = Threshold(float(value), int(side.sum()), share, low, high)
-    return best
-
-
-def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, float, float]:
-    """Return a share with a 95% interval that allows for correlation between the pairs of a question.
-
-    The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over
-    clusters with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
-    """
-    return _share(hits, np.unique(clusters, return_inverse=True)[1])
-
-
-def _share(hits: np.ndarray, places: np.ndarray) -> tuple[float, float, float]:
-    """Do the same as `clustered_share`, with clusters numbered from 0, some of which may have no pair."""
-    n, count = len(hits), int(hits.sum())
-    share = count / n
-    sizes = np.bincount(places).astype(np.float64)
-    clusters = np.count_nonzero(sizes)
-    residuals = np.bincount(places, weights=hits.astype(np.float64)) - share * sizes
-    independent = share * (1 - share) / n
-    if independent == 0 or clusters < 2:
-        return share, *_wilson(count, n)
-    variance = clusters / (clusters - 1) * float((residuals**2).sum()) / n**2
-    effective = max(1, round(n / max(1.0, variance / independent)))
-    return share, *_wilson(round(share * effective), effective)
-
-
-def _wilson(count: int, n: int) -> tuple[float, float]:
-    low, high = wilson(count, n)
-    assert low is not None and high is not None  # n is at least 1
-    return low, high
-
-
 def report(
     examples: Examples, model: FeatureModel, out_of_fold: np.ndarray, settings: FeatureJudgeSettings
 ) -> dict[str, Any]:
@@ -410,7 +322,9 @@ def report(
         return asdict(replace(threshold, left_out=below))
 
     def add(pairs: np.ndarray) -> dict[str, Any]:
-        return asdict(add_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision))
+        return asdict(
+            add_positive_threshold(probabilities[pairs], positive[pairs], questions[pairs], settings.precision)
+        )
 
     everything = np.ones(len(truth), bool)
     return {

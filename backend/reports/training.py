@@ -11,7 +11,7 @@ from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import heading, remark
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import trial_run_name

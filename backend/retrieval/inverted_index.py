@@ -23,7 +23,7 @@ from blindspot.db.records import Hits
 
 
 def write_inverted_index(
-    folder: Path, blocks: Callable[[], Iterable[TermRows]], vocabulary: int, passages: int
+    folder: Path, blocks: Callable[[], Iterable[TermRows]], term_count: int, passages: int
 ) -> dict[str, int]:
     """Write the index in both directions (passage to terms and term to passages). Return the number of postings and the
     size, {"postings", "bytes"}. Needs memory for one block.
@@ -31,10 +31,10 @@ def write_inverted_index(
     Args:
         blocks: yields the rows of following passages; it is called twice.
     """
-    by_term = np.zeros(vocabulary + 1, np.int64)
+    by_term = np.zeros(term_count + 1, np.int64)
     by_passage = [np.zeros(1, np.int64)]
     for block in blocks():
-        by_term[1:] += np.bincount(block.terms, minlength=vocabulary)
+        by_term[1:] += np.bincount(block.terms, minlength=term_count)
         by_passage.append(block.offsets[1:] + by_passage[-1][-1])
     term_offsets, passage_offsets = np.cumsum(by_term), np.concatenate(by_passage)
     assert len(passage_offsets) == passages + 1, "every passage is in one block"
@@ -51,7 +51,7 @@ def write_inverted_index(
         forward_weights[written : written + len(block.terms)] = block.weights
         order = np.argsort(block.terms, kind="stable")  # by term, then by row
         terms = block.terms[order]
-        counts = np.bincount(terms, minlength=vocabulary)
+        counts = np.bincount(terms, minlength=term_count)
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         places = free[terms] + np.arange(len(terms)) - starts[terms]
         rows[places] = first + np.repeat(np.arange(len(block)), np.diff(block.offsets))[order]

@@ -196,8 +196,8 @@ def explain_question(study: Study, caller: Caller, id: str, names: Sequence[str]
     Raises:
         BadInput: No run holds the question. Missing: an unknown run or question. Refused: the question is hidden.
     """
-    from blindspot.backend.evaluation.why import explain_question as explained
-    from blindspot.backend.evaluation.why import summary_sentence
+    from blindspot.backend.evaluation.miss_facts import explain_question as explained
+    from blindspot.backend.evaluation.miss_facts import summary_sentence
 
     asked = study.questions.get(id)
     caller.refuse_hidden(study, id)

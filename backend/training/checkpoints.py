@@ -284,31 +284,43 @@ def training_arguments(
 
 
 def set_schedule(
-    arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0
+    arguments: Any,
+    settings: Any,
+    steps: int,
+    batch_size: int,
+    evaluations: int,
+    trained_texts: int = 1,
+    compared_texts: int = 0,
 ) -> None:
     """Set the arguments that depend on the number of steps.
 
-    The parameters after `batch` are those of `every_steps`.
+    The parameters after `batch_size` are those of `every_steps`.
     """
-    arguments.max_steps, arguments.per_device_train_batch_size = steps, batch
+    arguments.max_steps, arguments.per_device_train_batch_size = steps, batch_size
     arguments.warmup_steps = round(settings.warmup * steps)
-    arguments.eval_steps = arguments.save_steps = every_steps(settings, steps, times, trained, compared)
+    arguments.eval_steps = arguments.save_steps = every_steps(
+        settings, steps, evaluations, trained_texts, compared_texts
+    )
     arguments.logging_steps = max(1, min(50, steps // 100))
-    arguments.eval_strategy = type(arguments.eval_strategy)("steps" if times else "no")
+    arguments.eval_strategy = type(arguments.eval_strategy)("steps" if evaluations else "no")
 
 
-def every_steps(settings: Any, steps: int, times: int, trained: int, compared: int) -> int:
+def every_steps(settings: Any, steps: int, evaluations: int, trained_texts: int, compared_texts: int) -> int:
     """Return the number of steps between two checkpoints. Every checkpoint is evaluated.
 
-    If the settings do not determine it, there are `times` evaluations in total, or fewer if evaluation would take more
+    If the settings do not determine it, there are `evaluations` evaluations in total, or fewer if evaluation would take more
     than about half as long as training. (A training text costs about three times as much as a text that is only
     encoded.)
 
     Args:
-        times: 0 means no evaluation; ten checkpoints are then saved, each replacing the last.
-        trained, compared: number of texts encoded in one step, and in one evaluation.
+        evaluations: 0 means no evaluation; ten checkpoints are then saved, each replacing the last.
+        trained_texts, compared_texts: number of texts encoded in one step, and in one evaluation.
     """
-    return min(steps, settings.evaluate_every or max(1, steps // (times or 10), round(2 * compared / (3 * trained))))
+    return min(
+        steps,
+        settings.evaluate_every
+        or max(1, steps // (evaluations or 10), round(2 * compared_texts / (3 * trained_texts))),
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate, mean_difference
 from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.judges.feature_judge import settled_labels
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus

@@ -41,7 +41,7 @@ from blindspot.backend.judges.powered_audit import passage_ids
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
@@ -405,22 +405,17 @@ def unchecked_gold(study: Study) -> str:
     sampled ones contains an answer.
     """
     judged = GoldMatches(study.labels_path).grades()
-    questions = [question for question in study.questions.all() if question.gold and question.answers]
-    pairs = [
-        (question, passage)
-        for question in questions
-        for passage in question.gold
-        if (question.id, passage) not in judged
-    ]
+    pairs = [pair for pair in study.questions.gold_pairs() if pair not in judged]
     if not pairs:
         return ""
     chosen = np.random.default_rng(0).permutation(len(pairs))[:SAMPLED].tolist()
     held = study.corpus.ordinals({pairs[place][1] for place in chosen})
     drawn = [pairs[place] for place in chosen if pairs[place][1] in held]
+    questions = study.questions.some([id for id, _ in drawn])
     passages = study.corpus.passages([held[passage] for _, passage in drawn])
     holding = sum(
         has_answer(passage.text, question.answers, rule_for(question, DEFAULT_RULE), passage.title)
-        for (question, _), passage in zip(drawn, passages, strict=True)
+        for question, passage in zip(questions, passages, strict=True)
     )
     if not drawn or holding < len(drawn):
         return ""

@@ -39,11 +39,13 @@ def make_batch_by_judge(
         Missing: no scores of that judge, or no such set. Else as `make_batch` does.
     """
     scores = ScoreStore.open(study, judge)
-    trained = None if training_set is None else drawn_negatives(TrainingSet.open(study, training_set))
+    trained = None if training_set is None else draw_probabilities(TrainingSet.open(study, training_set))
     return make_batch(study, name, runs, scores=scores, trained=trained, scored_by=judge, progress=progress, **settings)
 
 
-def drawn_negatives(training_set: TrainingSet, sampled_negatives: int = NEGATIVES_DRAWN) -> dict[str, dict[str, float]]:
+def draw_probabilities(
+    training_set: TrainingSet, sampled_negatives: int = NEGATIVES_DRAWN
+) -> dict[str, dict[str, float]]:
     """Return the probability that a training step draws each hard negative of a question: question to passage to
     probability.
     """

@@ -130,7 +130,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from blindspot.backend.evaluation.why import explain_question, summary_sentence
+        from blindspot.backend.evaluation.miss_facts import explain_question, summary_sentence
 
         found = explain_question(self.study, self.study.questions.get(question), as_list(runs), rule, neighbours=0)
         records: list[tuple[object, ...]] = []

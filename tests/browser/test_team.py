@@ -66,6 +66,11 @@ def team(tmp_path):
     return study
 
 
+def wait_until_drawn(tab) -> None:
+    """Wait until the server has drawn the whole page: what is typed or clicked before that is lost."""
+    expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)
+
+
 def let_others_in(tab) -> None:
     """Open the app to the network by its button, and read where others reach it."""
     door = tab.locator(".door")
@@ -76,6 +81,7 @@ def let_others_in(tab) -> None:
 
 def invite(tab, name: str) -> str:
     """Add an annotator by the form on Team, and return the link that the page shows once."""
+    wait_until_drawn(tab)
     tab.get_by_label("Name of a new person").fill(name)
     tab.get_by_role("button", name="Add and create link").click()
     expect(tab.locator(".st-key-team-link")).to_contain_text(f"Send this link to {name}")
@@ -86,7 +92,7 @@ def invite(tab, name: str) -> str:
 
 def create_batch(tab) -> None:
     """Fill the form's three fields, wait for the batch, and let two people judge each of its questions."""
-    expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)  # what is typed into a page being drawn is lost
+    wait_until_drawn(tab)
     form = tab.get_by_test_id("stForm").filter(has_text="Runs to pool")
     form.get_by_role("textbox", name="Name").fill("first")
     expect(form).to_contain_text("alpha")
@@ -143,16 +149,23 @@ def settle(tab) -> None:
 def clean_and_certify(tab) -> None:
     """From Judge to a set built with the labels, its drawn pairs judged, and what they prove."""
     tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
+    expect(tab.get_by_role("button", name="Build raw-2 with these labels")).to_be_visible()
+    wait_until_drawn(tab)
     tab.get_by_role("button", name="Build raw-2 with these labels").click()
     expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=240_000)
+    wait_until_drawn(tab)
     tab.locator("summary", has_text="Certify this set").click()
     tab.get_by_role("spinbutton", name="False negatives, at most %").fill("45")
     tab.get_by_role("spinbutton", name="Positives").fill("0")
     tab.get_by_role("button", name="Plan", exact=True).click()
+    expect(tab.get_by_role("button", name=re.compile(r"^Queue \d+ pairs"))).to_be_visible()
+    wait_until_drawn(tab)
     tab.get_by_role("button", name=re.compile(r"^Queue \d+ pairs")).click()
     tab.get_by_role("link", name="Judge the drawn pairs").click()
     judge_all(tab)
     tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
+    expect(tab.get_by_role("button", name="State what the labels prove")).to_be_visible()
+    wait_until_drawn(tab)
     tab.get_by_role("button", name="State what the labels prove").click()
     expect(tab.locator(".certificate")).to_contain_text("False negatives: at most")
 
@@ -171,6 +184,7 @@ def test_a_leads_day_by_buttons(tab, browser, team, capsys):
         tab.goto(f"http://{server.ADDRESS}:{port}/team")
         tab.get_by_label("Your name").fill("Lea")
         tab.get_by_role("button", name="Start").click()
+        wait_until_drawn(tab)
         let_others_in(tab)
         links = {name: invite(tab, name) for name in TEAM}
         assert urlsplit(links["Ann"]).port != port, "others come in by another door than the lead"
@@ -197,6 +211,7 @@ def test_a_leads_day_by_buttons(tab, browser, team, capsys):
         tab.locator("summary", has_text="Download the labels").click()
         name, content = downloaded(tab, tab.get_by_role("button", name="Download", exact=True))
         assert name == "labels.jsonl" and sum('"label"' in line for line in content.open()) >= 12
+        wait_until_drawn(tab)
         revoke_and_pause(tab, team)
         tab.get_by_role("button", name="Keep others out").click()
         expect(tab.get_by_role("button", name="Let others in")).to_be_visible()
@@ -220,7 +235,7 @@ def revoke_and_pause(tab, team) -> None:
 
 def manage_the_run(tab, team) -> None:
     """Download, tag and rename the run by buttons, after reading what was made from it."""
-    expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)  # a click on a page that is still being drawn is lost
+    wait_until_drawn(tab)
     tab.locator("summary", has_text="rename or delete").click()
     panel = tab.get_by_test_id("stExpander").filter(has_text="rename or delete")
     name, content = downloaded(tab, panel.locator(".st-key-download-run").get_by_role("button"))

@@ -27,7 +27,7 @@ from blindspot.backend.checking.jobs import draw_log_questions
 from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
 
@@ -81,15 +81,15 @@ def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
             open_study, request(draw_log_questions), key="draw-log", label="Draw questions to judge", primary=True
         )
         return
-    if precision.judged < precision.drawn:
+    if precision.judged < precision.drawn_questions:
         words = "Judge the next question" if precision.judged else "Judge the first question"
-        second = f"{precision.judged} of {precision.drawn} done. The interval assumes that the whole sample is judged: judge all of it."
+        second = f"{precision.judged} of {precision.drawn_questions} done. The interval assumes that the whole sample is judged: judge all of it."
         button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
         show(div(button, tag("span", second, cls="soft"), cls="action"))
         return
     facts = log_facts(open_study)
     show(tag("p", "The whole sample is judged.", cls="soft"))
-    if precision.drawn < facts.events - facts.without_chunks:
+    if precision.drawn_questions < facts.events - facts.without_chunks:
         jobs.start_button(
             open_study, request(draw_log_questions), key="draw-log", label=f"Draw {QUESTIONS} more questions"
         )

@@ -14,16 +14,16 @@ from blindspot.app.components.consent import consent_form
 from blindspot.app.components.marks import notice
 from blindspot.app.components.training.language_models import plan_words
 from blindspot.app.markup import show, tag
-from blindspot.backend.checking.card import rate_words
 from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import judge_drawn
 from blindspot.backend.checking.judging import pairs_left
 from blindspot.backend.checking.sample import read_sample
+from blindspot.backend.checking.words import rate_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import plan_pairs
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 

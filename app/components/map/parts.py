@@ -15,7 +15,7 @@ from blindspot.backend.core.result_table import minus
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10

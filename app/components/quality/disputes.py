@@ -9,7 +9,7 @@ from blindspot.app.components.marks import methods_note
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.judging.quality import Dispute, DisputedPassage
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 JUDGE = "judge"
 PER_PAGE = 8
@@ -54,7 +54,7 @@ def disputes_panel(
         span(
             toggle,
             " ",
-            link("Adjudicate", adjudicate(disputes[0].question), cls="button main", data_focus="adjudicate"),
+            link("Adjudicate", adjudication_address(disputes[0].question), cls="button main", data_focus="adjudicate"),
             cls="foot",
         ),
         cls="list-head",
@@ -73,7 +73,7 @@ def disputes_panel(
     return div(head, *(_dispute(each, names) for each in shown), more, _bad_question_row(bad), note, cls="panel")
 
 
-def adjudicate(question: str) -> str:
+def adjudication_address(question: str) -> str:
     """Return the address of the page on which a question is adjudicated."""
     return url.href(JUDGE, {"adjudicate": 1, "question": question})
 
@@ -83,7 +83,7 @@ def _dispute(dispute: Dispute, names: bool) -> Html:
         link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
         link(
             "Settle",
-            adjudicate(dispute.question),
+            adjudication_address(dispute.question),
             aria_label=f"Adjudicate: {dispute.text}",
             data_focus=f"settle-{dispute.question}",
         ),

@@ -9,7 +9,7 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def label_counts(open_study: Study) -> Html:

@@ -28,7 +28,7 @@ from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training.before_after import run_before, start_name
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder

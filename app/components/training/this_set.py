@@ -27,11 +27,11 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
 from blindspot.backend.training_sets.gold_checks import GoldCheck
-from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BlindspotError
 from blindspot.db.rights import SETTLERS

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"
@@ -35,7 +35,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
         TUPLES: write_lines(folder / TUPLES, _cap_records(_tuples(rows, width), cap)),
     }
     notes = (
-        _anchors(cap),
+        _anchor_note(cap),
         *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {counted(cap, 'row')} a question"),
     )
     notes += left_out_note(
@@ -52,7 +52,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     return counts, notes
 
 
-def _anchors(cap: int) -> str:
+def _anchor_note(cap: int) -> str:
     if cap == 1:
         return "every anchor is in one row of a file, so no batch holds an anchor twice (more rows: --rows)"
     return (

@@ -1,5 +1,5 @@
 """The path through a study, shown on every page: which step this page belongs to, which steps are done, and the one
-next step (`backend/upkeep/path.py`).
+next step (`backend/upkeep/study_path.py`).
 
 A check has its own steps: see the facts, judge, choose the rule, write the file.
 """
@@ -18,7 +18,7 @@ from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
-from blindspot.backend.upkeep.path import STEPS, Next, PathState
+from blindspot.backend.upkeep.study_path import STEPS, Next, PathState
 from blindspot.db.people import Person
 
 
@@ -39,6 +39,7 @@ class Stop(NamedTuple):
 
 CHANGE = 5  # the place of "See the change"; from there the loop begins again with judging
 JUDGE = 2
+JUDGE_A_FILE = 1  # among the steps of a check
 
 
 def href(next_step: Next) -> str:
@@ -96,7 +97,7 @@ def _stop_item(number: int, stop: Stop, is_here: bool) -> Html:
 
 def _current_stop(open_study: Study, stops: Sequence[Stop], page: str) -> int:
     """Return the step of a page; -1 if it belongs to none."""
-    if page == "Check" and url.value("step"):
+    if page == "Check" and (url.value("step") or (is_check(open_study) and stops[JUDGE_A_FILE].is_done)):
         return 2
     runs = study.shown_runs(open_study)
     if page == "Compare" and {runs[each].get("retriever") for each in _pair(runs)} & set(study.models(open_study)):
