@@ -151,7 +151,8 @@ def _button(open_study: Study, missing_reason: str, place: str) -> None:
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
-        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
+        none = "" if place == "training" else "No point yet. "  # Training says so in its first sentence
+        words = f"{none}A point says how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)

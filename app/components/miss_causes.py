@@ -16,6 +16,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.core.units import counted_by
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
@@ -124,8 +125,8 @@ def _difference(estimate: Estimate) -> Html:
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return Html("–")
     sure = estimate.low > 0 or estimate.high < 0
-    interval = span(f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}", cls="interval")
-    return span(f"{100 * estimate.value:+.1f}", interval, cls="figure difference" + ("" if sure else " unsure"))
+    interval = span(signed_ends(100 * estimate.low, 100 * estimate.high), cls="interval")
+    return span(signed(100 * estimate.value), interval, cls="figure difference" + ("" if sure else " unsure"))
 
 
 def _paired(difference: Difference) -> Html:

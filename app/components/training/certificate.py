@@ -116,7 +116,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
     words = f"Queue {counted(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
-    st.button(words, key="queue-certificate", type="primary", on_click=_queue, args=(open_study, chosen.name, key))
+    st.button(words, key="queue-certificate", on_click=_queue, args=(open_study, chosen.name, key))
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:

@@ -42,7 +42,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
         tabs.title("Training sets", f"No training set yet. {about}")
-        label_counts(open_study)
+        show(label_counts(open_study))
     build_form(open_study, manifests, manifests.get(chosen))
     if manifests:
         show(
