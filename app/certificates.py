@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
+from blindspot.backend.training_sets.certificate_draws import CertificatePlan
 from blindspot.backend.training_sets.certificates import Certificate, percent, proof
-from blindspot.backend.training_sets.certification import CertificatePlan
 
 
 def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:

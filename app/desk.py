@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 from blindspot.db.tags import Tags

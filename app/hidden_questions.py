@@ -15,7 +15,7 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging import live_refusal
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 REASON = "you have still to judge them"
 

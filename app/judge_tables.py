@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
 from blindspot.app.terminal_tables import console, print_rows
 from blindspot.backend.core.result_table import ResultTable, rich_tables
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.analysis.audit import Rate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.backend.text.number_words import counted, duration, noun
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study

@@ -14,7 +14,7 @@ from blindspot.app import study, who
 from blindspot.app.components.behaviour import behaviour, style
 from blindspot.app.components.header import header
 from blindspot.app.components.marks import notice
-from blindspot.app.components.path import path
+from blindspot.app.components.path_bar import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import Html, show

@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.report_text import index_size
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import SEARCHES_TITLE
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 
 def offered_runs(open_study: Study) -> dict[str, dict]:

@@ -11,7 +11,7 @@ from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
 from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.core.units import counted_by
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -36,7 +36,8 @@ import numpy as np
 from benchmarks.machine import machine
 from benchmarks.simple_samples import sample_size_alone
 from blindspot.analysis.audit import rate
-from blindspot.analysis.certificates import bet_against_hits, pilot_chances, plan, times_to
+from blindspot.analysis.certificate_plan import pilot_chances, plan
+from blindspot.analysis.certificates import bet_against_hits, times_to
 from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
 from blindspot.analysis.weighted_draws import cells_of, draw_order
 from blindspot.backend.core.study import Study

@@ -31,10 +31,10 @@ import numpy as np
 from benchmarks.machine import machine, peak_memory
 from blindspot.backend.core.model_files import locate
 from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
-from blindspot.backend.retrieval.shards import BLOCK
 from blindspot.db.records import Passage
 from tests.conftest import REAL_DATA
 

@@ -6,7 +6,7 @@ import pytest
 
 from blindspot.analysis.intervals import tango
 from blindspot.app.components.marks import relation_label
-from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
 from blindspot.backend.evaluation.comparison_words import significance
@@ -80,7 +80,7 @@ def row(page: Page, start: str) -> str:
 def ends(plus, minus, n):
     """Tango's interval in points, as a row shows it."""
     low, high = (100 * each for each in tango(plus, minus, n))
-    return f"{low:+.1f} to {high:+.1f}"
+    return f"{low:+.1f} to {high:+.1f}".replace("-", "−")
 
 
 def test_accuracy_by_relation_reads_as_words(study):
@@ -126,14 +126,13 @@ def test_the_page_says_what_the_command_says(study):
         estimate, flips = both.difference.estimate, both.flips
         shown = row(page, relation_label(name)).removeprefix(relation_label(name)).split()
         assert shown[:3] == [f"{both.n:,}", f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}"]
-        assert f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f} {both.difference.p_adjusted:.3f}" in " ".join(
-            shown
-        )
+        interval = signed_ends(100 * estimate.low, 100 * estimate.high)
+        assert f"{interval} {both.difference.p_adjusted:.3f}" in " ".join(shown)
         assert shown[-4:] == [str(count) for count in (flips.both, flips.only_a, flips.only_b, flips.neither)]
     for k, both in made.figures_at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
-        assert f"{low:+.1f} to {high:+.1f}" in row(page, "ahead"), k
-        assert f"{100 * made.macro[k].difference.estimate.low:+.1f} to" in row(page, "macro")
+        assert signed_ends(low, high) in row(page, "ahead"), k
+        assert f"{signed(100 * made.macro[k].difference.estimate.low)} to" in row(page, "macro")
 
 
 def test_a_slice_in_the_address_filters_everything(study):

@@ -1,6 +1,8 @@
 """The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
 selections."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.map.figure import SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import measure
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, colour_values
@@ -17,6 +20,7 @@ from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.values import known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.text.number_words import counted
 from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
@@ -110,6 +114,24 @@ def test_two_encoders_stand_side_by_side_with_their_change(study):
     assert heads.count("tiny other change") == 3
     alone = Page(study.folder, "map", map="two", view="1")
     assert alone.app.selectbox(key="url-view").value == "1"
+
+
+def test_two_pictures_in_the_colours_of_one_run_say_what_the_other_encoders_run_finds(study, tmp_path):
+    shutil.copytree(study.folder, tmp_path / "s")
+    both = Study.open(tmp_path / "s")
+    words = "Both pictures show the same points, in the colours of tiny-dev."
+    assert words in Page(both.folder, "map", map="two").text, "the other encoder has no run"
+    retrieve(both, "dense", encoder="other", split="dev", k=20, device="cpu")
+    tiny, other = (
+        {question.id for question, rank in zip(made.questions, made.first_ranks.tolist(), strict=True) if 0 < rank <= 5}
+        for made in (measure(both, "tiny-dev"), measure(both, "other-dev"))
+    )
+    page = Page(both.folder, "map", map="two")
+    assert (
+        f"{words} other-dev finds {counted(len(other - tiny), 'question')} that tiny-dev misses, and misses "
+        f"{len(tiny - other)} that it finds." in page.text
+    )
+    assert "Both pictures" not in Page(both.folder, "map", map="two", view="1").text
 
 
 @pytest.mark.parametrize("by", ["kind", "relation", "bucket", "hit", "label", "cluster"])

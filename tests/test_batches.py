@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from blindspot.app.commands.batches import batch_app
 from blindspot.backend.core.runs import write_run
+from blindspot.backend.judging.batch_order import select_spread
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch, questions_of
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.practice import make_practice
-from blindspot.backend.judging.priority import Calibration, PooledPassage, false_negative_cost, select_spread
+from blindspot.backend.judging.priority import Calibration, PooledPassage, false_negative_cost
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.simple_samples import hypergeometric_upper, sample_size_alone
-from blindspot.analysis.certificates import bet_against_hits, pilot_chances, plan, share_after, share_before, times_to
+from blindspot.analysis.certificate_plan import pilot_chances, plan
+from blindspot.analysis.certificates import bet_against_hits, share_after, share_before, times_to
 from blindspot.analysis.weighted_draws import cells_of, draw_order, simulated_draws
 
 POPULATION, TARGET = 3000, 0.06

@@ -15,8 +15,8 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit
+from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan, share_of
 from blindspot.backend.training_sets.certificates import certify, proof, sensitivity, stated_certificate
-from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan, share_of
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused

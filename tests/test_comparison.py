@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused(study):
             "the 95% interval of this figure alone, +1.6 to +14.4 points, excludes 0",
             "the 95% interval is",
         ),
-        (-0.016, 0.144, 0.24, "the 95% interval is -1.6 to +14.4 points", "excludes 0"),
-        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval -0.1 to 14.4, p = 0.040", "no significant difference"),
+        (-0.016, 0.144, 0.24, "the 95% interval is −1.6 to +14.4 points", "excludes 0"),
+        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval −0.1 to 14.4, p = 0.040", "no significant difference"),
     ],
 )
 def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):

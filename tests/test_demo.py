@@ -122,6 +122,8 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     became = Counter(roles[1].get(key) for key, role in roles[0].items() if role == "negative")
     assert became["negative"] and became["positive"] and became["dropped"]
     expected = f"turns {became['positive']:,} of them into positives and drops {became['dropped']:,}."
+    home = Page(small_demo.folder).text
+    assert home.index("BM25 finds") < home.index("Where does dense retrieval fail"), "the finding first, then the steps"
     assert steps[3].sentence.endswith(expected), "negatives that stay negatives for another reason do not count"
 
 
@@ -146,7 +148,7 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
         and f"Measured over {len(asked)} questions. Training with another seed" in verdict
     )
     same = cleaning_verdict(Comparison.of_runs(compared["clean"], compared["clean"]))
-    assert "No difference between the two is established at 1 (+0.0) and 5 (+0.0) and 20 (+0.0)." in same
+    assert "No difference between the two is established at 1 (+0.0), 5 (+0.0) and 20 (+0.0)." in same
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
@@ -171,7 +173,7 @@ def test_home_leads_through_the_steps(small_demo):
     assert any(link.startswith("question?a=bm25-dev&b=minilm-dev&k=5&cell=only_a&question=") for link in links)
     assert "judge" in links and "training?set=clean&before=noisy" in links
     assert any(link.startswith("relations?runs=trained-clean-dev") for link in links)
-    assert page.html.index("See the blind spot") < page.html.index('class="findings"') < page.html.index("Runs</h2>")
+    assert page.html.index('class="findings"') < page.html.index("See the blind spot") < page.html.index("Runs</h2>")
     assert page.text.index("Runs") < page.text.index("Study contents")
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.retrieval import bm25, dense, shards
+from blindspot.backend.retrieval import bm25, dense, dense_shards
 from blindspot.backend.retrieval import passage_encoder as bulk
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
@@ -44,7 +44,7 @@ def test_stores_float16_and_searches_them_exactly(study):
 
 
 def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypatch):
-    monkeypatch.setattr(shards, "BLOCK", 8)
+    monkeypatch.setattr(dense_shards, "BLOCK", 8)
     monkeypatch.setattr(bulk, "TOKENS_CPU", 1)
     seen = []
 
@@ -70,7 +70,7 @@ def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypat
 
 
 def test_shards_of_other_settings_are_not_used(study, monkeypatch):
-    monkeypatch.setattr(shards, "BLOCK", 8)
+    monkeypatch.setattr(dense_shards, "BLOCK", 8)
 
     def interrupt(done, total, doing):
         if done >= 16:

@@ -65,13 +65,13 @@ def test_the_sentence_names_the_use_that_pays_most_and_what_cleaning_does_not():
     found = forecast_of(reranker=(0.02, 0.01, 0.03), cleaning_retriever=(0.0, -0.01, 0.006))
     assert found.sentence == (
         "On this study, labels pay most in the reranker: the next 300 are expected to raise Success@1 by 2.0 points (+1.0 to +3.0); "
-        "cleaning your training set is not expected to change the retriever (-1.0 to +0.6 points of Success@20)."
+        "cleaning your training set is not expected to change the retriever (−1.0 to +0.6 points of Success@20)."
     )
     assert "narrow the half-width" in forecast_of(reranker=(0.02, 0.01, 0.03), evaluation=(0.06, 0.05, 0.07)).sentence
     unsure = forecast_of(reranker=(0.01, -0.01, 0.03), cleaning_reranker=(-0.01, -0.03, 0.01)).sentence
     assert unsure == (
         "On this study, no gain of the next 300 labels is certain; likeliest is that in the reranker they raise Success@1 by "
-        "1.0 points (-1.0 to +3.0). Judge some dev questions to see what labels give the evaluation."
+        "1.0 points (−1.0 to +3.0). Judge some dev questions to see what labels give the evaluation."
     )
     worse = forecast_of(cleaning_reranker=(-0.01, -0.03, 0.01), evaluation=(0.1, 0.09, 0.11)).sentence
     assert worse == "On this study, no gain of the next 300 labels is certain."

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.backend.core.result_table import Column, FittingTable, ResultTable
+from blindspot.backend.core.result_table import Column, FittingTable, ResultTable, difference, signed, signed_ends
 
 TABLE = ResultTable(
     "A: bm25-dev, B: minilm-dev. Success@k, %",
@@ -109,6 +109,12 @@ def test_each_form_holds_the_same_values():
         "$<$" not in FIGURES.as_latex()
         and "\\caption{Success@5 \\textless{}of\\textgreater{} runs}" in FIGURES.as_latex()
     )
+
+
+def test_sentences_have_a_real_minus_sign_and_tables_the_hyphen_that_programs_read():
+    assert signed_ends(-1.1, 7.1) == "\N{MINUS SIGN}1.1 to +7.1" and signed(-0.26) == "\N{MINUS SIGN}0.3"
+    assert signed(-0.01) == "+0.0", "nothing is below zero that is shown as zero"
+    assert difference(Estimate(0.012, 90, -0.003, 0.027, "paired")) == "+1.2 [-0.3,+2.7]"
 
 
 def test_a_row_of_another_length_is_refused():

@@ -18,7 +18,7 @@ from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.guidelines import edit_guidelines
 from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.maps import edits
-from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
+from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.downloads import download
 from blindspot.db.descriptions import Descriptions

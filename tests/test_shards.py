@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.retrieval import dense, shards
+from blindspot.backend.retrieval import dense, dense_shards
 from blindspot.backend.retrieval.dense import Dense
-from blindspot.backend.retrieval.shards import Shard
+from blindspot.backend.retrieval.dense_shards import Shard
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people
 
 
 @pytest.fixture
 def study(tmp_path, tiny, monkeypatch):
-    monkeypatch.setattr(shards, "BLOCK", 4)
+    monkeypatch.setattr(dense_shards, "BLOCK", 4)
     return study_in(tmp_path / "s", tiny)
 
 

@@ -13,6 +13,13 @@ from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training_sets import builder as building
 from blindspot.backend.training_sets import denoising
 from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
+from blindspot.backend.training_sets.decision_sample import (
+    KEPT,
+    PSEUDO,
+    REMOVED,
+    queue_stratified_sample,
+    stratified_sample,
+)
 from blindspot.backend.training_sets.differences import (
     KINDS,
     NewLabel,
@@ -20,13 +27,6 @@ from blindspot.backend.training_sets.differences import (
     changes_of_kind,
     diff,
     new_labels,
-)
-from blindspot.backend.training_sets.stratified_sample import (
-    KEPT,
-    PSEUDO,
-    REMOVED,
-    queue_stratified_sample,
-    stratified_sample,
 )
 from blindspot.backend.training_sets.training_set import read_groups
 from blindspot.db.errors import BadInput, Missing, Refused

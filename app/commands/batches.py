@@ -18,7 +18,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.judging.settings import BatchSettings
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 
@@ -136,7 +136,7 @@ def batch_strata(
     """Create a batch that checks a training set: a random sample of the pairs that a policy kept, removed or
     proposed.
     """
-    from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
+    from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 
     _print_summary(queue_stratified_sample(open_study(study), name, training_set, size, seed))
 

@@ -10,7 +10,7 @@ import typer
 from blindspot.app.commands.common import AsJson, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.checking.settings import CheckSettings
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check

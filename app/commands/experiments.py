@@ -13,7 +13,7 @@ from blindspot.app.commands.common import Device, OutputForm, StudyOption, check
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.experiments.settings import ExperimentSettings
-from blindspot.backend.text.counting import duration
+from blindspot.backend.text.number_words import duration
 from blindspot.backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:

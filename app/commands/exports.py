@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from blindspot.app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 export_app = group("Export parts of a study in the formats of other tools.")
 

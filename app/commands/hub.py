@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindspot.app.commands.common import StudyOption, group, open_study, progress
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.hub.pushing import PushPlan

@@ -20,7 +20,7 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import reads, takes_settings
 from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:

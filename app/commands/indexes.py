@@ -25,7 +25,7 @@ from blindspot.backend.core.settings import MODELS, EncoderSettings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions, MilvusSettings
 from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")

@@ -26,7 +26,7 @@ from blindspot.app.judge_texts import (
     quality_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:

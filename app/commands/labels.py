@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 labels_app = group("Back up, restore, check, export or import labels.")

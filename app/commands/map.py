@@ -11,7 +11,7 @@ from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_s
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.maps.stored import Map

@@ -12,7 +12,7 @@ from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_s
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
 from blindspot.backend.core.declared import build
 from blindspot.backend.evaluation.settings import ReportOptions
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.declared import Declared
@@ -33,7 +33,7 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and the one next command."""
     from blindspot.app.terminal_tables import print_json, print_status
     from blindspot.backend.core.summary import summary
-    from blindspot.backend.upkeep.path import next_command
+    from blindspot.backend.upkeep.study_path import next_command
 
     opened = open_study(study)
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:

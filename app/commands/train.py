@@ -9,7 +9,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.training_settings import (
     AdapterSettings,
     CrossEncoderSettings,

@@ -9,7 +9,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions
@@ -18,7 +18,7 @@ from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
-    from blindspot.backend.training_sets.certification import CertificatePlan
+    from blindspot.backend.training_sets.certificate_draws import CertificatePlan
     from blindspot.backend.training_sets.training_set import TrainingSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the training set.")]
@@ -173,8 +173,7 @@ def certify_set(
     """
     from blindspot.app.certificates import state_lines
     from blindspot.app.terminal_tables import print_json
-    from blindspot.backend.training_sets.certificates import certify
-    from blindspot.backend.training_sets.certification import (
+    from blindspot.backend.training_sets.certificate_draws import (
         HIGHEST,
         draw_more,
         make_plan,
@@ -182,6 +181,7 @@ def certify_set(
         read_plan,
         share_of,
     )
+    from blindspot.backend.training_sets.certificates import certify
     from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
@@ -214,7 +214,7 @@ def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_ru
     """Make the batch of a certificate unless this is a dry run, and print the plan."""
     from blindspot.app.certificates import plan_lines
     from blindspot.app.terminal_tables import print_json
-    from blindspot.backend.training_sets.certification import queue_plan
+    from blindspot.backend.training_sets.certificate_draws import queue_plan
 
     batch = None if dry_run else queue_plan(study, name, planned)
     if json:

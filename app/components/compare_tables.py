@@ -19,13 +19,13 @@ from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, 
 from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import ends, signed_ends
+from blindspot.backend.core.result_table import ends, signed, signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.question_table import rows_among, take
 
 
@@ -273,7 +273,7 @@ def gain(difference: Difference) -> Html:
     adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
     interval = signed_ends(100 * estimate.low, 100 * estimate.high)
     message = (
-        f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), "
+        f"A − B: {signed(100 * estimate.value)} points, {interval}, {p_words(p)} ({adjusted}), "
         f"{counted_by(estimate.n, estimate.units)}. {GAIN}"
     )
     points = 100 * estimate.value
@@ -281,7 +281,7 @@ def gain(difference: Difference) -> Html:
     words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
     shown = interval  # from the point of view of the leading run
     if points <= -0.05:
-        shown = f"{0.0 - 100 * estimate.high:+z.1f} to {0.0 - 100 * estimate.low:+z.1f}"
+        shown = signed_ends(-100 * estimate.high, -100 * estimate.low)
     return span(
         ahead,
         words,

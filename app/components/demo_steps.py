@@ -13,8 +13,19 @@ from blindspot.db.people import Person
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
-def demo_panel(open_study: Study, person: Person | None) -> Html:
-    """Two sentences about the demo, and its steps with their state, each a link."""
+ABOUT = (
+    "This study is a generated encyclopedia: its people, places and works do not exist, so every passage that answers a "
+    "question is known. BM25 and a dense retriever search it, annotators whose names end in “(simulated)” are programs, "
+    "and this computer computed every figure."
+)
+
+
+def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") -> Html:
+    """The demo's steps, one a line, each with its state and a link, and in an expander what the demo is.
+
+    Args:
+        heading: the element of the panel's heading: "h2" below the findings.
+    """
     name = person.name if person is not None else None
     steps = demo_steps(
         open_study,
@@ -23,28 +34,26 @@ def demo_panel(open_study: Study, person: Person | None) -> Html:
     )
     is_made = is_running(open_study) is not None
     return div(
-        tag("h1", "Where does dense retrieval fail, and what do labels change?"),
+        tag(heading, "Where does dense retrieval fail, and what do labels change?"),
         tag(
-            "p",
-            "This study is a generated encyclopedia: its people, places and works do not exist, so every passage "
-            "that answers a question is known. BM25 and a dense retriever search it, annotators whose names end in "
-            "“(simulated)” are programs, and this computer computed every figure.",
+            "ol",
+            *(_step(number, step, is_made, "h3" if heading == "h2" else "h2") for number, step in enumerate(steps, 1)),
+            cls="steps",
         ),
-        tag("ol", *(_step(number, step, is_made) for number, step in enumerate(steps, 1)), cls="steps"),
+        tag("details", tag("summary", "What this demo is"), div(ABOUT), cls="how"),
         cls="panel demo",
     )
 
 
-def _step(number: int, step: DemoStep, is_made: bool) -> Html:
+def _step(number: int, step: DemoStep, is_made: bool, heading: str) -> Html:
     waits = step.state == "waiting"
     title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
     state = STATES[step.state] if is_made or not waits else "not made"
     return tag(
         "li",
         span(f"{number}", cls="place"),
-        div(
-            tag("h2", title, span(state, cls="soft after") if state else ""), tag("p", join(step.sentence), cls="soft")
-        ),
+        tag(heading, title, span(state, cls="soft after") if state else ""),
+        tag("p", join(step.sentence), cls="soft"),
         cls=step.state,
     )
 

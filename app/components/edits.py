@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.edits import DOUBT, does
 from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
 from blindspot.backend.interventions.live import editable, explain_question
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
 

@@ -76,8 +76,11 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     if cell is None or cell["value"] is None:
         return Html("–")
     paper = "" if cell["published"] is None else span(f"paper {cell['published']:g}", cls="published")
-    interval = span(f"{format_value(cell['low'], unit)}–{format_value(cell['high'], unit)}", cls="interval")
-    return join(span(format_value(cell["value"], unit), interval, cls="figure"), paper)
+    value, low, high = (
+        format_value(cell[name], unit).replace("-", "\N{MINUS SIGN}") for name in ("value", "low", "high")
+    )
+    between = " to " if cell["low"] < 0 else "–"
+    return join(span(value, span(f"{low}{between}{high}", cls="interval"), cls="figure"), paper)
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:

@@ -8,7 +8,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
 from blindspot.app.components.gold_check import gold_items
 from blindspot.app.components.marks import SUCCESS, letter, methods_note, percent
-from blindspot.app.components.path import href
+from blindspot.app.components.path_bar import href
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
 from blindspot.backend.core.settings import Unit
@@ -23,7 +23,7 @@ from blindspot.backend.evaluation.findings import (
 )
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.upkeep.path import Next
+from blindspot.backend.upkeep.study_path import Next
 
 
 def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:

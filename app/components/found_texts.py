@@ -11,7 +11,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import FoundText, TextSearch
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 SHOWN_QUESTIONS = 3
 

@@ -57,15 +57,16 @@ def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
     said = sentences or list(filter(None, [_unchecked_runs(open_study, study.questions_key(open_study))]))
     if not said:
         return
-    show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said)), cls="panel"))
-    if not who.may(open_study.labels_path, "make batches"):
-        return
-    with st.container(key="gold-check", horizontal=True, vertical_alignment="bottom"):
-        check = checks[0]
-        if len(checks) > 1:
-            check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
-        words = "Make a batch" if len(checks) > 1 else _button_label(check)
-        st.button(words, key="gold-check-draw", on_click=_draw, args=(open_study, check))
+    with st.container(key="gold-check"):
+        show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said))))
+        if not who.may(open_study.labels_path, "make batches"):
+            return
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            check = checks[0]
+            if len(checks) > 1:
+                check = st.selectbox("What to check", checks, format_func=_button_label, key="gold-check-of", width=420)
+            words = "Make a batch" if len(checks) > 1 else _button_label(check)
+            st.button(words, key="gold-check-draw", on_click=_draw, args=(open_study, check))
     if made := st.session_state.pop(_SAID, None):
         show(notice(made, " ", link("Judge", url.JUDGE), " it."))
 

@@ -17,7 +17,7 @@ from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import latest_jobs
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.db.errors import BlindspotError
 from blindspot.db.jobs import Job
 from blindspot.db.rights import action_of_job

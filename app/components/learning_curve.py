@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_points import (
     SCOPES,
@@ -151,7 +151,8 @@ def _button(open_study: Study, missing_reason: str, place: str) -> None:
 def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _scope_sentence(scope)))]
     if not points:
-        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
+        none = "" if place == "training" else "No point yet. "  # Training says so in its first sentence
+        words = f"{none}A point says how well a judge and an adapter do on dev when they learn from the labels so far."
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)

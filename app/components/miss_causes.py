@@ -16,6 +16,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.core.units import counted_by
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
@@ -26,7 +27,7 @@ from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMis
 from blindspot.backend.evaluation.report_plots import cause_plot
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
@@ -124,8 +125,8 @@ def _difference(estimate: Estimate) -> Html:
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return Html("–")
     sure = estimate.low > 0 or estimate.high < 0
-    interval = span(f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}", cls="interval")
-    return span(f"{100 * estimate.value:+.1f}", interval, cls="figure difference" + ("" if sure else " unsure"))
+    interval = span(signed_ends(100 * estimate.low, 100 * estimate.high), cls="interval")
+    return span(signed(100 * estimate.value), interval, cls="figure difference" + ("" if sure else " unsure"))
 
 
 def _paired(difference: Difference) -> Html:

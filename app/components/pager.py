@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blindspot.app.markup import Html, div, link, span, tag
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def pager(total: int, page: int, per_page: int, noun: str, page_url: Callable[[int], str]) -> Html:

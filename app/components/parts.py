@@ -12,7 +12,7 @@ from blindspot.app import hidden_questions, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, join, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.dependents import dependents
 from blindspot.backend.upkeep.downloads import download, formats

@@ -9,7 +9,7 @@ from blindspot.app.components.marks import doubtful_badge, gold_badge, letter, r
 from blindspot.app.markup import Html, div, join, span, tag, term
 from blindspot.app.study import set_label
 from blindspot.backend.text.answers import answer_spans, mentions_subject, query_spans, rule_for
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.records import Passage, Question
 
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3

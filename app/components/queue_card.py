@@ -6,7 +6,7 @@ from blindspot.app import url
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.people import Person
 
 

@@ -19,7 +19,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.question_table import ids_of, take
 
 F1 = (

@@ -73,11 +73,11 @@ def _by_name(labels_path: Path) -> None:
             args=(labels_path, person.name),
         )
     with st.form("sign-in-form", border=False):
-        name_column, right = st.columns([3, 1], vertical_alignment="bottom")
+        name_column, right, _ = st.columns([4, 1, 5], vertical_alignment="bottom")
         with name_column:
             st.text_input("New name" if people else "Your name", key=_NEW, max_chars=64)
         with right:
-            st.form_submit_button("Start", on_click=_say_new, args=(labels_path,))
+            st.form_submit_button("Start", on_click=_say_new, args=(labels_path,), type="primary")
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     if not people:

@@ -12,6 +12,7 @@ from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import letter, percentage
 from blindspot.app.markup import Html, div, join, link, row, table, table_head, tag, term
 from blindspot.app.selection import Selection
+from blindspot.backend.core.result_table import signed
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
@@ -19,7 +20,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlices
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 MOVES = (
@@ -117,8 +118,8 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
             percentage(slice_.figures.a),
             percentage(slice_.figures.b),
             gain(slice_.figures.difference),
-            f"{100 * slice_.outside:+.1f}",
-            f"{100 * slice_.explained:+.1f}",
+            signed(100 * slice_.outside),
+            signed(100 * slice_.explained),
             _p(slice_.p_adjusted),
             head=link(tag("code", slice_.expression), questions_address(slice_.expression)),
         )

@@ -18,7 +18,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.records import Question

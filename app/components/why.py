@@ -11,7 +11,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.miss_facts import MissExplanation, Standing, Words, explain_question, summary_sentence
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.records import Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"

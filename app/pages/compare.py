@@ -53,7 +53,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 

@@ -18,7 +18,7 @@ from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.next_step import with_study
 from blindspot.app.components.parts import parts_panel
-from blindspot.app.components.path import home_step
+from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
 from blindspot.app.components.run_table import mark_runs, run_tables
 from blindspot.app.components.stylesheets import style_sheet
@@ -53,19 +53,21 @@ def _page(open_study: Study) -> None:
     if is_empty(open_study):
         show(div(tag("h1", f"{open_study.settings.name} is a new study"), tag("p", ABOUT), cls="welcome"))
         files_panel(open_study)
-    is_made = is_demo(open_study) and _demo(open_study)
-    if is_made:
-        jobs.panel(open_study)
     of_file, log = is_check(open_study), log_run(open_study, study.parts(open_study, "runs"))
-    if of_file or log is not None:
-        _check(open_study, of_file)
+    is_checked = of_file or log is not None
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
     runs = {name: about for name, about in study.shown_runs(open_study).items() if not (of_file and is_of_file(about))}
     person = who.signed_in_person(open_study.labels_path)
+    # The findings first: they reach the browser while the server computes the rest of the page.
+    step = home_step(open_study, person) if runs else None
+    found = findings_panel(open_study, runs, step, "h2" if is_checked else "h1")
+    if is_checked:
+        _check(open_study, of_file, is_main=not found or step is None)
+    show(found)
+    is_made = is_demo(open_study) and _demo(open_study, "h2" if found else "h1")
+    if is_made:
+        jobs.panel(open_study)
     if runs:
-        # The findings first: they reach the browser while the server computes the rest of the page.
-        has_heading = of_file or log is not None or is_demo(open_study)
-        show(findings_panel(open_study, runs, home_step(open_study, person), "h2" if has_heading else "h1"))
         show(run_tables(open_study, runs))
         parts_panel(open_study, "run", list(runs), further_form=lambda: mark_runs(open_study, list(runs)))
         if "relations" in study.available_facts(open_study):
@@ -81,27 +83,36 @@ def _page(open_study: Study) -> None:
         if not is_empty(open_study) and not of_file:
             files_panel(open_study)
         with st.expander("Study contents"):
-            show(holdings(contents, (of_file or log is not None) and not study.with_answers(open_study)))
+            show(holdings(contents, is_checked and not study.with_answers(open_study)))
         if not is_made:
             jobs.panel(open_study)
 
 
-def _check(open_study: Study, of_file: bool) -> None:
-    """Show the result of a check, or of a log, and the link to its page."""
+def _check(open_study: Study, of_file: bool, is_main: bool) -> None:
+    """Show the result of a check, or of a log, and the link to its page.
+
+    Args:
+        is_main: whether this link is the one next action of the page.
+    """
     if of_file:
         found = checks.proven_labels(open_study)
         words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
     else:
         words = log_answer(open_study, precision_of(open_study), who.may(open_study.labels_path, "see others' labels"))
-    show(div(words, link("See the check" if of_file else "See the log", url.CHECK, cls="button"), cls="welcome"))
+    button = link("See the check" if of_file else "See the log", url.CHECK, cls="button main" if is_main else "button")
+    show(div(words, button, cls="welcome"))
 
 
-def _demo(open_study: Study) -> bool:
-    """Show the steps through the demo, and return whether parts of it are still being made."""
+def _demo(open_study: Study, heading: str) -> bool:
+    """Show the steps through the demo, and return whether parts of it are still being made.
+
+    Args:
+        heading: the element of the panel's heading: "h2" below the findings.
+    """
     from blindspot.app.components.demo_steps import demo_panel
     from blindspot.backend.demo.making import is_running
 
-    show(demo_panel(open_study, who.signed_in_person(open_study.labels_path)))
+    show(demo_panel(open_study, who.signed_in_person(open_study.labels_path), heading))
     return is_running(open_study) is not None
 
 

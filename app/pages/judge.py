@@ -28,7 +28,7 @@ from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
 from blindspot.backend.judging.own_work import own_work
 from blindspot.backend.judging.waiting_words import waiting_lines
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease

@@ -19,13 +19,13 @@ from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.markup import Html, div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def page() -> None:
@@ -61,7 +61,7 @@ def page() -> None:
     if hidden_questions.any_hidden(study, map.question_ids):
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
-    show(tag("h1", _title(map, colours[by], run, k)))
+    show(tag("h1", _title(map, colours[by], run, k)), _both_views(map, view, runs, run, k) if by == "hit" else "")
     _picture(map, colours[by], run, k, view)
     parts_panel(study, "map", list(maps), can_download=False)
 
@@ -74,6 +74,28 @@ def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
     ranks = [first[id] for id in map.question_ids if id in first]
     missed = sum(not 0 < rank <= k for rank in ranks)
     return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}"
+
+
+def _both_views(map: Map, views: list[int], runs: list[str], run: str | None, k: int) -> Html:
+    """Say of two pictures side by side that their colours are those of one run, and what the other encoder's run finds
+    and misses of its questions.
+    """
+    if run is None or len(views) < 2:
+        return Html("")
+    words = f"Both pictures show the same points, in the colours of {run}."
+    retrievers = {name: opened_study.shown_runs(map.study)[name].get("retriever") for name in runs}
+    encoder = next((each for each in map.encoders if each != retrievers[run]), "")
+    other = next((name for name, retriever in retrievers.items() if retriever == encoder), None)
+    if other is None:
+        return tag("p", words)
+    first, second = first_hits(map.study, run), first_hits(map.study, other)
+    found = [(0 < first[id] <= k, 0 < second[id] <= k) for id in map.question_ids if id in first and id in second]
+    gained, lost = found.count((False, True)), found.count((True, False))
+    compare = link(
+        "See the questions", url.href(url.COMPARE, {"a": run, "b": other, "k": k, "cell": "only_b"}), cls="quiet after"
+    )
+    words += f" {other} finds {counted(gained, 'question')} that {run} misses, and misses {lost:,} that it finds."
+    return tag("p", words, compare)
 
 
 ABOUT = (

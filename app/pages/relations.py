@@ -29,7 +29,7 @@ from blindspot.backend.evaluation.panel_report import frequency_figures, frequen
 from blindspot.backend.evaluation.panel_words import frequency_sentence, relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`

@@ -36,7 +36,7 @@ from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, Fo
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def fact_lines(facts: LogFacts) -> list[str]:

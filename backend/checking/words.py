@@ -10,7 +10,7 @@ from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate, WidthForecast
 from blindspot.backend.checking.writing import Changes
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 
 def size_lines(facts: FileFacts) -> list[str]:

@@ -68,10 +68,20 @@ def ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
     return f"{low:.{places}f}{separator}{high:.{places}f}"
 
 
-def signed_ends(low: float, high: float, separator: str = " to ") -> str:
-    """Return the ends of an interval of a difference in percentage points, such as "+1.1 to +7.1"."""
+def signed(value: float, places: int = 1) -> str:
+    """Return a number with its sign for a sentence or a page, such as "+1.2" or "−0.3", with a real minus sign."""
+    return minus(value, places, "+")
+
+
+def minus(value: float, places: int = 1, sign: Literal["", "+"] = "") -> str:
+    """Return a number with a real minus sign if it is negative."""
+    return f"{value:{sign}z.{places}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def signed_ends(low: float, high: float) -> str:
+    """Return the ends of an interval of a difference in percentage points, such as "−1.1 to +7.1"."""
     places = _decimal_places(low, high)
-    return f"{low:+z.{places}f}{separator}{high:+z.{places}f}"
+    return f"{signed(low, places)} to {signed(high, places)}"
 
 
 def _decimal_places(low: float, high: float) -> int:
@@ -81,14 +91,15 @@ def _decimal_places(low: float, high: float) -> int:
 
 def difference(estimate: Estimate | None) -> str:
     """Return a difference of shares in percentage points with its interval, such as "+1.2 [-0.3,+2.7]"; a dash for
-    None.
+    None. Tables keep the hyphen, which other programs read as a minus.
     """
     if estimate is None or estimate.value is None:
         return ABSENT
     if estimate.low is None:
         return f"{100 * estimate.value:+z.1f} [{TOO_FEW}]"
     value, low, high = estimate.percent
-    return f"{value:+z.1f} [{signed_ends(low, high, ',')}]"
+    places = _decimal_places(low, high)
+    return f"{value:+z.1f} [{low:+z.{places}f},{high:+z.{places}f}]"
 
 
 def p_value(p: float | None) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.question_table import folded_of, gold_of, take
 from blindspot.db.records import Question
 

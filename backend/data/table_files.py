@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.streams import ByteSource, check_plain_file, first_bytes, not_utf8, text_blocks
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:

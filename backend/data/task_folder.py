@@ -19,7 +19,7 @@ from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.tables import read_qrels
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from blindspot.analysis.accuracy import found_by
-from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
@@ -175,7 +175,7 @@ def _training_set(study: Study) -> DemoStep:
         "training-set",
         title,
         "ready",
-        "The noisy set uses every unlabelled passage that BM25 finds as a negative. "
+        "The noisy set takes unlabelled passages as negatives. "
         f"Cleaning turns {positive:,} of them into positives and drops {dropped:,}.",
     )
 
@@ -211,18 +211,23 @@ def cleaning_verdict(pair: Comparison) -> str:
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
-            established.append(f"{value:+.1f} points at {k} ({signed_ends(high, low)})")
+            established.append(f"{signed(value)} points at {k} ({signed_ends(high, low)})")
         else:
-            open_at.append(f"{k} ({value:+.1f})")
+            open_at.append(f"{k} ({signed(value)})")
     sentences = (
-        [f"In this one training, the clean set changes Success by {' and '.join(established)} against the noisy set."]
+        [f"In this one training, the clean set changes Success by {_listed(established)} against the noisy set."]
         if established
         else []
     )
     if open_at:
-        sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
+        sentences.append(f"No difference between the two is established at {_listed(open_at)}.")
     measured = f"Measured over {pair.units.count_words()}. Training with another seed may give another result."
     return " ".join([*sentences, measured])
+
+
+def _listed(words: list[str]) -> str:
+    """Return the words as a list, such as "1, 5 and 20"."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 @lru_cache(maxsize=4)

@@ -11,10 +11,11 @@ from typing import Any, Literal
 from blindspot.analysis.accuracy import Estimate, found_by, proportion
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.retrieval.engines.engine import OPENED
 from blindspot.backend.retrieval.retriever import kind_of_run
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
@@ -112,7 +113,7 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
     if paired.difference.p > SURE:
         return (
             f"No difference between {names[0]} and {names[1]} at {paired.k} is established: "
-            f"{value:+.1f} points ({low:+.1f} to {high:+.1f})."
+            f"{signed(value)} points ({signed_ends(low, high)})."
         )
     low, high = sorted((abs(low), abs(high)))
     return (

@@ -36,7 +36,7 @@ from blindspot.backend.evaluation.comparison import (
     macro_at,
 )
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import columns_of, rows_among, take
 from blindspot.db.records import Question

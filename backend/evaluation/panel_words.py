@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
+from blindspot.backend.core.result_table import signed
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
@@ -35,7 +36,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     return (
         f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {label}: "
-        f"{gains[best]:+.1f} points."
+        f"{signed(gains[best])} points."
     )
 
 

@@ -22,7 +22,7 @@ from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measu
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 

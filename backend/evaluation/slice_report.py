@@ -16,7 +16,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.counting import noun
+from blindspot.backend.text.number_words import noun
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 CONTAINED = 0.9
 """A slice counts as nested in another slice if at least this share of its questions is in the other one."""

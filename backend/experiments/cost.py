@@ -22,7 +22,7 @@ from blindspot.backend.experiments.readers import JointModelPart, ReaderModelPar
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
 

@@ -17,7 +17,7 @@ from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEn
 from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from blindspot.db.errors import BadInput
 

@@ -86,7 +86,7 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
 
 def _signed_value(value: float, unit: str) -> str:
     text = format_value(value, unit)
-    return text if text.startswith("-") else f"+{text}"
+    return f"\N{MINUS SIGN}{text[1:]}" if text.startswith("-") else f"+{text}"
 
 
 def as_csv(result: Mapping[str, Any]) -> str:

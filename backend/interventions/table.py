@@ -9,7 +9,7 @@ from blindspot.backend.core.units import counted_by
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 COLUMNS = (
     "cause",

@@ -33,7 +33,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import AuditSample, audit_samples
 from blindspot.backend.judging.corrected import CorrectedRun
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Item, Queue
 

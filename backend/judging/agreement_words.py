@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from blindspot.backend.judging.quality import Quality
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 STRENGTHS = ((0.8, "good"), (0.667, "fair, enough for tentative conclusions"), (0.2, "weak"))
 POOR = "poor, hardly better than chance"

@@ -1,4 +1,6 @@
-"""Build one batch: draw the questions of its arms, and the candidate passages of each question."""
+"""Build one batch: draw the questions of its arms, and the candidate passages of each question. (Their order in the batch
+is in `batch_order.py`.)
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.judging.batch_order import select_spread
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, false_negative_cost, select_spread
+from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, false_negative_cost
 from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import mentions_subject
@@ -206,15 +209,6 @@ class BatchBuilder:
         if not self.evidence.pooled_judge:
             return judged
         return self.calibration.with_judge(judged, pooled.answer_evidence, pooled.rank)
-
-    def mix_arms(self, priority: list[Item], other_items: list[Item]) -> list[Item]:
-        """Insert the items of the other arms at random positions among the priority items, so that a position does not
-        reveal the arm. Priority items keep their order.
-        """
-        other_items = [other_items[index] for index in self.random.permutation(len(other_items))]
-        places = set(self.random.permutation(len(priority) + len(other_items))[: len(other_items)].tolist())
-        queues = {True: iter(other_items), False: iter(priority)}
-        return [next(queues[place in places]) for place in range(len(priority) + len(other_items))]
 
     def _free_passages(self) -> list[str]:
         return [id for id in self.frame if id not in self.used and id not in self.waiting]

@@ -34,6 +34,7 @@ from blindspot.backend.judging.batch_builder import (
     TrainedNegatives,
     group_duplicates,
 )
+from blindspot.backend.judging.batch_order import mix_arms
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.settings import ORDERS, BatchSettings
@@ -127,7 +128,7 @@ def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     audit = builder.audit(round(size * mix.audit), people)
     others = builder.second_opinions(round(size * mix.second)) + builder.repeat_items(round(size * mix.repeat))
     priority = builder.priority(size - len(audit) - len(others), people)
-    return builder.mix_arms(priority, [*audit, *others])
+    return mix_arms(priority, [*audit, *others], builder.random)
 
 
 def former_order(batch: Batch) -> str:

@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.trec import read_qrels, write_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import writable
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import MACHINE, EventRow, Label
 from blindspot.db.labels import Labels

@@ -9,7 +9,7 @@ import re
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from blindspot.backend.judging.quality import (
     standing_labels,
     work_of,
 )
-from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.backend.text.number_words import counted, duration, noun
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.backend.core.rights import require
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels

@@ -1,5 +1,4 @@
-"""Rank candidate passages by P(false negative) x harm, and select questions spread over frequency buckets and
-relations.
+"""Rank candidate passages by P(false negative) x harm. (The order of the questions of a batch is in `batch_order.py`.)
 
 A passage that contains an answer and mentions the question's subject is likely to answer the question. A passage that
 contains an answer but not the subject may match only by chance.
@@ -8,12 +7,9 @@ contains an answer but not the subject may match only by chance.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from blindspot.analysis.buckets import bucket_group, bucket_order
-from blindspot.db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
 Evidence = tuple[bool | None, bool | None]
@@ -121,41 +117,6 @@ def false_negative_cost(pooled: PooledPassage, expected_draws: float) -> float:
         expected_draws: how likely a step of training draws the passage as a negative, from 0 to 1.
     """
     return 1.0 + HARM_TRAINED * expected_draws + HARM_ABOVE_GOLD * pooled.above_gold
-
-
-def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
-    """Select the ids of `count` questions, spread over frequency buckets and relations.
-
-    Questions are taken from the buckets in turn, rarest bucket first. From a bucket, the question with the highest
-    quotient is taken: its priority divided by one plus the number of questions of its relation selected so far.
-    Relations are therefore represented in proportion to their priorities (the D'Hondt method).
-    """
-    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for question in questions:
-        groups[bucket_group(question.bucket, question.frequency)][question.relation or ""].append(question.id)
-    # Official bucket 7 is the rarest; groups by mention count ascend with frequency.
-    order = sorted(
-        groups,
-        key=lambda group: (bucket_order(group)[0], bucket_order(group)[1] * (-1 if group.startswith("bucket") else 1)),
-    )
-    waiting = [
-        {relation: deque(sorted(ids, key=lambda id: (-priority[id], id))) for relation, ids in groups[bucket].items()}
-        for bucket in order
-    ]
-    chosen: list[str] = []
-    taken_per_bucket: Counter[str] = Counter()
-    while waiting and len(chosen) < count:
-        for relations in waiting[: count - len(chosen)]:
-            best = min(
-                relations,
-                key=lambda name: (-priority[relations[name][0]] / (1 + taken_per_bucket[name]), relations[name][0]),
-            )
-            chosen.append(relations[best].popleft())
-            taken_per_bucket[best] += 1
-            if not relations[best]:
-                del relations[best]
-        waiting = [relations for relations in waiting if relations]
-    return chosen
 
 
 def _posterior_odds(probability: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.people import Person
 from blindspot.db.waiting import Reassigned, Waiting
 

@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.comparison import Comparison, Measured
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.text.spans import excerpt, pieces
 from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question

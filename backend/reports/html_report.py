@@ -39,7 +39,7 @@ from blindspot.backend.reports.markup import as_plot, heading, navigation, page,
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study

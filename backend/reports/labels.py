@@ -20,7 +20,7 @@ from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
 from blindspot.backend.judging.quality import Quality, quality
 from blindspot.backend.reports.markup import heading, remark
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study

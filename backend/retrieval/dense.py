@@ -18,6 +18,8 @@ from blindspot.backend.core.manifest import file_sha256, read_manifest, write_ma
 from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense_shards import Shard, encode_shard, whole_set
+from blindspot.backend.retrieval.dense_shards import merge as merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
@@ -32,8 +34,6 @@ from blindspot.backend.retrieval.retriever import (
     refuse_other_index,
 )
 from blindspot.backend.retrieval.search import ExactSearch
-from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
-from blindspot.backend.retrieval.shards import merge as merge_blocks
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage
 

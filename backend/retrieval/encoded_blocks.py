@@ -5,7 +5,7 @@ late-interaction encoders).
                              0000002048.npz   the arrays of the passages from row 2048 on
 
 After an interruption, at most one block must be encoded again. Blocks with another recipe are deleted.
-Dense indexes resume by shards: `shards`.
+Dense indexes resume by `dense_shards.py`.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.cost import index_bytes, live_latency
 from blindspot.backend.retrieval.question_vectors import kept_vectors
 from blindspot.backend.retrieval.retriever import RETRIEVERS, options_for
-from blindspot.backend.text.counting import counted
 from blindspot.backend.text.default_rule import DEFAULT_RULE
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 

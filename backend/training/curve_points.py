@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue

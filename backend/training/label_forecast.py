@@ -1,4 +1,4 @@
-"""Forecast for each use of labels how much the next labels are expected to change in a study.
+"""Forecast for each use of labels how much the next labels (`forecast_steps.LABELS`) are expected to change in a study.
 
 The forecast measures how earlier labels changed results on the study's own lists (`forecast_steps`) and extrapolates
 this (`analysis.label_forecast`). Dev questions are only used for measuring. The last forecast is stored in
@@ -16,6 +16,7 @@ import numpy as np
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.result_table import signed
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, CurveBench, curve_inputs
@@ -144,7 +145,7 @@ def _points(forecast: Forecast) -> str:
 
 
 def _signed_points(share: float) -> str:
-    return f"{100 * share:+z.1f}"
+    return signed(100 * share)
 
 
 def _forecast_cell(use: str, forecast: Forecast) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.judges.feature_judge import settled_labels
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus
@@ -74,7 +75,7 @@ class OwnEffect:
             )
             lines.append(
                 f"With them the reranker answers {counted(self.gained, 'dev question')} first that it does not without, and "
-                f"loses {self.lost:,}: {value:+.1f} points ({low:+.1f} to {high:+.1f})."
+                f"loses {self.lost:,}: {signed(value)} points ({signed_ends(low, high)})."
             )
         return lines
 

@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.certificates import bet_against_hits, further_draws, share_after
+from blindspot.analysis.certificate_plan import further_draws
+from blindspot.analysis.certificates import bet_against_hits, share_after
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
 from blindspot.backend.judging.quality import missed_positives
-from blindspot.backend.text.counting import counted
-from blindspot.backend.training_sets.certification import (
+from blindspot.backend.text.number_words import counted
+from blindspot.backend.training_sets.certificate_draws import (
     FOLDER,
     STATED,
     WRONG_POSITIVES,

@@ -41,7 +41,7 @@ from blindspot.backend.judges.powered_audit import passage_ids
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, read_json
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Queue
 

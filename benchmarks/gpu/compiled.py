@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.gpu.results import Row
+from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.passage_encoder import PassageEncoder
-from blindspot.backend.retrieval.shards import BLOCK
 from blindspot.backend.retrieval.token_batches import batches
 from blindspot.db.records import Passage
 

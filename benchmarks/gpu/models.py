@@ -15,9 +15,9 @@ from benchmarks.gpu import compiled, float8
 from benchmarks.gpu.results import Row, guarded
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.passage_encoder import PassageEncoder
-from blindspot.backend.retrieval.shards import BLOCK
 from blindspot.db.records import Passage
 
 MODELS = (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000))

@@ -7,12 +7,18 @@ import pytest
 PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge", "find?words=born",
          "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
 WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
+MAIN = """() => [...document.querySelectorAll('a.button.main, .path a.next, [data-testid^=stBaseButton-primary]')].filter(
+    each => each.checkVisibility() && getComputedStyle(each).backgroundColor !== 'rgba(0, 0, 0, 0)').length"""
+LOW = """() => [...document.querySelectorAll('.top nav a, .path a.next, a.button, .choices a, [data-testid=stMain] button[data-testid^=stBaseButton]')]
+    .filter(each => each.checkVisibility() && each.getBoundingClientRect().height < 43.5).map(each => each.outerHTML.slice(0, 160))"""
 ELSEWHERE = {"presentation-role-conflict"}  # minor, of Streamlit's field for files
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_fault_on_any_page(browser, address, scheme):
-    """Each page is loaded once, and its window made narrower; a width changes no colour, so dark pages are tried at one."""
+    """Each page is loaded once, and its window made narrower; a width changes no colour, so dark pages are tried at one.
+    Each page has one button in the main style at most, and on a phone what the thumb needs is 44 pixels high.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     context = browser.new_context(color_scheme=scheme)
@@ -26,6 +32,10 @@ def test_no_fault_on_any_page(browser, address, scheme):
             tab.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
             for width in WIDTHS[scheme]:
                 tab.set_viewport_size({"width": width, "height": 900})
+                if (mains := tab.evaluate(MAIN)) > 1:
+                    found.append((page, width, "buttons in the main style", mains))
+                if width == 400:
+                    found += [(page, width, "less than 44 pixels high", html) for html in tab.evaluate(LOW)]
                 for fault in Axe().run(tab).response["violations"]:
                     if fault["id"] not in ELSEWHERE:
                         found += [(page, width, fault["id"], node["html"][:160]) for node in fault["nodes"]]

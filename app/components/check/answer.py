@@ -15,7 +15,7 @@ from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 MORE = 200
 VAGUE = 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blindspot.app.markup import Html, div, tag, term
 from blindspot.backend.checking.facts import FileFacts, FileFinding
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 IN_BATCH = "In a batch, the positives of the other rows are negatives of each row. Such a negative is false if the file gives the same text, or a nearly identical one, as a positive of the row's question. Rows are drawn at random, as in a shuffled epoch"
 

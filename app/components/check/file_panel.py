@@ -16,7 +16,7 @@ from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cl
 from blindspot.backend.checking.rules import RuleCurve, parse_rule
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
 NAMES = ("Download the file", "The list of changes", "The card")

@@ -27,7 +27,7 @@ from blindspot.backend.checking.jobs import draw_log_questions
 from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
 

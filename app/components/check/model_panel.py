@@ -23,7 +23,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import plan_pairs
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 

@@ -11,7 +11,7 @@ from blindspot.app.components import judging
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.judgements import Consensus
 from blindspot.db.people import Person
 from blindspot.db.records import Question

@@ -18,7 +18,7 @@ from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import ClusterRow, cluster_rows
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"

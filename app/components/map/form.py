@@ -58,7 +58,9 @@ def form(study: Study, taken_names: set[str]) -> None:
         wrong = _problem(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
-        jobs.start_button(study, request(make, **arguments), key="map-start", label="Create map", missing_part=wrong)
+        jobs.start_button(
+            study, request(make, **arguments), key="map-start", label="Create map", missing_part=wrong, primary=True
+        )
         st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 

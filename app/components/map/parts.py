@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import url
@@ -11,10 +11,11 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, neighbours_of
 from blindspot.app.components.marks import notice, relation_label
 from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.core.result_table import minus
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
@@ -160,7 +161,7 @@ def spread_table(map: Map) -> Html:
         for key, _, _ in columns:
             shown = (first[key], row["after"][key], row[key]) if two else (first[key],)
             cells += [
-                tag("td", _estimate_text(each, signed=number == 2), cls="change" if number == 2 else None)
+                tag("td", _estimate_text(each, is_difference=number == 2), cls="change" if number == 2 else None)
                 for number, each in enumerate(shown)
             ]
         few = first["positives"] < FEW
@@ -288,14 +289,14 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, p
     return div(tag("ul", *lines, cls="map-list"), more)
 
 
-def _estimate_text(estimate: dict | None, signed: bool = False) -> Html:
+def _estimate_text(estimate: dict | None, is_difference: bool = False) -> Html:
     if estimate is None or estimate["value"] is None:
         return Html("–")
     low, high = estimate["low"], estimate["high"]
-    form = "+.3f" if signed else ".3f"
-    interval = "" if low is None else f"{low:{form}} to {high:{form}}"
+    sign: Literal["", "+"] = "+" if is_difference else ""
+    interval = "" if low is None else f"{minus(low, 3, sign)} to {minus(high, 3, sign)}"
     return span(
-        f"{estimate['value']:{form}}",
+        minus(estimate["value"], 3, sign),
         span(interval, cls="interval"),
         cls="figure",
         title=f"n = {estimate['n']:,}, {estimate['method']}",

@@ -17,7 +17,7 @@ from blindspot.app.markup import div, link, show, span, tag
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
 PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-said"

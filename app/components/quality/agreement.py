@@ -7,7 +7,7 @@ from blindspot.app.components.marks import methods_note, percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
 from blindspot.app.markup import Html, div, row, span, table_head, tag, term
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 ALPHA = (
     "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, "

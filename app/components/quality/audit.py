@@ -15,7 +15,7 @@ from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.powered_audit import JudgeAssistedAudit
 from blindspot.backend.judging.audits import Audit, Rates
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 POWERED = (
     "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "

@@ -9,7 +9,7 @@ from blindspot.app.components.marks import methods_note
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.judging.quality import Dispute, DisputedPassage
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 JUDGE = "judge"
 PER_PAGE = 8

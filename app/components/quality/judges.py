@@ -23,7 +23,7 @@ from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, g
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
 RECALL = f"Share of the positives that the judge scores {CUT:g} or more"

@@ -8,7 +8,7 @@ from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
 from blindspot.app.components.marks import percent
 from blindspot.app.markup import Html, div, span, tag
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 INTERVAL_NOTE = "95% bootstrap interval over questions, because labels of the same question are correlated"
 

@@ -26,7 +26,7 @@ from blindspot.backend.judges.powered_audit import JudgeAssistedAudit, powered_a
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from blindspot.backend.judging.quality import Quality, quality
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.labels import Labels
 from blindspot.db.people import Person

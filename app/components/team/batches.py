@@ -25,7 +25,7 @@ from blindspot.backend.judging.batches import former_order, make_batch, question
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
 from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description

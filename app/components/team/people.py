@@ -12,7 +12,7 @@ from blindspot.app import network, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role

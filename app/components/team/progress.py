@@ -16,7 +16,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality
 from blindspot.backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 DAYS_SHOWN = 14
 FAST = (

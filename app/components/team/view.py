@@ -14,7 +14,7 @@ from blindspot.app.components.team.progress import progress_panel
 from blindspot.app.desk import desk, given_words
 from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.people import Person
 
 

@@ -17,9 +17,9 @@ from blindspot.app.entry import one_line
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan
 from blindspot.backend.training_sets.certificates import Certificate, certify, proof, stated_certificate
-from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan
 from blindspot.backend.training_sets.check_settings import POSITIVES
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
@@ -116,7 +116,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
     words = f"Queue {counted(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
-    st.button(words, key="queue-certificate", type="primary", on_click=_queue, args=(open_study, chosen.name, key))
+    st.button(words, key="queue-certificate", on_click=_queue, args=(open_study, chosen.name, key))
 
 
 def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certificate | None) -> None:

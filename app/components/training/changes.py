@@ -16,7 +16,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.text.spans import excerpt
 from blindspot.backend.training_sets.differences import (
     KINDS,

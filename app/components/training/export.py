@@ -8,7 +8,7 @@ from blindspot.app import who
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
 from blindspot.backend.training_sets.training_set import TrainingSet

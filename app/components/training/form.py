@@ -17,7 +17,7 @@ from blindspot.app.markup import show, tag
 from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder

@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.judge_agreement import (
     ANSWERS,
     CROSS_ENCODER,

@@ -6,27 +6,24 @@ from blindspot.app import study
 from blindspot.app.components.marks import notice
 from blindspot.app.components.team.batches import offer_batch
 from blindspot.app.desk import desk
-from blindspot.app.markup import show, tag
+from blindspot.app.markup import Html, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 
-def label_counts(open_study: Study) -> None:
-    """Show how many labels are on training questions. If none are, offer a batch of training questions."""
+def label_counts(open_study: Study) -> Html:
+    """Return how many labels are on training questions, as a note. If there are labels, and none is on a training
+    question, show a warning instead, and offer a batch of training questions.
+    """
     given = desk(open_study).labels.given_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
-        return
+        return Html("")
     if training:
-        words = f"{counted(total, 'label')}: {training:,} on training questions"
-        rest = (
-            ""
-            if training == total
-            else f", {total - training:,} on other questions, which correct the evaluation and never train"
-        )
-        show(tag("p", f"{words}{rest}.", cls="convention"))
-        return
+        others = f", {total - training:,} on other questions, which correct the evaluation and never train"
+        rest = "" if training == total else others
+        return tag("p", f"{counted(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
     show(
         notice(
             f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
@@ -34,6 +31,7 @@ def label_counts(open_study: Study) -> None:
         )
     )
     _offer_batch(open_study)
+    return Html("")
 
 
 def _offer_batch(open_study: Study) -> None:

@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.db.errors import BlindspotError
 
 SETTLED = "pairs that people settled"

@@ -22,7 +22,7 @@ from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_r
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
 from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 
 NO_ENCODER = "none"
 _ENCODER_HELP = "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."

@@ -28,7 +28,7 @@ from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training.before_after import run_before, start_name
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -62,7 +62,7 @@ def models_tab(open_study: Study, training_set: str) -> None:
     leads_on = model in models and after_training(open_study, model, run_before, run_after)
     judges = [about["name"] for about in feature_judges(open_study)]
     if not training_set and not judges:
-        show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
+        show(tag("p", link("Build a training set", tabs.address("sets"), cls="button main")))
     elif not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can train models."))
     elif extra := first_missing(("train",)):
@@ -70,7 +70,9 @@ def models_tab(open_study: Study, training_set: str) -> None:
     else:
         taken_names = set(models) | set(open_study.settings.encoders) | stopped
         if training_set:
-            retriever_form(open_study, training_set, taken_names, primary=not leads_on)
+            is_compared = run_before is not None and run_after is not None
+            with st.expander(f"Train another model on {training_set}") if is_compared else st.container():
+                retriever_form(open_study, training_set, taken_names, primary=not leads_on)
             with st.expander("Train a cross-encoder"):
                 cross_encoder_form(open_study, training_set, taken_names)
         if judges:
@@ -302,12 +304,13 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
                     link(
                         f"Compare {run_before} (before) with {run_after} (after)",
                         url.href(url.COMPARE, pair),
-                        cls="button",
+                        cls="button main",
                     ),
-                    " ",
                     link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
+                    cls="action",
                 )
             )
+            return True
     return False
 
 

@@ -21,7 +21,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
 from blindspot.db.descriptions import Description
@@ -42,7 +42,7 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
             "labels take precedence over the cross-encoder, and the cross-encoder over answer matching."
         )
         tabs.title("Training sets", f"No training set yet. {about}")
-        label_counts(open_study)
+        show(label_counts(open_study))
     build_form(open_study, manifests, manifests.get(chosen))
     if manifests:
         show(

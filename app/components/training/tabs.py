@@ -53,7 +53,7 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
     left, right = st.columns([7, 3], vertical_alignment="bottom")
     with left:
         offered = [(words, address(key, set=chosen), key == tab) for key, words in TITLES.items()]
-        show(div(choices("show", offered), cls="choosers"))
+        show(div(choices("show", offered), cls="choosers tabs"))
     with right:
         if sets:
             names = list(reversed(sets))

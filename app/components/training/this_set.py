@@ -27,11 +27,11 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
 from blindspot.backend.training_sets.gold_checks import GoldCheck
-from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BlindspotError
 from blindspot.db.rights import SETTLERS
@@ -62,18 +62,26 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
     new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
     tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
-    label_counts(open_study)
+    labels = label_counts(open_study)
     if found:
         _build_again(open_study, chosen, found, manifests)
     else:
-        show(tag("p", link("Train a retriever on this set", tabs.address("models", set=chosen.name), cls="button")))
-    _comparison_panel(open_study, chosen, manifests, sees_labels)
+        train = link("Train a retriever on this set", tabs.address("models", set=chosen.name), cls="button main")
+        show(div(train, cls="action"))
     counts = chosen.manifest["counts"]
-    show(div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), cls="panel"))
-    certificate_section(open_study, chosen, sees_labels)
-    export_form(open_study, chosen)
+    contents = div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), labels, cls="panel")
+    if url.value("before"):
+        _comparison_panel(open_study, chosen, manifests, sees_labels)
+        show(contents)
+    else:
+        show(contents)
+        _comparison_panel(open_study, chosen, manifests, sees_labels)
+    with st.container(key="set-check"):
+        certificate_section(open_study, chosen, sees_labels)
+        _judge_strata(open_study, chosen)
     gold_panel(open_study, [GoldCheck("training", chosen.name)])
-    _judge_strata(open_study, chosen)
+    with st.container(key="set-export"):
+        export_form(open_study, chosen)
     if counts["by_rank"]:
         with st.expander("Mined passages by rank"):
             plot(_fate_chart(counts["by_rank"]), f"fates-{chosen.name}")
@@ -115,17 +123,18 @@ def _comparison_panel(
                 )
             )
         return
-    with st.columns([1, 2])[0]:
-        before = url.select(
-            "Compare with",
-            "before",
-            ["", *others],
-            "",
-            forget=PARAMETERS,
-            format_func=lambda name: name or "choose a set",
-        )
-    if before:
-        changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
+    with st.container(key="set-compare"):
+        with st.columns([1, 2])[0]:
+            before = url.select(
+                "Compare with",
+                "before",
+                ["", *others],
+                "",
+                forget=PARAMETERS,
+                format_func=lambda name: name or "choose a set",
+            )
+        if before:
+            changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
 
 
 def _sees_labels(open_study: Study) -> bool:

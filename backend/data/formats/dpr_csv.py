@@ -28,7 +28,7 @@ from blindspot.backend.data.formats.files import one_line, written_whole
 from blindspot.backend.data.formats.question_jsonl import stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 

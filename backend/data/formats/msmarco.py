@@ -33,7 +33,7 @@ from blindspot.backend.data.formats.passage_lines import read_passage_lines
 from blindspot.backend.data.formats.question_jsonl import stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, Passage, Question
 

@@ -28,7 +28,7 @@ from blindspot.backend.data.formats.contexts import score as score_of
 from blindspot.backend.data.formats.dpr_results import Retrieved
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from blindspot.backend.data.formats.base import ImportedQuestion, Paragraph
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
-from blindspot.backend.text.counting import counted, noun
 from blindspot.backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.corpus import Corpus
 from blindspot.db.gold import GoldMatch
 from blindspot.db.records import Question

@@ -22,7 +22,7 @@ from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.settings import QuestionImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch

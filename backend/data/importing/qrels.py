@@ -16,7 +16,7 @@ from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import ThrottledProgress, source_sha256, writable
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.gold import GoldMatch

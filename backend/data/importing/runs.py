@@ -28,7 +28,7 @@ from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
 from blindspot.backend.data.importing.settings import RunImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, writable
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Question

@@ -34,7 +34,7 @@ from blindspot.backend.data.importing.tools import ThrottledProgress, writable
 from blindspot.backend.data.importing.triple_files import read_templates, read_triples
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.corpus import Row
 from blindspot.db.errors import BadInput
 from blindspot.db.imports import ImportRecord

@@ -15,7 +15,7 @@ from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, Sto
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority_label
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"

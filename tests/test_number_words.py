@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.number_words import counted, noun
 
 ROOT = Path(__file__).parents[1]
 

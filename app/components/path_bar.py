@@ -1,5 +1,5 @@
 """The path through a study, shown on every page: which step this page belongs to, which steps are done, and the one
-next step (`backend/upkeep/path.py`).
+next step (`backend/upkeep/study_path.py`).
 
 A check has its own steps: see the facts, judge, choose the rule, write the file.
 """
@@ -18,7 +18,7 @@ from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
-from blindspot.backend.upkeep.path import STEPS, Next, PathState
+from blindspot.backend.upkeep.study_path import STEPS, Next, PathState
 from blindspot.db.people import Person
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from blindspot.analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
+from blindspot.analysis.certificate_plan import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
 from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.manifest import read_object, write_json
