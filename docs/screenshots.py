@@ -31,18 +31,19 @@ Shot = tuple[str, dict[str, str], str, str | None]
 
 def shots(study: Any) -> dict[str, Shot]:
     from blindspot.backend.demo.making import CLEAN, NOISY, RUNS
-    from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, K, demo_steps
+    from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, demo_steps
+    from blindspot.backend.evaluation.settings import HEADLINE_K
 
-    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": str(K)}
+    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": str(HEADLINE_K)}
     question = next(step.question for step in demo_steps(study) if step.key == "question")
     assert question is not None, "the demo has no question that only BM25 finds"
     return {
         "home": ("", {}, ".findings", None),
-        "frequency": ("relations", {"runs": f"{pair['a']},{pair['b']}", "k": str(K), "view": "frequency"}, ".js-plotly-plot", None),
+        "frequency": ("relations", {"runs": f"{pair['a']},{pair['b']}", "k": str(HEADLINE_K), "view": "frequency"}, ".js-plotly-plot", None),
         "question": ("question", {**pair, "cell": "only_a", "question": question}, ".lists", None),
         "why": ("question", {**pair, "cell": "only_a", "question": question, "why": "1"}, ".why", None),
         "compare": ("compare", pair, ".flips", None),
-        "trained": ("compare", {"a": BEFORE, "b": TRAINED_CLEAN, "k": str(K)}, ".flips", None),
+        "trained": ("compare", {"a": BEFORE, "b": TRAINED_CLEAN, "k": str(HEADLINE_K)}, ".flips", None),
         "judge": ("judge", {}, "iframe, .judge, [data-testid=stBidiComponent]", None),
         "training": ("training", {"set": CLEAN, "before": NOISY}, "#changes", "#changes"),
         "map": ("map", {}, ".js-plotly-plot", None),
