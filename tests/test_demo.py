@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import runpy
 import shutil
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from blindspot.analysis.accuracy import found_by
 from blindspot.analysis.intervals import tango
 from blindspot.app import cli, who
+from blindspot.app.main import PAGES
 from blindspot.backend.core import jobs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -34,6 +37,11 @@ from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits
 from tests.app_pages import Page, hand_made_study
 from tests.studies import births, make_study, people
+
+
+def test_the_screenshots_of_the_docs_know_the_demo(small_demo):
+    shots = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "screenshots.py"))["shots"](small_demo)
+    assert {page for page, _, _, _ in shots.values()} <= {"", *PAGES.values()}, shots
 
 
 @pytest.fixture
