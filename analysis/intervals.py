@@ -2,6 +2,7 @@
 
 A unit of observation is what counts as one independent observation. A fact that several questions ask in different
 wordings is one unit. The values within a unit depend on each other, so the intervals never treat them as independent.
+What counts as one unit of a study is decided in `backend/core/units.py`.
 
 All intervals are based on two score intervals: Wilson's (1927) for a mean of values from 0 to 1, Tango's (1998) for a
 mean of paired differences from -1 to 1. Neither interval has width 0 when all values are the same. For independent

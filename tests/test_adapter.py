@@ -12,7 +12,6 @@ from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import AdapterSettings, read_questions, train_adapter
 from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn, make_map
-from blindspot.backend.training.adapter_map import _loss as loss_of
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -94,16 +93,13 @@ def test_a_known_positive_is_no_negative():
 
     vectors = np.eye(6, dtype=np.float32)
     asked = np.array([[0.5, 0.5, 0, 0, 0, 0]], np.float32)
-    settings = AdapterSettings(hard_negatives=1, random_passages=0)
+    learner = MapLearner(vectors, False, AdapterSettings(hard_negatives=1, random_passages=0))
     both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is also a positive
     alone = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[-1]]))
-    values = [
-        loss_of(make_map(6), each, vectors, False, settings, 5.0, np.random.default_rng(0)).item()
-        for each in (both, alone)
-    ]
+    values = [learner.loss(make_map(6), each, 5.0, np.random.default_rng(0)).item() for each in (both, alone)]
     assert values == [pytest.approx(0.0), pytest.approx(0.0)]
     wrong = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[1]]))
-    pushed = loss_of(make_map(6), wrong, vectors, False, settings, 5.0, np.random.default_rng(0))
+    pushed = learner.loss(make_map(6), wrong, 5.0, np.random.default_rng(0))
     assert pushed.item() == pytest.approx(np.log(2), abs=1e-6)  # two passages, equal scores
     assert torch.is_tensor(pushed)
 
@@ -112,10 +108,10 @@ def test_the_loss_is_cross_entropy_written_out():
     import torch
 
     questions, vectors = rotated(4, 30, 8)
-    settings = AdapterSettings(hard_negatives=0, random_passages=0)
+    learner = MapLearner(vectors, True, AdapterSettings(hard_negatives=0, random_passages=0))
     mapped = make_map(8)
     torch.nn.init.normal_(mapped.outer.weight, generator=torch.Generator().manual_seed(0))
-    found = loss_of(mapped, questions, vectors, True, settings, 10.0, np.random.default_rng(0)).item()
+    found = learner.loss(mapped, questions, 10.0, np.random.default_rng(0)).item()
     q = questions.vectors + questions.vectors @ mapped.outer.weight.detach().numpy().T
     q /= np.linalg.norm(q, axis=1, keepdims=True)
     scores = 10 * q @ vectors[questions.positives[:, 0]].T

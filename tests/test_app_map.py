@@ -20,7 +20,7 @@ from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.values import known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.number_words import counted
 from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert

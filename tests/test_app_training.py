@@ -35,6 +35,33 @@ def study(untouched, tmp_path) -> Study:
     return made
 
 
+@pytest.fixture
+def sent(monkeypatch) -> list:
+    """(kind, arguments) of the jobs that the page starts; none of them runs."""
+    started: list = []
+    monkeypatch.setattr(
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, actor: started.append((asked.kind.kind, asked.arguments)),
+    )
+    return started
+
+
+@pytest.fixture
+def timed(monkeypatch) -> list:
+    """(training set, what learns, within seconds) of the trainings of a retriever that the page times; each is told to
+    take 61 steps, on a machine without a GPU.
+    """
+    asked: list = []
+
+    def timing(opened, training_set, start, settings, within):
+        asked.append((training_set, settings.get("only"), within))
+        return 61, "61 steps of 1.9 s"
+
+    monkeypatch.setattr("blindspot.app.components.training.form._time_of_retriever", timing)
+    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
+    return asked
+
+
 def test_without_anything_it_says_where_to_begin(tmp_path):
     empty = Study.create(tmp_path / "empty")
     assert "No passages and questions yet" in Page(empty.folder, "training").text
@@ -145,21 +172,9 @@ def model(study, folder_name, **about):
     )
 
 
-def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
+def test_the_form_says_what_a_training_is_to_be(study, monkeypatch, sent, timed):
     """Every setting arrives at the job; without a cross-encoder none can be chosen."""
     build(study, name="raw")
-    sent, timed = [], []
-    monkeypatch.setattr(
-        "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
-    )
-
-    def timing(opened, training_set, start, settings, within):
-        timed.append((training_set, within))
-        return 61, "61 steps of 1.9 s"
-
-    monkeypatch.setattr("blindspot.app.components.training.form._time_of_retriever", timing)
-    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
     page = Page(study.folder, "training", tab="models")
 
     def widget(page, kind, label):
@@ -180,7 +195,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(
         steps=61, batch=8, passage_tokens=96, held_out=40, pool=200
     )
-    assert timed == [("raw", 120)] and "model-1 is being trained. 61 steps of 1.9 s" in page.text
+    assert timed == [("raw", None, 120)] and "model-1 is being trained. 61 steps of 1.9 s" in page.text
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
     page = Page(study.folder, "training", tab="models")
@@ -209,22 +224,10 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
 
 
 @pytest.mark.parametrize("with_set", [True, False])
-def test_a_judge_teaches_what_one_chooses(study, monkeypatch, with_set):
+def test_a_judge_teaches_what_one_chooses(study, monkeypatch, sent, timed, with_set):
     """The map, the questions' encoder or the whole encoder, with a training set and without one."""
     if with_set:
         build(study, name="raw")
-    sent, timed = [], []
-    monkeypatch.setattr(
-        "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
-    )
-
-    def timing(opened, training_set, start, settings, within):
-        timed.append((training_set, settings.get("only"), within))
-        return 9, "9 steps of 2 s"
-
-    monkeypatch.setattr("blindspot.app.components.training.form._time_of_retriever", timing)
-    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
     buttons = [each.label for each in Page(study.folder, "training", tab="models").app.button]
     assert "Train on the judge's order" not in buttons  # there is no judge yet
     model(study, "mine", name="mine", kind="feature-judge", run="bm25-train")
@@ -238,19 +241,14 @@ def test_a_judge_teaches_what_one_chooses(study, monkeypatch, with_set):
         made, arguments = sent.pop()
         assert made == kind and arguments["settings"]["distil"] == "mine"
         assert arguments.get("training_set") is None and arguments["name"] == "taught-1"
-    assert timed == [(None, "question", 120), (None, None, 120)] and arguments["settings"]["steps"] == 9
+    assert timed == [(None, "question", 120), (None, None, 120)] and arguments["settings"]["steps"] == 61
     if with_set:
         assert "Train on raw" in [each.label for each in page.app.button]
 
 
-def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch):
+def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch, sent):
     for name in ("raw", "clean"):
         build(study, name=name)
-    sent = []
-    monkeypatch.setattr(
-        "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
-    )
     monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
     monkeypatch.setattr("blindspot.app.components.training.form._time_of_cross_encoder", lambda *_: (9, "9 steps"))
     page = Page(study.folder, "training", tab="models", set="raw")
@@ -450,13 +448,8 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
     assert "The set late is built. Open late" in page.text and "training?tab=set&set=late" in page.links()
 
 
-def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
+def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch, sent):
     """40 passages with k = 100: indexing and retrieving would be refused."""
-    sent = []
-    monkeypatch.setattr(
-        "blindspot.backend.core.jobs.submit_request",
-        lambda study, asked, actor: sent.append((asked.kind.kind, asked.arguments)),
-    )
     build(study, name="raw")
     model(study, "mine", kind="dual encoder")
     page = Page(study.folder, "training", model="mine")

@@ -17,7 +17,6 @@ from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.adapter_map import PADDED, MapLearner, TrainingQuestions, learn, make_map
-from blindspot.backend.training.adapter_map import _taught_loss as loss_of
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.distillation import CERTAIN
 from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -142,8 +141,8 @@ def test_the_taught_loss_is_cross_entropy_written_out():
     taught = TrainingQuestions(questions.vectors, rows, np.empty((4, 0), np.int64), log_odds)
     mapped = make_map(8)
     torch.nn.init.normal_(mapped.outer.weight, generator=torch.Generator().manual_seed(0))
-    settings = AdapterSettings(random_passages=0)
-    found = loss_of(mapped, taught, vectors, True, settings, 10.0, np.random.default_rng(0)).item()
+    learner = MapLearner(vectors, True, AdapterSettings(random_passages=0))
+    found = learner.loss(mapped, taught, 10.0, np.random.default_rng(0)).item()
     q = questions.vectors + questions.vectors @ mapped.outer.weight.detach().numpy().T
     q /= np.linalg.norm(q, axis=1, keepdims=True)
     scores = 10 * q @ vectors[1:11].T.astype(np.float32)  # the passages of all lists

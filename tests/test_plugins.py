@@ -165,15 +165,22 @@ def test_the_door_names_only_what_exists():
     assert not missing and len(set(plugin.__all__)) == len(plugin.__all__)
 
 
-def test_a_plug_in_of_version_0_2_is_told_what_to_import(tmp_path, monkeypatch, capsys):
-    code = "from backend.retrieval.retriever import RetrieverKind\n"
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("from backend.retrieval.retriever import RetrieverKind\n", "the name of version 0.2"),
+        ("from blindspot.backend.text.counting import counted\n", "where this version does not have it"),
+        ("from blindspot.backend.judges.feature_model import Threshold\n", "where this version does not have it"),
+    ],
+)
+def test_a_plug_in_of_an_older_version_is_told_what_to_import(tmp_path, monkeypatch, capsys, code, why):
     installed(tmp_path, "old_search", "blindspot.test_old", {"old": "old_search:KIND"}, code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if Path(each or ".").resolve() != PAGES.parents[1]])
     monkeypatch.chdir(tmp_path)
     assert Registry("retriever", group="blindspot.test_old").names() == []
     (line,) = capsys.readouterr().err.splitlines()
-    assert "old_search 1.0" in line and "import what it needs from 'blindspot.plugin' (docs/extend)" in line
+    assert "old_search 1.0" in line and f"{why}; import what it needs from 'blindspot.plugin' (docs/extend)" in line
 
 
 # Faulty ones

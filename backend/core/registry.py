@@ -159,13 +159,17 @@ class Registry(Generic[T]):
 
 
 def _moved_import(error: Exception) -> str | None:
-    """Return what a plugin written for version 0.2 or older must import instead, if an old import made it fail; else
+    """Return what a plugin written for an older version must import instead, if an import of ours made it fail; else
     None.
     """
-    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
-    if name.partition(".")[0] not in ("app", "backend", "analysis", "db"):
+    name = error.name or "" if isinstance(error, ImportError) else ""
+    if name.startswith("blindspot."):
+        why = "where this version does not have it"
+    elif isinstance(error, ModuleNotFoundError) and name.partition(".")[0] in ("app", "backend", "analysis", "db"):
+        why = "the name of version 0.2"
+    else:
         return None
-    return f"it imports {name!r}, the name of version 0.2; import what it needs from 'blindspot.plugin' (docs/extend)"
+    return f"it imports from {name!r}, {why}; import what it needs from 'blindspot.plugin' (docs/extend)"
 
 
 def must_be(kind: type) -> Callable[[object], None]:

@@ -1,6 +1,7 @@
 """Hybrid retrieval, which combines BM25 and dense retrieval.
 
-There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
+There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row
+(`top_k` of `retriever.py`):
 
 - weighted: `BM25 + weight * dense` (DPR 2020, section 5: weight 1.1 for dot products of vectors that are not
   normalised). For a passage that is missing in one list, that retriever's exact score is computed; with

@@ -1,4 +1,4 @@
-"""Read and store labels through the service and the agents' server."""
+"""Read and store labels through the service and the agents' server. `db/events.py` validates each label event."""
 
 from __future__ import annotations
 

@@ -108,12 +108,76 @@ class MapLearner:
                 if len(order) < min(settings.batch, len(questions)):
                     order = np.concatenate([order, generator.permutation(len(questions))])
                 rows, order = order[: settings.batch], order[settings.batch :]
-                loss_of = _loss if questions.log_odds is None else _taught_loss
-                loss = loss_of(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
+                loss = self.loss(mapped, questions[rows], scale, generator)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
         return mapped.eval()
+
+    def loss(self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator) -> Tensor:
+        """Return the loss of a batch: against its positives, or against a judge's lists where they are given."""
+        loss_of = self._loss_of_positives if batch.log_odds is None else self._loss_of_lists
+        return loss_of(mapped, batch, scale, generator)
+
+    def _loss_of_positives(
+        self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
+    ) -> Tensor:
+        """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
+        passages of the whole batch.
+
+        These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question is
+        masked for that question.
+        """
+        import torch
+
+        number = (batch.positives != PADDED).sum(axis=1)
+        positive = batch.positives[np.arange(len(batch)), generator.integers(number)]
+        n_negatives = (batch.negatives != PADDED).sum(axis=1)
+        places = generator.random((len(batch), self.settings.hard_negatives)) * n_negatives[:, None]
+        hard = (
+            np.take_along_axis(batch.negatives, places.astype(np.int64), axis=1)[n_negatives > 0].ravel()
+            if batch.negatives.shape[1] and self.settings.hard_negatives
+            else np.empty(0, np.int64)
+        )
+        random = generator.integers(len(self.vectors), size=min(self.settings.random_passages, len(self.vectors)))
+        columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
+        scores = self._scores(mapped, batch, columns, scale)
+        places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
+        known = columns[places] == batch.positives
+        rows, known_places = np.nonzero(known)
+        masked = np.zeros(scores.shape, bool)
+        masked[rows, places[rows, known_places]] = True
+        labels = target[: len(batch)]
+        masked[np.arange(len(batch)), labels] = False
+        return torch.nn.functional.cross_entropy(
+            scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
+        )
+
+    def _loss_of_lists(
+        self, mapped: Module, batch: TrainingQuestions, scale: float, generator: np.random.Generator
+    ) -> Tensor:
+        """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
+        the lists of the whole batch and random passages.
+        """
+        import torch
+
+        assert batch.log_odds is not None
+        random = generator.integers(len(self.vectors), size=min(self.settings.random_passages, len(self.vectors)))
+        listed = batch.positives != PADDED
+        columns = np.unique(np.concatenate([batch.positives[listed], random]))
+        scores = self._scores(mapped, batch, columns, scale)
+        places = np.searchsorted(columns, np.where(listed, batch.positives, columns[0]))
+        taught = torch.from_numpy(batch.log_odds).softmax(1)
+        return -(taught * scores.log_softmax(1).gather(1, torch.from_numpy(places))).sum(1).mean()
+
+    def _scores(self, mapped: Module, batch: TrainingQuestions, columns: np.ndarray, scale: float) -> Tensor:
+        """(q, n) similarities times `scale` of mapped questions and the passages of some rows."""
+        import torch
+
+        questions = mapped(torch.from_numpy(batch.vectors))
+        if self.unit_length:
+            questions = torch.nn.functional.normalize(questions, dim=1)
+        return scale * questions @ torch.from_numpy(np.asarray(self.vectors[columns], np.float32)).T
 
     def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
         """Choose scale, then weight decay, then the number of steps, one at a time with the others fixed, by success on
@@ -220,83 +284,6 @@ def make_map(dimension: int) -> Module:
             return questions + self.outer(questions)
 
     return Residual()
-
-
-def _loss(
-    mapped: Module,
-    batch: TrainingQuestions,
-    vectors: np.ndarray,
-    unit_length: bool,
-    settings: AdapterSettings,
-    scale: float,
-    generator: np.random.Generator,
-) -> Tensor:
-    """Return the cross-entropy loss of one positive per question against the positives, hard negatives and random
-    passages of the whole batch.
-
-    These are DPR's in-batch negatives without known false negatives: a passage that is known to answer a question is
-    masked for that question.
-    """
-    import torch
-
-    number = (batch.positives != PADDED).sum(axis=1)
-    positive = batch.positives[np.arange(len(batch)), generator.integers(number)]
-    n_negatives = (batch.negatives != PADDED).sum(axis=1)
-    places = generator.random((len(batch), settings.hard_negatives)) * n_negatives[:, None]
-    hard = (
-        np.take_along_axis(batch.negatives, places.astype(np.int64), axis=1)[n_negatives > 0].ravel()
-        if batch.negatives.shape[1] and settings.hard_negatives
-        else np.empty(0, np.int64)
-    )
-    random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
-    columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
-    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
-    places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
-    known = columns[places] == batch.positives
-    rows, known_places = np.nonzero(known)
-    masked = np.zeros(scores.shape, bool)
-    masked[rows, places[rows, known_places]] = True
-    labels = target[: len(batch)]
-    masked[np.arange(len(batch)), labels] = False
-    return torch.nn.functional.cross_entropy(
-        scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
-    )
-
-
-def _taught_loss(
-    mapped: Module,
-    batch: TrainingQuestions,
-    vectors: np.ndarray,
-    unit_length: bool,
-    settings: AdapterSettings,
-    scale: float,
-    generator: np.random.Generator,
-) -> Tensor:
-    """Cross-entropy of a judge's distribution over each question's list against the mapped questions' distribution over
-    the lists of the whole batch and random passages.
-    """
-    import torch
-
-    assert batch.log_odds is not None
-    random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
-    listed = batch.positives != PADDED
-    columns = np.unique(np.concatenate([batch.positives[listed], random]))
-    scores = _scores(mapped, batch, vectors, columns, unit_length, scale)
-    places = np.searchsorted(columns, np.where(listed, batch.positives, columns[0]))
-    taught = torch.from_numpy(batch.log_odds).softmax(1)
-    return -(taught * scores.log_softmax(1).gather(1, torch.from_numpy(places))).sum(1).mean()
-
-
-def _scores(
-    mapped: Module, batch: TrainingQuestions, vectors: np.ndarray, columns: np.ndarray, unit_length: bool, scale: float
-) -> Tensor:
-    """(q, n) similarities times `scale` of mapped questions and the passages of some rows."""
-    import torch
-
-    questions = mapped(torch.from_numpy(batch.vectors))
-    if unit_length:
-        questions = torch.nn.functional.normalize(questions, dim=1)
-    return scale * questions @ torch.from_numpy(np.asarray(vectors[columns], np.float32)).T
 
 
 def as_dense_module(mapped: Any) -> Any:

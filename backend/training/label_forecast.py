@@ -1,4 +1,4 @@
-"""Forecast for each use of labels how much the next labels are expected to change in a study.
+"""Forecast for each use of labels how much the next labels (`forecast_steps.LABELS`) are expected to change in a study.
 
 The forecast measures how earlier labels changed results on the study's own lists (`forecast_steps`) and extrapolates
 this (`analysis.label_forecast`). Dev questions are only used for measuring. The last forecast is stored in

@@ -1,4 +1,5 @@
-"""The losses of a dual encoder: each question is compared with every passage of the batch.
+"""The losses of a dual encoder, as torch modules: each question is compared with every passage of the batch. The formulas
+are in `loss_kinds.py`.
 
 Only training imports this module, because it loads torch and sentence-transformers.
 """
