@@ -18,6 +18,7 @@ from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
 
 SESSION_SECONDS = 12 * 3600.0
 """How long a browser stays signed in after the person opened their link. Opening the link again starts a new session.
+A personal link itself stays valid until it is revoked or replaced.
 """
 PAUSE_SECONDS = 60.0
 """How long the labels of a paused person are still accepted for questions they hold, because the labels may already

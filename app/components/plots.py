@@ -1,4 +1,4 @@
-"""Plotly figures on a page."""
+"""Show Plotly figures on a page. The figures themselves are made in backend/evaluation/report_plots.py."""
 
 from __future__ import annotations
 

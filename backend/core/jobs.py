@@ -39,7 +39,7 @@ from blindspot.backend.core.extras import require as require_extras
 from blindspot.backend.core.job_reports import CANCELLED as CANCELLED
 from blindspot.backend.core.job_reports import Cancelled as Cancelled
 from blindspot.backend.core.job_reports import JobReporter
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
@@ -180,7 +180,7 @@ def submit_request(study: Study, request: JobRequest, actor: str | None = None, 
     """Start a prepared job; see `submit`.
 
     Args:
-        actor: who asks; see `blindspot.backend.core.rights.require`.
+        actor: who asks; see `blindspot.backend.core.require_right.require`.
         id: of the job, new in the study; None for one that is made up.
     """
     require(study, actor, request.action)

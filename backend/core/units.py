@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import counted

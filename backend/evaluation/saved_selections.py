@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def saved_selection(study: Study, name: str) -> SavedSelection:
 def save_selection(
     study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str, by: str | None = None
 ) -> SavedSelection:
-    """Save a selection. `by` is the acting person; see `blindspot.backend.core.rights.require`.
+    """Save a selection. `by` is the acting person; see `blindspot.backend.core.require_right.require`.
 
     Raises:
         BadInput: an invalid name.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.analysis.expressions import NotAnExpression, parse
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def saved(study: Study) -> dict[str, SavedSlice]:
 
 def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:
     """Save a slice, with its expression simplified. `by` is the acting person; see
-    `blindspot.backend.core.rights.require`.
+    `blindspot.backend.core.require_right.require`.
 
     Raises:
         BadInput: an invalid expression or name. Refused: the name is taken, or `by` may not save slices.

@@ -19,7 +19,7 @@ from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.manifest import read_object, whole_folder, write_json
 from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER

@@ -19,7 +19,7 @@ from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
 from blindspot.backend.core.model_files import PACKAGED, code_in
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS
 from blindspot.backend.hub.cards import model_card, record_of, study_card, with_dataset_header
 from blindspot.backend.hub.repository import ABOUT, HubRepository

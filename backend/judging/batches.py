@@ -26,7 +26,7 @@ from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import text_sha256
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.judging.batch_builder import (
     BatchBuilder,
     PriorityEvidence,
@@ -89,7 +89,7 @@ def make_batch(
             of training draws each, or without one (1).
         scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject
             are taken into account besides.
-        by: The person who makes the batch; see `blindspot.backend.core.rights.require`.
+        by: The person who makes the batch; see `blindspot.backend.core.require_right.require`.
 
     Raises:
         BadInput: no run, or a setting out of range.

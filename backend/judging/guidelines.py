@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import write_text
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.db.descriptions import Descriptions
 from blindspot.db.errors import BadInput
 from blindspot.db.names import text_problem

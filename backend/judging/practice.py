@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
 from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.errors import BadInput, Refused

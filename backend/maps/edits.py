@@ -19,7 +19,7 @@ from blindspot.analysis.clusters import NOISE
 from blindspot.analysis.projection import geometry, principal_components
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.maps.making import cluster_words
 from blindspot.backend.maps.stored import Map
 from blindspot.db.errors import BadInput, Missing, Refused

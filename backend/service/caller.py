@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.db.errors import Forbidden, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.people import People

@@ -1,7 +1,7 @@
 """Train an adapter: a linear map of question vectors for an existing index, trained in seconds on a CPU.
 
-Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and is initialised as the
-identity. The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
+Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and begins as the identity
+(`make_map` in adapter_map.py). The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
 question encoder.
 """
 

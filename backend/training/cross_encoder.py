@@ -1,7 +1,7 @@
 """Train a cross-encoder on a retriever's results (RocketQA, Qu et al. 2021, step 2) and calibrate it on held-out
 labels.
 
-A cross-encoder reads question and passage together. It is used to denoise training sets by dropping mined passages with
+A cross-encoder reads question and passage together (as what text: `TEMPLATE` in scoring.py). It is used to denoise training sets by dropping mined passages with
 high scores. The trained model is an ordinary folder that `CrossEncoder(...)` can load, with the additional files
 training.json, log.jsonl and calibration.json.
 """

@@ -24,7 +24,7 @@ from blindspot.analysis.certificate_plan import SamplingPlan, fewest_draws, hori
 from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.manifest import read_object, write_json
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import RANK_GROUPS
 from blindspot.backend.judging.batches import pair_items

@@ -12,7 +12,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
 from blindspot.db.errors import BadInput, Missing
 

@@ -33,7 +33,7 @@ from blindspot.analysis.accuracy import Estimate, first_hit, found_by
 from blindspot.analysis.prediction_powered import FEW, PoweredRate, ScoredSample, powered_rate
 from blindspot.analysis.weighted_draws import draw_keys, inclusion
 from blindspot.backend.core.manifest import text_sha256
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import read_object, write_json
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import check_name, remove_encoder
 from blindspot.backend.upkeep.dependents import FOLDERS, RECORDS, Dependent, dependents
 from blindspot.db.descriptions import Description, Descriptions

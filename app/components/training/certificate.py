@@ -15,7 +15,7 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.training import tabs
 from blindspot.app.entry import one_line
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
-from blindspot.backend.core.rights import require
+from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import counted, duration
 from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan

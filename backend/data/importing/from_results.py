@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.base import Context, RunEntry, as_split, pas
 from blindspot.backend.data.formats.question_jsonl import stem
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.importing.gold import other_form, text_key
-from blindspot.backend.data.importing.question_facts import with_facts
+from blindspot.backend.data.importing.joined_facts import with_facts
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, writable
