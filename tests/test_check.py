@@ -420,6 +420,15 @@ def test_the_command_prints_facts_and_json(tmp_path):
     assert len(study.questions) == 24 and study.runs() == ["file"]
 
 
+def test_a_check_of_a_file_named_from_its_folder_opens_from_any_folder(tmp_path, monkeypatch):
+    made.flag_embedding(tmp_path / "train.jsonl")
+    monkeypatch.chdir(tmp_path)
+    assert run("check", "train.jsonl").exit_code == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert open_check(Study.open(tmp_path / "train.jsonl.check")).facts.rows == 24
+
+
 def test_the_command_writes_and_refuses_to_write_over_the_file(tmp_path):
     path = made.tevatron(tmp_path / "train.jsonl")
     assert run("check", path, "--out", tmp_path / "clean.jsonl").exit_code == 0

@@ -110,13 +110,13 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
         np.save(building / LINES, np.array(builder.lines, np.int64))
         about = {
             "kind": "check",
-            "source": str(file.path),
+            "source": str(file.path.resolve() if file.path.exists() else file.path),  # opened from any folder
             "sha256": sha256,
             "form": file.format.name,
             "layout": file.layout.name,
             "rows": len(builder.lines),
             "in_batch": file.layout.in_batch,
-            "beside": {role: str(path) for role, path in file.beside.items()},
+            "beside": {role: str(path.resolve()) for role, path in file.beside.items()},
         }
         write_manifest(building, about)
     return open_checked(study)
