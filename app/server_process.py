@@ -56,7 +56,6 @@ def host(port: int, address: str, names: list[str]) -> None:
     from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, bind_socket
 
     listening = bind_socket(address, port)
-    Thread(target=import_first_page, daemon=True).start()
     config = uvicorn.Config(
         application(port, address, names),
         http=PatientProtocol,
@@ -71,6 +70,8 @@ def host(port: int, address: str, names: list[str]) -> None:
         server_header=False,
         lifespan="on",
     )
+    # After application(), which imports Streamlit: two threads must not import it at once.
+    Thread(target=import_first_page, daemon=True).start()
     uvicorn.Server(config).run(sockets=[listening])
 
 
