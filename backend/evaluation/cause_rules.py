@@ -250,7 +250,7 @@ class _Questions:
     def _wordings(self) -> dict[Fact | None, list[tuple[str, bool]]]:
         """The wordings of each fact in the comparison, and whether the run finds the question with that wording."""
         rows_by_fact: dict[Fact, np.ndarray] = self.compared.figures_cache.get_or_make(
-            ("rows by fact", self.study.questions.last_position), lambda: _rows_by_fact(self.compared.questions)
+            "rows by fact", lambda: _rows_by_fact(self.compared.questions)
         )
         asked = {_fact(question) for question in self.questions}
         rows = np.unique(
