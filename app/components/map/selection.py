@@ -4,6 +4,7 @@ to judging.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 
+SECONDS_SHOWN = 8.0
 PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-said"
 
 
@@ -57,20 +59,24 @@ def clear() -> None:
 
 
 def try_action(work: Callable[[], str]) -> None:
-    """Run the action of a button. The next run of the page shows its message or error."""
+    """Run the action of a button. The next runs of the page show its message or error."""
     try:
-        st.session_state[_MESSAGE] = ("", work())
+        kind, words = "", work()
     except BlindspotError as error:
-        st.session_state[_MESSAGE] = ("error", str(error))
+        kind, words = "error", str(error)
+    st.session_state[_MESSAGE] = (kind, words, time.monotonic())
 
 
 def show_last_message() -> None:
     """Show the message of the last action. The container exists even without a message; otherwise open expanders below
     it would close.
+
+    The message stays for some seconds: the plot, which reports its size and selection by itself, may make the page run
+    again at once.
     """
-    kind, words = st.session_state.pop(_MESSAGE, ("", ""))
+    kind, words, since = st.session_state.get(_MESSAGE, ("", "", 0.0))
     with st.container():
-        if words:
+        if words and time.monotonic() - since < SECONDS_SHOWN:
             show(notice(words, kind=kind))
 
 
