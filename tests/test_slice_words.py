@@ -86,10 +86,10 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
 def test_the_relation_that_is_named_has_enough_facts():
     """A large difference in a few facts is left to the table; with few facts everywhere the largest one is named."""
 
-    def said(units):
+    def said(units, p=0.01):
         gains = {"P19": 0.7, "P50": 0.3}
         differences = {
-            name: SimpleNamespace(difference=SimpleNamespace(p_shown=0.01, estimate=SimpleNamespace(value=gain)))
+            name: SimpleNamespace(difference=SimpleNamespace(p_shown=p, estimate=SimpleNamespace(value=gain)))
             for name, gain in gains.items()
         }
         rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
@@ -98,3 +98,7 @@ def test_the_relation_that_is_named_has_enough_facts():
     assert said((29, 30)) == "one is ahead in 2 of 2 relations at 5; most on author (P50): +30.0 points."
     assert said((30, 30)).endswith("most on place of birth (P19): +70.0 points.")
     assert said((2, 3)).endswith("most on place of birth (P19): +70.0 points.")
+    assert said((29, 30), p=0.2) == (
+        "Tested together, none of 2 relations shows a difference between one and two at 5; the largest is +30.0 points on "
+        "author (P50)."
+    )

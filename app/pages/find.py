@@ -23,14 +23,22 @@ DEPTH = 20  # ranks in which a passage counts as retrieved
 def page() -> None:
     opened = study.current()
     places = _searchable_places(opened)
+    head = st.container()
     with st.container(key="find"):
         words_column, place_column = st.columns([5, 2], vertical_alignment="bottom")
         with words_column:
-            words = url.text_box("Words to find", "words", forget=("show",), max_chars=full_text.MAX_WORDS).strip()
+            words = url.text_box(
+                "Words to find",
+                "words",
+                forget=("show",),
+                max_chars=full_text.MAX_WORDS,
+                placeholder="a name, a few words",
+            ).strip()
         with place_column:
             place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
     if not words:
-        show(empty("Find words", ABOUT))
+        with head:
+            show(empty("Find words", ABOUT))
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):

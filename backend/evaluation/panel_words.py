@@ -24,18 +24,21 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     total = counted(len(table.differences or table.rows), "relation")
     if not table.differences:
         return f"{runs[0]} in {total}"
-    sure = {name: both for name, both in table.differences.items() if both.difference.p_shown <= SURE}
-    gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in sure.items()}
-    if not gains:
-        return f"None of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}."
-    ahead = [sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())]
-    enough = [row.group for row in table.rows if row.units >= FEW and row.group in gains] or list(gains)
-    best = max(enough, key=lambda name: abs(gains[name]))
-    label = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
+    gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in table.differences.items()}
+    sure = {name for name, both in table.differences.items() if both.difference.p_shown <= SURE}
+    enough = [row.group for row in table.rows if row.units >= FEW and row.group in (sure or gains)]
+    best = max(enough or sure or gains, key=lambda name: abs(gains[name]))
+    most = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
+    if not sure:
+        return (
+            f"Tested together, none of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}; the "
+            f"largest is {signed(gains[best])} points on {most}."
+        )
+    ahead = [sum(gains[name] > 0 for name in sure), sum(gains[name] < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     return (
-        f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {label}: "
+        f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {most}: "
         f"{signed(gains[best])} points."
     )
 
