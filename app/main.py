@@ -88,9 +88,10 @@ def _empty_pages(open_study: Study) -> list[str]:
     """
     try:
         runs = study.parts(open_study, "runs")
-        if is_check(open_study):
-            return NEEDS_RETRIEVERS if all(map(is_of_file, runs.values())) else []
-        without = [] if log_run(open_study, runs) is not None else ["Check"]
+        is_checked = is_check(open_study)
+        if is_checked and all(map(is_of_file, runs.values())):
+            return NEEDS_RETRIEVERS
+        without = [] if is_checked or log_run(open_study, runs) is not None else ["Check"]
         has_facts = open_study.questions.last_position < 0 or study.available_facts(open_study) & {
             "relations",
             "frequencies",
