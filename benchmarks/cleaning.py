@@ -141,7 +141,14 @@ def run(study: Study, out: Path, arm: str, seed: int, device: str, smoke: bool) 
         {"step": line["step"], FIGURE: line[FIGURE]} for line in read_lines(model) if FIGURE in line
     ]  # on held-out training questions: does it still improve at the end?
     outcome = {str(k): right[:, :k].any(axis=1).astype(int).tolist() for k in KS}
-    about = {"arm": arm, "seed": seed, "device": device, "smoke": smoke, "settings": SETTINGS, "questions": [q.id for q in questions]}
+    about = {
+        "arm": arm,
+        "seed": seed,
+        "device": device,
+        "smoke": smoke,
+        "settings": SETTINGS,
+        "questions": [q.id for q in questions],
+    }
     result.write_text(json.dumps({**about, "curve": curve, "found": outcome}), encoding="utf-8")
     shutil.rmtree(model)
 
