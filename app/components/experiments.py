@@ -1,4 +1,4 @@
-"""The parts of the Experiments page: the list of experiments; and the verdict, table and plot of a result."""
+"""The parts of the Experiments page: the overview of experiments; and the verdict, table and plot of a result."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
+from blindspot.backend.text.number_words import counted, noun
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -22,28 +23,49 @@ SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no fi
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
-def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
-    """All experiments by paper, each with its strongest verdict."""
+def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many of the tested claims of the papers hold here, by the newest result of each experiment."""
+    names = experiments()
+    newest = {result["experiment"]: result for result in reversed(results) if result["verdict"] != "no finding"}
+    words = [claim["word"] for result in newest.values() for claim in result["claims"]]
+    if not newest:
+        papers = len({about.paper for about in names.values()})
+        return f"No claim is tested yet: {counted(len(names), 'experiment')} of {papers} papers can run on this study."
+    held, unsure = words.count("supported"), words.count("inconclusive")
+    return (
+        f"{held:,} of {counted(len(words), 'tested claim')} of the papers {noun(held, 'holds', 'hold')} here "
+        f"({unsure:,} inconclusive); {len(newest):,} of {counted(len(names), 'experiment')} "
+        f"{noun(len(newest), 'has', 'have')} run."
+    )
+
+
+def overview(results: Sequence[Mapping[str, Any]]) -> Html:
+    """All experiments by paper: the question of each, and its strongest verdict."""
     verdicts: dict[str, str] = {}
     for result in results:
         verdicts[result["experiment"]] = min(
             verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
-    parts = []
+    panels = []
     for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
-        rows = [tag("li", _experiment_link(name, verdicts.get(name), name == chosen)) for name in names]
-        parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
-    return tag("nav", *parts, cls="panel", aria_label="Experiments")
+        items = [tag("li", _experiment_link(name, verdicts.get(name))) for name in names]
+        panels.append(div(tag("h2", paper), tag("ul", *items, cls="asked"), cls="panel"))
+    return div(*panels, cls="papers")
 
 
-def _experiment_link(name: str, verdict: str | None, is_chosen: bool) -> Html:
-    source = span(experiments()[name].source, cls="word")
+def _experiment_link(name: str, verdict: str | None) -> Html:
+    about = experiments()[name]
+    words = join(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
     return link(
-        join(name, _verdict(verdict) if verdict else source),
+        join(span(words), _verdict(verdict) if verdict else span("not run", cls="word")),
         url.href(url.EXPERIMENTS, {"experiment": name}),
-        aria_current="true" if is_chosen else None,
-        title=experiments()[name].asks,
     )
+
+
+def experiment_label(name: str) -> str:
+    """Return the label of an experiment in a list to choose from."""
+    about = experiments()[name]
+    return f"{about.paper}: {name}, {about.source}"
 
 
 def _verdict(verdict: str) -> Html:

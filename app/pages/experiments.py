@@ -7,7 +7,15 @@ import streamlit as st
 from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
+from blindspot.app.components.experiments import (
+    commands,
+    experiment_label,
+    figure_of,
+    overview,
+    overview_sentence,
+    result_table,
+    verdict_panel,
+)
 from blindspot.app.components.marks import notice
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
@@ -38,17 +46,17 @@ def page() -> None:
 
 
 def _page(open_study: Study) -> None:
-    all_results = results(open_study)
-    name = url.one_of(
-        "experiment", list(experiments()), all_results[0]["experiment"] if all_results else next(iter(experiments()))
-    )
+    found, names = results(open_study), list(experiments())
+    name = url.one_of("experiment", names, "")
     show(style_sheet("analysis.css"))
-    with st.container(key="experiments"):
-        left, right = st.columns([3, 10], gap="medium")
-        with left:
-            show(experiment_list(all_results, name))
-        with right:
-            _experiment(open_study, name, [result for result in all_results if result["experiment"] == name])
+    if not name:
+        show(tag("h1", overview_sentence(found)), overview(found))
+    else:
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            with st.container(width=420):
+                url.select("Experiment", "experiment", names, "", ["result"], experiment_label)
+            show(link("All experiments", url.EXPERIMENTS, cls="quiet"))
+        _experiment(open_study, name, [result for result in found if result["experiment"] == name])
     jobs.panel(open_study)
 
 
