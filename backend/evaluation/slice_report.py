@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.slices import Correction
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import generalisation, n_value
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -18,9 +19,6 @@ from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.text.number_words import noun
 from blindspot.db.errors import BadInput
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 HEAD = (
