@@ -17,6 +17,7 @@ from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, percentage, relation_label, success_head
 from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
+from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import ends, signed, signed_ends
@@ -63,10 +64,17 @@ def accuracy_table(
     lines = [
         tag(
             "tr",
-            tag("th", letter(side), " ", name, scope="row"),
+            tag(
+                "th",
+                letter(side),
+                " ",
+                name,
+                span(retriever_label(measured.run.manifest), cls="retriever"),
+                scope="row",
+            ),
             *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
         )
-        for side, name in (("a", selection.a), ("b", selection.b))
+        for side, name, measured in (("a", selection.a, comparison.run_a), ("b", selection.b, comparison.run_b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
