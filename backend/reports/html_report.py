@@ -176,7 +176,7 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
-    found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
+    found = find_in_runs(study, (a.name, b.name), None, a.kind, a.rule)
     if found.found_slices.slices:
         (table,) = found.tables()
         title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"
