@@ -110,13 +110,7 @@ def page() -> None:
     chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
     with head:
-        show(
-            tag("h1", headline(compared, chosen, kept)),
-            tag("p", significance_line(compared, chosen, kept)),
-            div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
-            *_warnings(compared, chosen),
-            choices_fold(f"{a} and {b}, k = {chosen.k}"),
-        )
+        _answer(runs, compared, chosen, kept)
     with pickers:
         _filters(compared, chosen)
     beside = [
@@ -130,6 +124,17 @@ def page() -> None:
         )
     )
     _panels(opened, compared, chosen, kept)
+
+
+def _answer(runs: Mapping[str, dict], compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+    """Show which run is ahead, how sure that is, and what the comparison leaves out."""
+    show(
+        tag("h1", headline(compared, chosen, subset)),
+        tag("p", significance_line(compared, chosen, subset)),
+        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
+        *_warnings(compared, chosen),
+        choices_fold(f"{chosen.a} and {chosen.b}, k = {chosen.k}"),
+    )
 
 
 def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
