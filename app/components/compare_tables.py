@@ -64,27 +64,15 @@ def accuracy_table(
     lines = [
         tag(
             "tr",
-            tag(
-                "th",
-                letter(side),
-                " ",
-                name,
-                span(retriever_label(measured.run.manifest), cls="retriever"),
-                scope="row",
-            ),
+            _run_head(side, measured),
             *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
         )
-        for side, name, measured in (("a", selection.a, comparison.run_a), ("b", selection.b, comparison.run_b))
+        for side, measured in (("a", comparison.run_a), ("b", comparison.run_b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
-    lines.append(
-        tag(
-            "tr",
-            tag("th", term("oracle", ORACLE), scope="row"),
-            *(_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks),
-        )
-    )
+    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks]
+    lines.append(tag("tr", tag("th", term("oracle", ORACLE), scope="row"), *oracle))
     ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
@@ -101,6 +89,12 @@ def accuracy_table(
         *heads,
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+
+
+def _run_head(side: str, measured: Measured) -> Html:
+    """The name of a run, with its retriever in words below it."""
+    retriever = span(retriever_label(measured.run.manifest), cls="retriever")
+    return tag("th", letter(side), " ", measured.name, retriever, scope="row")
 
 
 def _other_line(

@@ -58,8 +58,7 @@ def page() -> None:
     with pickers:
         left, right = st.columns([8, 3], vertical_alignment="bottom")
         with left:
-            about = "Runs to show; the first two are compared with each other."
-            url.multiselect("Runs", "runs", list(known), names, help=about)
+            url.multiselect("Runs", "runs", list(known), names, help="The first two are compared with each other.")
         with right:
             relevance: Kind = url.select(
                 "Relevance",
@@ -98,14 +97,9 @@ def page() -> None:
             show(tag("h1", relations_sentence(table, names)), *below)
         _relations(panel, table, names, k, measure)
     else:
+        by_frequency = link("Show by frequency", page_address(view="frequency"))
         with head:
-            show(tag("h1", "None of these questions has a relation"), *below)
-        show(
-            notice(
-                link("Show by frequency", page_address(view="frequency")),
-                ".",
-            )
-        )
+            show(tag("h1", "None of these questions has a relation"), *below, notice(by_frequency, "."))
 
 
 def _compare_address(names: list[str], k: int, **more: str) -> str:
