@@ -96,9 +96,9 @@ def difference(
 
 def mcnemar(only_a: int, only_b: int) -> float:
     """Return the exact two-sided p value of McNemar's test; 1.0 if no question is found by one run alone."""
-    from scipy.stats import binomtest
+    from scipy.special import bdtr  # scipy.stats.binomtest gives the same, and loads for half a second
 
-    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -114,15 +114,6 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return adjusted
-
-
-def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), valid under any
-    dependence.
-    """
-    from scipy.stats import false_discovery_control
-
-    return np.asarray(false_discovery_control(p_values, method="by"))
 
 
 def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estimate:

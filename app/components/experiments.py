@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from blindspot.app import url
@@ -12,7 +11,7 @@ from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
-from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 from blindspot.backend.text.number_words import counted, noun
 
@@ -23,18 +22,24 @@ SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no fi
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
+def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, About]:
+    """Every experiment by name, also those that only older versions, or packages that are gone, could run."""
+    former = {each["experiment"]: About(each["paper"], each["source"], each["asks"]) for each in results}
+    return {name: about for name, about in former.items() if name not in experiments()} | experiments()
+
+
 def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
     """Say how many of the tested claims of the papers hold here, by the newest result of each experiment."""
-    names = experiments()
+    listed = listed_experiments(results)
     newest = {result["experiment"]: result for result in reversed(results) if result["verdict"] != "no finding"}
     words = [claim["word"] for result in newest.values() for claim in result["claims"]]
     if not newest:
-        papers = len({about.paper for about in names.values()})
-        return f"No claim is tested yet: {counted(len(names), 'experiment')} of {papers} papers can run on this study."
+        papers = len({about.paper for about in listed.values()})
+        return f"No claim is tested yet: {counted(len(listed), 'experiment')} of {papers} papers can run on this study."
     held, unsure = words.count("supported"), words.count("inconclusive")
     return (
         f"{held:,} of {counted(len(words), 'tested claim')} of the papers {noun(held, 'holds', 'hold')} here "
-        f"({unsure:,} inconclusive); {len(newest):,} of {counted(len(names), 'experiment')} "
+        f"({unsure:,} inconclusive); {len(newest):,} of {counted(len(listed), 'experiment')} "
         f"{noun(len(newest), 'has', 'have')} run."
     )
 
@@ -46,26 +51,18 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
         verdicts[result["experiment"]] = min(
             verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
-    panels = []
-    for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
-        items = [tag("li", _experiment_link(name, verdicts.get(name))) for name in names]
+    panels, listed = [], listed_experiments(results)
+    for paper in dict.fromkeys(about.paper for about in listed.values()):
+        named = [name for name, about in listed.items() if about.paper == paper]
+        items = [tag("li", _experiment_link(name, listed[name], verdicts.get(name))) for name in named]
         panels.append(div(tag("h2", paper), tag("ul", *items, cls="asked"), cls="panel"))
     return div(*panels, cls="papers")
 
 
-def _experiment_link(name: str, verdict: str | None) -> Html:
-    about = experiments()[name]
-    words = join(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
-    return link(
-        join(span(words), _verdict(verdict) if verdict else span("not run", cls="word")),
-        url.href(url.EXPERIMENTS, {"experiment": name}),
-    )
-
-
-def experiment_label(name: str) -> str:
-    """Return the label of an experiment in a list to choose from."""
-    about = experiments()[name]
-    return f"{about.paper}: {name}, {about.source}"
+def _experiment_link(name: str, about: About, verdict: str | None) -> Html:
+    words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
+    mark = _verdict(verdict) if verdict else span("not run", cls="word")
+    return link(join(words, mark), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 
 def _verdict(verdict: str) -> Html:

@@ -304,7 +304,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
                 _questions_link(open_study, learned, "only_b", counted(learned.answered, "dev question")),
                 f" {verb} not, ",
                 _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
-                " no longer.",
+                f" no longer: {learned.chance_words}.",
                 cls="curve-worked",
             )
         )

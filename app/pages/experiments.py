@@ -9,8 +9,8 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.experiments import (
     commands,
-    experiment_label,
     figure_of,
+    listed_experiments,
     overview,
     overview_sentence,
     result_table,
@@ -28,7 +28,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.cost import planned_parts
-from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.db.errors import BlindspotError
 
@@ -46,22 +46,24 @@ def page() -> None:
 
 
 def _page(open_study: Study) -> None:
-    found, names = results(open_study), list(experiments())
-    name = url.one_of("experiment", names, "")
+    found = results(open_study)
+    listed = listed_experiments(found)
+    name = url.one_of("experiment", list(listed), "")
     show(style_sheet("analysis.css"))
     if not name:
         show(tag("h1", overview_sentence(found)), overview(found))
     else:
         with st.container(horizontal=True, vertical_alignment="bottom"):
+            labels = {name: f"{about.paper}: {name}, {about.source}" for name, about in listed.items()}
             with st.container(width=420):
-                url.select("Experiment", "experiment", names, "", ["result"], experiment_label)
+                url.select("Experiment", "experiment", list(listed), "", ["result"], lambda name: labels[name])
             show(link("All experiments", url.EXPERIMENTS, cls="quiet"))
-        _experiment(open_study, name, [result for result in found if result["experiment"] == name])
+        of_name = [result for result in found if result["experiment"] == name]
+        _experiment(open_study, name, listed[name], of_name)
     jobs.panel(open_study)
 
 
-def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
-    about = experiments()[name]
+def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
     if not results:
         show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
@@ -83,6 +85,9 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
                 )
             )
         _result(chosen)
+    if name not in experiments():
+        show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
+        return
     with st.container(key="try-experiment"):
         lacking = _what_it_makes(open_study, name)
         with st.container(horizontal=True):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,11 @@ from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name, relation_order
 from blindspot.backend.core.manifest import write_text
 from blindspot.backend.core.result_table import ResultTable
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
-from blindspot.backend.evaluation.findings import findings, spoken_names
+from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.pairs import default_pair
@@ -40,9 +40,6 @@ from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.text.number_words import counted
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 CLOSING = (
     "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
@@ -138,8 +135,7 @@ def _comparison(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str
 
 
 def _findings(study: Study, comparison: Comparison, k: int) -> list[str]:
-    a, b = comparison.run_a.name, comparison.run_b.name
-    names = spoken_names({name: study.run(name).manifest for name in (a, b)}, a, b)
+    names = comparison.run_a.name, comparison.run_b.name
     return [each.sentence[0].upper() + each.sentence[1:] for each in findings(comparison, k, names)]
 
 
@@ -179,7 +175,7 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
-    found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
+    found = find_in_runs(study, (a.name, b.name), None, a.kind, a.rule)
     if found.found_slices.slices:
         (table,) = found.tables()
         title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"
