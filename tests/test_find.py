@@ -133,7 +133,7 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     assert '<mark class="word">Ansver6</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
     assert "1 passage for “ansver6 before”" in page.text, "the answer is the title"
-    assert "Find words" in Page(study.folder, "find").text
+    assert "Find passages, questions and notes by their words" in Page(study.folder, "find").text
     assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 
