@@ -79,7 +79,8 @@ def test_a_set_is_told_by_its_sources(study):
     build(study, name="raw")
     assert "raw none r 3 3 15 –" in Page(study.folder, "training", tab="sets").text
     page = Page(study.folder, "training")
-    assert "3 positives: 3 gold" in page.text and "15 negatives: 15 mined" in page.text
+    assert "positives 3 3 gold" in page.text and "negatives 15 15 mined" in page.text
+    assert "raw takes all 15 passages mined from r as negatives (policy none)." in page.text
     assert "Questions left out : 1 " in page.text
 
 
