@@ -330,6 +330,7 @@ def _own_question(open_study: Study) -> None:
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
     show(_way_back(), tag("h1", url.value("ask").strip()))
+    head = st.container()
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")
         with columns[0]:
@@ -359,7 +360,18 @@ def _own_question(open_study: Study) -> None:
         except BlindspotError as error:
             show(notice(letter(side), f" {name}: {error}", kind="error"))
     if lists:
+        with head:
+            show(_shared(lists))
         _show_lists(open_study, lists, question, "dpr")
+
+
+def _shared(lists: list[HitList]) -> Html:
+    """Say how many of their first passages the first two lists have in common."""
+    if len(lists) < 2:
+        return Html("")
+    tops = [set(column.ordinals[:SHOWN].tolist()) for column in lists[:2]]
+    number = len(tops[0] & tops[1]) or "none"
+    return tag("p", f"{lists[0].name} and {lists[1].name} share {number} of their first {SHOWN} passages.")
 
 
 enter(page)
