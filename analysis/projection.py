@@ -173,7 +173,9 @@ def _squared_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return distances
 
 
-def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count: int = 50) -> tuple[Components, float]:
+def joint_projection(
+    first_vectors: np.ndarray, second_vectors: np.ndarray, count: int = 50
+) -> tuple[Components, float]:
     """Put two encoders' vectors of the same items into one space: rotate the second encoder's vectors onto the first's,
     and return principal components of both.
 
@@ -181,11 +183,12 @@ def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count:
     first; and the residual after the rotation, which is the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual
     is 0 if one space is a pure rotation of the other, and 1 if a point is as far from its counterpart as from the mean.
     """
-    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_ranks).astype(np.float32)
+    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_vectors).astype(np.float32)
     residual = float(
-        np.linalg.norm(first_ranks - turned) / max(float(np.linalg.norm(first_ranks - first_ranks.mean(axis=0))), 1e-12)
+        np.linalg.norm(first_vectors - turned)
+        / max(float(np.linalg.norm(first_vectors - first_vectors.mean(axis=0))), 1e-12)
     )
-    return principal_components(np.concatenate([first_ranks, turned]), count), residual
+    return principal_components(np.concatenate([first_vectors, turned]), count), residual
 
 
 def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:

@@ -418,7 +418,7 @@ def _slices_to_test(large_enough: np.ndarray, families: Sequence[str] | None) ->
 
 def _beyond_parts(
     inside_counts: np.ndarray,
-    first_ranks: np.ndarray,
+    first_predicates: np.ndarray,
     second_predicates: np.ndarray,
     counts: np.ndarray,
     sums: np.ndarray,
@@ -429,8 +429,8 @@ def _beyond_parts(
     """
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
-    beyond: np.ndarray = (first_ranks == second_predicates) | (
-        np.abs(inside_counts - mean) > np.maximum(alone[first_ranks], alone[second_predicates]) + 1e-12
+    beyond: np.ndarray = (first_predicates == second_predicates) | (
+        np.abs(inside_counts - mean) > np.maximum(alone[first_predicates], alone[second_predicates]) + 1e-12
     )
     return beyond
 

@@ -30,7 +30,7 @@ def desk(study: Study) -> Desk:
 
 def given_words(study: Study) -> str:
     """Say how many labels people gave, as in "600 labels by 2 people": each person's last label of a passage counts once."""
-    by_person = desk(study).labels.given_by_person()
+    by_person = desk(study).labels.label_counts_by_person()
     return f"{counted(sum(by_person.values()), 'label')} by {counted(len(by_person), 'person', 'people')}"
 
 

@@ -23,7 +23,7 @@ REASON = "you have still to judge them"
 def hidden_ids(study: Study) -> frozenset[str]:
     """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
     person = who.signed_in_person(study.labels_path)
-    return desk(study).queue.hidden(person.name) if person else frozenset()
+    return desk(study).queue.hidden_questions(person.name) if person else frozenset()
 
 
 def any_hidden(study: Study, questions: Iterable[str]) -> bool:

@@ -121,7 +121,7 @@ class Every:
 
     def first(self, name: str) -> str:
         """The text of the run's first question."""
-        return self.study.questions.some(self.run(name).question_ids)[0].text
+        return self.study.questions.with_ids(self.run(name).question_ids)[0].text
 
 
 def command(*arguments: object) -> tuple[int, str, str]:
@@ -249,7 +249,7 @@ def test_the_options_of_a_run_open_its_retriever_again(every, name):
     run = every.run(name)
     kind = RETRIEVERS.get(ROWS[name].kind)
     again = kind.open(every.study, kind.options(**kind.options_of_run(run.manifest)), "cpu")
-    texts = [question.text for question in every.study.questions.some(run.question_ids)]
+    texts = [question.text for question in every.study.questions.with_ids(run.question_ids)]
     hits = again.search(texts, K)
     same_ranking(hits, run.hits)
     told = {"kind": "run"} | json.loads(json.dumps(again.settings))
@@ -262,7 +262,7 @@ def test_the_options_of_a_run_open_its_retriever_again(every, name):
 def finds(every: Every, name: str) -> list[bool]:
     """Whether a passage among a run's hits contains an answer, by searching for the answer as a word."""
     run, found = every.run(name), []
-    for question, rows in zip(every.study.questions.some(run.question_ids), run.hits.ordinals, strict=True):
+    for question, rows in zip(every.study.questions.with_ids(run.question_ids), run.hits.ordinals, strict=True):
         texts = [passage.text for passage in every.study.corpus.passages([int(row) for row in rows if row >= 0])]
         found.append(any(re.search(rf"\b{answer}\b", text) for answer in question.answers for text in texts))
     return found

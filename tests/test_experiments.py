@@ -136,7 +136,7 @@ def test_cells_hold_what_the_runs_say(study, tmp_path):
     bench.make(hits)
     answers = np.asarray(hits.open(bench).answers())
     assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
-    names = [question.relation for question in bench.questions.some(hits.open(bench).question_ids)]
+    names = [question.relation for question in bench.questions.with_ids(hits.open(bench).question_ids)]
     by_relation = [
         np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
         for relation in ("P19", "P20")

@@ -197,7 +197,7 @@ def test_popqa_popularity_is_the_frequency(tmp_path):
 
 def test_squad_paragraphs_become_gold(study, tmp_path):
     result = import_questions(study, BY_NAME["questions-squad"].write(tmp_path))
-    a1, a2 = study.questions.some(["a1", "a2"])
+    a1, a2 = study.questions.with_ids(["a1", "a2"])
     assert (a1.gold, a1.answers, a1.split) == (("2",), ("Askvoll",), "dev") and (a2.gold, a2.answers) == ((), ())
     assert result.notes[0] == "Gold passages found: 1 by the same text, of 1 named."
 

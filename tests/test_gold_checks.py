@@ -194,7 +194,7 @@ def test_an_annotator_gets_judged_questions_again_and_sees_no_answer_key(study):
     give(store, "q5", "filler", "negative")
     queue_gold_check(study, "gold", GoldCheck("misses", "run", 2), 20)
     queue = Queue(study.labels_path)
-    assert queue.open_to("ann") == {"gold": 20}, "q5 too, of which ann judged another passage"
+    assert queue.available_counts("ann") == {"gold": 20}, "q5 too, of which ann judged another passage"
     card = Cards(study).leased("ann", queue.claim("ann"))[0]
     assert card["candidates"] and not card["positives"], (
         "the gold that is to be judged is not shown as a known positive"

@@ -97,7 +97,7 @@ def original(tmp_path_factory):
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     truth = {}
     for item in Queue(study.labels_path).items("first"):
-        (question,) = study.questions.some([item.question])
+        (question,) = study.questions.with_ids([item.question])
         choices = []
         for candidate in item.candidates:
             number = int(candidate.passage.removeprefix("p"))
@@ -208,7 +208,7 @@ def test_judgements_of_other_tools_become_a_judge(study, tmp_path, form):
 def test_umbrelas_output_without_ids_is_matched_by_its_texts(study, tmp_path):
     import json
 
-    (question,) = study.questions.some(["P19.train.0"])
+    (question,) = study.questions.with_ids(["P19.train.0"])
     passage = study.corpus.passage(0)
     row = {"query": question.text, "passage": f"{passage.title} {passage.text}", "judgment": 2}
     (tmp_path / "u.jsonl").write_text(json.dumps(row) + "\n")

@@ -92,7 +92,7 @@ def test_the_quality_beside_the_picture_is_that_of_the_vectors_themselves(study,
     from blindspot.backend.retrieval.dense import Dense
 
     dense = Dense(study, "tiny", "cpu")
-    asked = dense.encode([question.text for question in study.questions.some(whole.question_ids)])
+    asked = dense.encode([question.text for question in study.questions.with_ids(whole.question_ids)])
     vectors = np.concatenate([asked, np.asarray(dense.vectors, np.float32)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     kept = whole.manifest["encoders"][0]["quality"]

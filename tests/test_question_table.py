@@ -131,7 +131,7 @@ def compared(study: Study, by_table: bool, a: str = "alpha", b: str = "beta", re
 
 
 def measured(study: Study, by_table: bool, name: str, relevance="answers"):
-    read = study.questions.table if by_table else study.questions.some
+    read = study.questions.table if by_table else study.questions.with_ids
     return measure(study, name, relevance, "dpr", read(study.run(name).question_ids))
 
 

@@ -100,7 +100,7 @@ def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
     run = retrieve(study, "hybrid", encoder="tiny", first=NAME, split="dev", k=K)
     assert run.manifest["sparse"]["retriever"] == NAME and run.manifest["method"] == "rrf"
     assert run.manifest["name"] == "hybrid-rerank-meaning-tiny-dev"
-    texts = [question.text for question in study.questions.some(run.question_ids)]
+    texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     depth = run.manifest["depth"]
     both = expected(study, texts, depth), Dense(study, "tiny", "cpu").search(texts, depth)
     assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K).ordinals.tolist()

@@ -223,7 +223,7 @@ def test_a_run_reads_back_as_written(study):
     np.testing.assert_array_equal(run.hits.ordinals, hits.ordinals)
     np.testing.assert_array_equal(run.hits.scores, hits.scores)
     assert isinstance(run.hits.ordinals, np.memmap)
-    gold = study.questions.some(ids)
+    gold = study.questions.with_ids(ids)
     for row, question in enumerate(gold):
         found = [
             question.answers[0] in study.corpus.passage(ordinal).text.replace(",", " ").split() for ordinal in range(5)

@@ -128,7 +128,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
     )
     assert made.returncode == 0 and "Run toy-dev: 40 questions, k=5" in made.stdout, made.stderr
     run = study.run("toy-dev")
-    first = study.questions.some(run.question_ids)[0].text
+    first = study.questions.with_ids(run.question_ids)[0].text
     assert np.asarray(run.hits.ordinals)[0].tolist() == toy_rows(first, 5, 2)
     assert (run.manifest["retriever"], run.manifest["stride"]) == ("toy", 2)
     wrong = blindspot("retrieve", "--with", "bm25", "--stride", "2", "--study", str(study.folder))

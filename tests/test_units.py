@@ -60,7 +60,7 @@ def test_a_table_has_the_units_of_its_records(tmp_path):
     study = make_study(tmp_path / "s", [Passage("p1", "t", "x")], KNOWN + UNKNOWN)
     ids = [q.id for q in (KNOWN + UNKNOWN)[::-1]]
     for unit in ("fact", "question", "subject", "template", "relation"):
-        table, records = study.questions.table(ids), study.questions.some(ids)
+        table, records = study.questions.table(ids), study.questions.with_ids(ids)
         same = [codes[:, None] == codes for codes in (units_of(each, unit).codes for each in (table, records))]
         assert np.array_equal(*same), unit
     assert units_by_id(study, ["a", "d", "b", "a"]).tolist() == [0, 1, 0, 0]

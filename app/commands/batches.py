@@ -104,7 +104,7 @@ def batch_list(study: StudyOption = None) -> None:
         if batch.state == "open" and not batch.practice:
             waiting = queue.unfinished(batch.name)
             notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
-            if any(each.blocked_questions for each in waiting):
+            if any(each.is_blocked for each in waiting):
                 notes.append(
                     f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
                 )

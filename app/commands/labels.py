@@ -24,9 +24,9 @@ def labels_backup(
     study: StudyOption = None,
 ) -> None:
     """Back up labels.db, even while it is in use, and check the backup."""
-    from blindspot.db.backup import back_up, check
+    from blindspot.db.backup import check, checked_backup
 
-    target = back_up(_labels_path(study), out)
+    target = checked_backup(_labels_path(study), out)
     state = check(target)
     print(
         f"Wrote {target}: {counted(state.events, 'label event')}, the last is {state.last_event}; "
@@ -70,11 +70,11 @@ def labels_restore(
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
-    from blindspot.db.backup import check, refuse_lost
+    from blindspot.db.backup import check, refuse_lost_labels
 
     path = _labels_path(study)
     if path.is_file() and not path.stat().st_size:
-        refuse_lost(path)
+        refuse_lost_labels(path)
         print(f"{path}: is empty, and the study holds nothing else. Import passages and questions.")
         return
     state = check(path)
@@ -216,7 +216,7 @@ def labels_import(
     print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
     if done.left_out:
         print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
-    if annotator and not by_person and annotator in Labels(opened.labels_path).machines():
+    if annotator and not by_person and annotator in Labels(opened.labels_path).machine_label_counts():
         print(
             f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, "
             "give --by-person."

@@ -106,7 +106,8 @@ def _check_dev(study: Any, run: str) -> None:
     from blindspot.db.errors import Refused
 
     if not any(
-        question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)
+        question.split == "dev" and question.answers
+        for question in study.questions.with_ids(study.run(run).question_ids)
     ):
         raise Refused(
             f"run {run!r} has no dev question with answers to tune k on; make such a run with 'blindspot retrieve "

@@ -37,7 +37,7 @@ def found_list(
     number = counted(len(result.found), result.place[:-1])
     if not result.found:
         return empty(f"No {result.place[:-1]} has “{words}”", result.how)
-    gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
         _found_text_item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))

@@ -37,7 +37,7 @@ def _question_tags(open_study: Study, question: Question, person: Person | None,
         st.rerun()
     everything = desk(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
-    if person is not None and person.may("tag questions"):
+    if person is not None and person.is_allowed("tag questions"):
         known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
         _own_tags(open_study, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.

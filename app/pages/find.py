@@ -66,7 +66,7 @@ def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
     places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))
     of_row = {row: passage for passage, row in rows.items()}
     hits_by_passage: dict[str, list[tuple[int, str, str]]] = {}
-    texts = {each.id: each.text for each in open_study.questions.some([run.question_ids[row] for row, _ in places])}
+    texts = {each.id: each.text for each in open_study.questions.with_ids([run.question_ids[row] for row, _ in places])}
     for row, column in places.tolist():
         id = run.question_ids[row]
         if id not in hidden:

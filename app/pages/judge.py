@@ -32,7 +32,7 @@ from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
-from blindspot.db.waiting import Waiting
+from blindspot.db.waiting import UnfinishedQuestion
 
 PRACTICE = "Practice: these labels do not count. Finish the question to see the settled labels."
 SKIPPED = "You skipped this question before. Skip it again to leave it to somebody else."
@@ -57,7 +57,7 @@ def page() -> None:
             show_empty_page(opened, "Nothing to judge yet", about)
         return
     stores = desk(opened)
-    if url.value("adjudicate") and person.may("adjudicate"):
+    if url.value("adjudicate") and person.is_allowed("adjudicate"):
         st.fragment(_adjudicate)(opened, stores, person)
         show(div(link("Judge questions of batches", url.JUDGE, cls="quiet"), cls="foot"))
         return
@@ -65,10 +65,12 @@ def page() -> None:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     curve_panel(opened, "judge")
-    if person.may("adjudicate") and (open_now := stores.labels.disputed(excluded=stores.queue.hidden(person.name))):
+    if person.is_allowed("adjudicate") and (
+        open_now := stores.labels.disputed_questions(excluded=stores.queue.hidden_questions(person.name))
+    ):
         words = f"Settle {counted(len(open_now), 'question')} in dispute"
         show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
-    if person.may("make batches"):
+    if person.is_allowed("make batches"):
         show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
 
 
@@ -79,7 +81,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
     leases = _leases(stores, person, judging.browser_value(component, "want", AHEAD))
     history = [
         event
-        for event in stores.labels.undoable(person.name, HISTORY)
+        for event in stores.labels.undoable_events(person.name, HISTORY)
         if event.batch and event.kind != "adjudicate" and not person.paused
     ]
     batches = stores.queue.batches()
@@ -95,7 +97,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
-    mine = stores.queue.finished_by(person.name)
+    mine = stores.queue.finished_counts(person.name)
     remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
     progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
     again = {key(lease.batch, lease.question) for lease in leases if lease.again}
@@ -146,7 +148,7 @@ def _progress(batch: str, mine: int, remaining: int) -> str:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
     """Return how many questions of each batch the person can still get. It is computed once for each finished question."""
-    return _stores.queue.open_to(name)
+    return _stores.queue.available_counts(name)
 
 
 def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str] | None:
@@ -184,7 +186,7 @@ def _empty_state(
         return "There is nothing to judge yet", [
             "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled.",
             "Create a batch on the page Team."
-            if person.may("make batches")
+            if person.is_allowed("make batches")
             else "A lead creates batches; come back when there is one.",
         ]
     waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
@@ -192,9 +194,9 @@ def _empty_state(
     lines = []
     if judged:
         lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
-    if person.may("manage batches"):
+    if person.is_allowed("manage batches"):
         lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
-        if any(each.blocked_questions for each in waiting):
+        if any(each.is_blocked for each in waiting):
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
@@ -209,9 +211,9 @@ def _empty_state(
     return ("No question for you at the moment" if waiting else "All done"), lines
 
 
-def _waiting_sentences(waiting: list[Waiting]) -> list[str]:
+def _waiting_sentences(waiting: list[UnfinishedQuestion]) -> list[str]:
     """Say what open batches wait for, to somebody who must not know who judges what."""
-    blocked = sum(each.blocked_questions for each in waiting)
+    blocked = sum(each.is_blocked for each in waiting)
     others = len(waiting) - blocked
     lines = []
     if others:
@@ -240,9 +242,9 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     judging.at_work(open_study, person)
     component = f"adjudicate-{person.name}"
     question_id = url.value("question")
-    history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
-    hidden = stores.queue.hidden(person.name)
-    disputed = dict.fromkeys(stores.labels.disputed(excluded=hidden))
+    history = [event for event in stores.labels.undoable_events(person.name, HISTORY) if event.kind == "adjudicate"]
+    hidden = stores.queue.hidden_questions(person.name)
+    disputed = dict.fromkeys(stores.labels.disputed_questions(excluded=hidden))
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
@@ -262,7 +264,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
             "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
-            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed())),
+            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed_questions())),
             **_guidelines(open_study),
         },
         open_study,

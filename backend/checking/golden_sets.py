@@ -135,7 +135,7 @@ def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, see
 
     Raises Refused if every question with chunks has already been drawn.
     """
-    run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited()
+    run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited_questions()
     if all(id in drawn for id, row in zip(run.question_ids, run.hits.ordinals, strict=True) if (row >= 0).any()):
         raise Refused("every question of the log that has chunks is drawn already")
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -203,13 +203,13 @@ def golden_set(study: Study) -> list[GoldenQuestion]:
     Raises Missing if no pair is judged.
     """
     grades: dict[str, dict[str, int]] = {}
-    for pair in Labels(study.labels_path).corrected():
+    for pair in Labels(study.labels_path).corrected_relevance():
         if pair.relevance in SETTLED and pair.state != "gold":
             grades.setdefault(pair.question, {})[pair.passage] = int(pair.relevance == "positive")
     bad, run = Labels(study.labels_path).bad_questions(), log_run(study)
     lists = None if run is None else study.run(run)
     merged: dict[bytes, GoldenQuestion] = {}
-    for question in study.questions.some([id for id in grades if id not in bad]):
+    for question in study.questions.with_ids([id for id in grades if id not in bad]):
         key, own = words_key(question.text), grades[question.id]
         if known := merged.get(key):  # where two askings were judged apart, an answer to one is an answer to both
             both = {id: max(own.get(id, 0), known.grades.get(id, 0)) for id in {**known.grades, **own}}

@@ -113,7 +113,7 @@ def answer_matrix(study: Study, run: Run) -> np.ndarray:
     try:
         return run.answers(rule)
     except Missing:
-        return match_run(study.corpus, study.questions.some(run.question_ids), run.hits.ordinals, rule)
+        return match_run(study.corpus, study.questions.with_ids(run.question_ids), run.hits.ordinals, rule)
 
 
 def question_set_hash(question_ids: Sequence[str]) -> str:
@@ -146,7 +146,7 @@ def write_run(
     refuse_existing(study, name, replace)
     if len(question_ids) != len(hits) or hits.ordinals.max(initial=-1) >= len(study.corpus):
         raise Refused(f"run {name!r}: hits do not fit the questions or the passages of the study")
-    questions = study.questions.some(question_ids)
+    questions = study.questions.with_ids(question_ids)
     answers = match_run(study.corpus, questions, hits.ordinals, rule=rule, progress=progress)
     claim = study.building(f"runs/{name}", lambda: refuse_existing(study, name, replace))
     with claim, whole_folder(folder) as building:

@@ -17,7 +17,7 @@ from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import counted
-from blindspot.db.question_table import folded_of, gold_of, take
+from blindspot.db.question_table import folded_field_of, gold_of, take
 from blindspot.db.records import Question
 
 PREPOSITIONS: dict[Unit, str] = {"fact": "about", "subject": "about", "template": "of", "relation": "of"}
@@ -115,7 +115,7 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
     distinct = list(dict.fromkeys(ids))
     if not distinct:
         return np.zeros(0, np.int64)
-    codes = units_of(study.questions.some(distinct), study.settings.unit).codes
+    codes = units_of(study.questions.with_ids(distinct), study.settings.unit).codes
     place = {id: row for row, id in enumerate(distinct)}
     codes_of_ids: np.ndarray = codes[[place[id] for id in ids]]
     return codes_of_ids
@@ -123,11 +123,11 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
 
 def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
     if unit == "template":
-        return [_with_single_spaces(value) for value in folded_of(questions, "template")]
-    relations = folded_of(questions, "relation")
+        return [_with_single_spaces(value) for value in folded_field_of(questions, "template")]
+    relations = folded_field_of(questions, "relation")
     if unit == "relation":
         return list(relations)
-    subjects = map(_with_single_spaces, folded_of(questions, "subject"))
+    subjects = map(_with_single_spaces, folded_field_of(questions, "subject"))
     if unit == "subject":
         return list(subjects)
     pairs = zip(relations, subjects, strict=True)
@@ -136,7 +136,7 @@ def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
 
 def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
     """Return a code for each question. Questions with the same text or the same gold passages have the same code."""
-    texts = _codes([_with_single_spaces(text) for text in folded_of(questions, "text")])
+    texts = _codes([_with_single_spaces(text) for text in folded_field_of(questions, "text")])
     group = dict[Hashable, int]()
     joined = list(range(int(texts.max()) + 1))
     for text, gold in zip(texts.tolist(), gold_of(questions), strict=True):

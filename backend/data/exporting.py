@@ -84,11 +84,11 @@ def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Qu
     are any.
 
     Gold passages that people labelled related or negative, or on which they disagree, are removed. Passages that people
-    labelled positive are added (`blindspot.db.labels.Labels.corrected`).
+    labelled positive are added (`blindspot.db.labels.Labels.corrected_relevance`).
     """
     mended, rejected, disputed, added = [], 0, 0, 0
     judged: dict[str, dict[str, str]] = defaultdict(dict)
-    for pair in Labels(study.labels_path).corrected([question.id for question in questions]):
+    for pair in Labels(study.labels_path).corrected_relevance([question.id for question in questions]):
         if pair.state != "gold":
             judged[pair.question][pair.passage] = pair.relevance
     for question in questions:
@@ -172,7 +172,7 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
 def _entries(study: Study, run: Run, ties: str) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
     answers, row = answer_matrix(study, run), 0
     for block in _blocks(study, run):
-        questions = study.questions.some(run.question_ids[row : row + len(block)])
+        questions = study.questions.with_ids(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
             present = len(passages)
             scores, rows = run.hits.scores[row, :present], run.hits.ordinals[row, :present]

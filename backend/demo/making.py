@@ -332,7 +332,7 @@ def shows(study: Study) -> list[str]:
         return lines
     bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
     found = encyclopedia.describe(
-        study.questions.some(bm25_run.question_ids),
+        study.questions.with_ids(bm25_run.question_ids),
         {question: sorted(passages) for question, passages in truth_of(study).items()},
         np.asarray(bm25_run.hits.ordinals),
         np.asarray(dense_run.hits.ordinals),

@@ -148,7 +148,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
         return DemoStep(
             "judge", title, "waiting", "The passages are chosen after BM25 has searched the training questions."
         )
-    own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
+    own = queue.finished_counts(person).get(YOURS, 0) if person is not None else 0
     return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
 
 

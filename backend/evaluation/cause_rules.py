@@ -35,7 +35,7 @@ from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, l
 from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
 from blindspot.backend.evaluation.miss_facts import near_namesake, pattern
 from blindspot.backend.text.answers import mentions_subject
-from blindspot.db.question_table import folded_of, take
+from blindspot.db.question_table import folded_field_of, take
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ def _fact(question: Question) -> Fact | None:
 def _rows_by_fact(questions: Sequence[Question]) -> dict[Fact, np.ndarray]:
     """Return the rows, (m,) int64, of each fact that at least two questions ask for."""
     rows: dict[Fact, list[int]] = defaultdict(list)
-    pairs = zip(folded_of(questions, "subject"), folded_of(questions, "relation"), strict=True)
+    pairs = zip(folded_field_of(questions, "subject"), folded_field_of(questions, "relation"), strict=True)
     for row, (subject, relation) in enumerate(pairs):
         if subject and relation:
             rows[" ".join(subject.split()), relation].append(row)

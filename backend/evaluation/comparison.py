@@ -160,7 +160,7 @@ def measure_all(
     for name in dict.fromkeys(names):
         ids = study.run(name).question_ids
         absent = [id for id in ids if id not in question_by_id]
-        question_by_id.update(zip(absent, study.questions.some(absent), strict=True))
+        question_by_id.update(zip(absent, study.questions.with_ids(absent), strict=True))
         result[name] = measure(study, name, relevance, rule, [question_by_id[id] for id in ids])
     return result
 
@@ -338,7 +338,7 @@ class Comparison:
         relation are left out.
         """
         relation = grouping == "relation"
-        rows = (self.columns.relation if relation else self._bucket_groups).rows()
+        rows = (self.columns.relation if relation else self._bucket_groups).rows_by_value()
         names = sorted(rows.keys() - {""}, key=relation_order if relation else bucket_order)
         return {name: rows[name] for name in names}
 

@@ -241,7 +241,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
 def _questions(study: Study, runs) -> dict[str, Question]:
     """Read every question of the runs once."""
     ids = dict.fromkeys(id for run in runs for id in run.question_ids)
-    return {question.id: question for question in study.questions.some(list(ids))}
+    return {question.id: question for question in study.questions.with_ids(list(ids))}
 
 
 def _run_report(

@@ -168,7 +168,7 @@ class _CostEstimator:
     def _by_relation(self, part: QuestionEncoders) -> int:
         """Estimate the number of training steps for the encoders of all relations together."""
         counts = Counter(
-            question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
+            question.relation for question in self.bench.questions.with_ids(self._train(part.data)) if question.relation
         )
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 

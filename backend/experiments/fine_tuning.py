@@ -92,7 +92,7 @@ class Adapted(Part):
 
     def examples(self, bench: Workbench) -> TrainingExamples:
         whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
-        questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
+        questions = bench.questions.with_ids(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
         for number in numbers:

@@ -139,7 +139,7 @@ def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, A
         try:
             opened = TrainingSet.open(study, name)
             questions = [question for question, _ in opened.groups()]
-            study.questions.some(questions)
+            study.questions.with_ids(questions)
         except Exception as error:
             shutil.rmtree(target, ignore_errors=True)
             if isinstance(error, (Missing, Refused, BadInput)):

@@ -30,7 +30,7 @@ from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.private_rows import remove_private_rows
-from blindspot.db.pseudonyms import people_named, rename_people, renamed_in
+from blindspot.db.pseudonyms import people_named, rename_people, replace_names
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -212,7 +212,7 @@ def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
         names = {person: f"annotator-{number}" for number, person in enumerate(people, 1)}
         rename_people(folder / "labels.db", names)
         for path in folder.rglob("*.json"):
-            _rewrite(path, lambda content: renamed_in(content, names))
+            _rewrite(path, lambda content: replace_names(content, names))
     for path in folder.rglob("*.json"):
         _rewrite(path, _without_addresses)
     _shorten_source(folder / "corpus.db")

@@ -107,7 +107,7 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
     for each in filter(None, (run, found_by_run)):
         if not 1 <= k <= each.hits.k:
             raise BadInput(f"k must be from 1 to {each.hits.k}, the hits per question of run {each.name!r}, not {k}")
-    questions = study.questions.some(run.question_ids)
+    questions = study.questions.with_ids(run.question_ids)
     found, n_gold = _found(study, run, questions, k)
     wanted = (n_gold > 0) & ~found
     if found_by_run is not None:
@@ -136,7 +136,7 @@ def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
 
 def known(study: Study, ids: Sequence[str]) -> list[Question]:
     """Return questions by id. Raises Missing for an unknown id, or a question without gold passages."""
-    questions = study.questions.some(ids)
+    questions = study.questions.with_ids(ids)
     bare = next((question.id for question in questions if not question.gold), None)
     if bare is not None:
         raise Missing(f"question {bare!r} has no gold passage, so there is nothing to edit")

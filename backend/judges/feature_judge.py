@@ -168,7 +168,7 @@ def labelled_lists(
     """
     in_run = trainable_questions(study, run)
     by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
-    questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
+    questions = [q for q in study.questions.with_ids(in_run) if q.gold or q.id in by_people]
     if not questions:
         raise Refused(
             f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or "
@@ -194,7 +194,7 @@ def reference_questions(study: Study, run: Run, learned: Sequence[Question]) -> 
         return []
     known = {question.id for question in learned}
     more = [id for id in trainable_questions(study, run) if id not in known][: REFERENCE_LISTS - len(learned)]
-    return study.questions.some(more)
+    return study.questions.with_ids(more)
 
 
 def examples_of(
@@ -459,7 +459,7 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
     judge, opened = FeatureJudge(study, name), study.run(run)
     if opened.row(question) is None:
         raise Missing(f"run {run!r} holds no question {question!r}")
-    lists = lists_of(opened, study.questions.some([question]), judge.rerank_depth)
+    lists = lists_of(opened, study.questions.with_ids([question]), judge.rerank_depth)
     features = judge.features(lists)[0]
     present = np.flatnonzero(lists.rows[0] >= 0)[:count]
     probabilities = judge.model.probabilities(features[present])

@@ -57,7 +57,7 @@ def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None
     from sklearn.metrics import roc_auc_score
 
     judge, opened = FeatureJudge(study, name), study.run(run)
-    questions = study.questions.some(opened.question_ids)
+    questions = study.questions.with_ids(opened.question_ids)
     if any(question.split == "train" for question in questions):
         raise Refused(f"run {run!r} holds training questions, which may have taught the judge; measure on dev or test")
     if opened.manifest["retriever"] != judge.about["retriever"]:

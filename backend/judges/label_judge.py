@@ -150,7 +150,7 @@ def labelled_pairs(
     ids = [id for id in opened.question_ids if id in wanted]
     if not ids:
         raise Refused(f"run {run!r} holds no question that may train; retrieve over train")
-    records = study.questions.some(ids)
+    records = study.questions.with_ids(ids)
     lists, features = kept_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
     labels = Labels(study.labels_path, read_only=True)
     consensus = labels.consensus() if last_event is None else labels.consensus_as_of(last_event) if last_event else []

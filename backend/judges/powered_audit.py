@@ -67,7 +67,7 @@ def powered_audits(
     frame = audited_frame(study, samples[0].settings)
     if isinstance(frame, str):
         return [JudgeAssistedAudit(name, 0, 0, None, frame) for name in stores]
-    questions = {question.id: question for question in study.questions.some(dict.fromkeys(row[0] for row in frame))}
+    questions = {question.id: question for question in study.questions.with_ids(dict.fromkeys(row[0] for row in frame))}
     return [
         _rates(study, name, store, samples[0], frame, questions) for name, store in stores.items() if store is not None
     ]

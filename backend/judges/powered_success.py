@@ -318,7 +318,7 @@ def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] 
     """Return the ids of the questions for which at least one run has a non-gold hit in its top `depth`."""
     found: set[str] = set()
     for run in map(study.run, dict.fromkeys(runs)):
-        questions = list(study.questions.some(run.question_ids))
+        questions = list(study.questions.with_ids(run.question_ids))
         ordinals = np.asarray(run.hits.ordinals)[:, :depth]
         to_judge = ((ordinals >= 0) & ~gold_matrix(study.corpus, ordinals, questions)[0]).any(axis=1)
         found |= {

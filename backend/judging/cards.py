@@ -82,7 +82,7 @@ class Cards:
             if pair.state == "adjudicated" and pair.label is not None:
                 votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
-        for question in self._study.questions.some([id for id in questions if id in open_pairs]):
+        for question in self._study.questions.with_ids([id for id in questions if id in open_pairs]):
             card = self._make_card(
                 None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
             )
@@ -100,7 +100,7 @@ class Cards:
         if missing:
             items = self._queue.items(batch, missing)
             records = {
-                question.id: question for question in self._study.questions.some([item.question for item in items])
+                question.id: question for question in self._study.questions.with_ids([item.question for item in items])
             }
             for item in items:
                 self._cache_card(self._make_card(batch, records[item.question], item.candidates))

@@ -149,7 +149,7 @@ def import_labels(
                 progress(len(importer.events), None, "reading labels")
         if not importer.events and not importer.known:
             raise rejected.first or BadInput("holds no labels", path)
-        labels.import_rows(importer.events, importer.known)
+        labels.import_event_rows(importer.events, importer.known)
     return LabelImport(len(importer.events), len(importer.known), rejected.count, rejected.file)
 
 
@@ -261,7 +261,8 @@ class _LabelImporter:
         self._questions = self._study.questions.known_ids({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {
-            (event.gesture, event.part): event for event in self._labels.rows_of({event.gesture for event in events})
+            (event.gesture, event.part): event
+            for event in self._labels.event_rows_of({event.gesture for event in events})
         }
         for line in block:
             message = line.message if isinstance(line, EventProblem) else self._problem_of(line.event)

@@ -34,7 +34,9 @@ def refuse_live(study: Study, question: str, hidden: Set[str], sees_others: bool
             "you can ask your own questions once you have judged those assigned to you: "
             f"{counted(len(hidden), 'question')} remaining"
         )
-    if _normalised_words(question) in {_normalised_words(each.text) for each in study.questions.some(sorted(hidden))}:
+    if _normalised_words(question) in {
+        _normalised_words(each.text) for each in study.questions.with_ids(sorted(hidden))
+    }:
         raise Refused("you are judging this question; its ranks are hidden until you finish it")
 
 

@@ -100,7 +100,7 @@ def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
     label_of = {(event.question, event.passage): event.label for event in own_events}
     pairs = [
         (label_of[pair.question, pair.passage], pair.split == "train")
-        for pair in labels.corrected({question for question, _ in label_of})
+        for pair in labels.corrected_relevance({question for question, _ in label_of})
         if not pair.gold and (pair.question, pair.passage) in label_of
     ]
     found = [trains for label, trains in pairs if label == "positive"]

@@ -7,26 +7,26 @@ from collections.abc import Iterable, Sequence
 
 from blindspot.backend.text.number_words import counted, noun
 from blindspot.db.people import Person
-from blindspot.db.waiting import Reassigned, Waiting
+from blindspot.db.waiting import Reassignment, UnfinishedQuestion
 
 MAX_NAMES = 6
 
 
-def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[str]:
+def waiting_lines(waiting: Iterable[UnfinishedQuestion], people: Iterable[Person]) -> list[str]:
     """Return one sentence for each group of questions that wait for the same people, blocked groups first.
 
     Args:
         people: Everybody in the study.
     """
     known = {person.name: person for person in people}
-    groups = Counter((not each.blocked_questions, each.reserved, each.people, each.missing) for each in waiting)
+    groups = Counter((not each.is_blocked, each.reserved, each.people, each.missing) for each in waiting)
     return [
         _waiting_sentence(count, reserved, names, missing, known)
         for (_, reserved, names, missing), count in sorted(groups.items(), key=lambda group: (group[0][0], -group[1]))
     ]
 
 
-def reassigned_words(result: Reassigned) -> str:
+def reassigned_words(result: Reassignment) -> str:
     """Describe in a sentence or two how blocked questions were reassigned to other people."""
     if not (result.moved or result.done or result.left):
         return "No question is waiting for a person who is not active."

@@ -43,8 +43,8 @@ class KnownKinds:
 def known(map: Map) -> KnownKinds:
     """Read the questions and the labels for a map's points."""
     study = map.study
-    questions = study.questions.some(map.question_ids)
-    pairs = Labels(study.labels_path).corrected(map.question_ids) if questions else []
+    questions = study.questions.with_ids(map.question_ids)
+    pairs = Labels(study.labels_path).corrected_relevance(map.question_ids) if questions else []
     ordinals = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     labels_by_place: dict[int, set[str]] = defaultdict(set)

@@ -238,7 +238,7 @@ def _read_part(
         return 0
     rows = range(first_question, min(first_question + PER_PART, len(run.hits)))
     found = []
-    for row, question in zip(rows, study.questions.some([run.question_ids[row] for row in rows]), strict=True):
+    for row, question in zip(rows, study.questions.with_ids([run.question_ids[row] for row in rows]), strict=True):
         if progress is not None:
             progress(row, len(run.hits), f"reading {run.name}")
         ordinals = np.asarray(run.hits.ordinals[row, :depth])

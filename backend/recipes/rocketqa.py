@@ -292,7 +292,7 @@ class Recipe:
         has_dev = any(count["split"] == "dev" for count in self.study.questions.counts())
         return {
             "until": labels.last_event,
-            "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected(training=True)),
+            "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected_relevance(training=True)),
             "positives": ["gold", "distant"] if is_indexed(self.study) else ["gold"],
             "dev": has_dev,
             "before": has_dev and self.start in self.study.parts("indexes"),

@@ -21,7 +21,7 @@ from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.network_cache import network_fingerprint
-from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, writing
+from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, write_transaction
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -69,7 +69,7 @@ def question_vectors(
                 began = time.monotonic()
                 vectors = dense.encode([text for _, text in block], _offset_progress(progress, begin, len(absent)))
                 rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
-                with writing(store.connection) as connection:
+                with write_transaction(store.connection) as connection:
                     connection.executemany("INSERT OR REPLACE INTO question_vector VALUES (?, ?, ?)", rows)
                     connection.execute(_ADD_TIME, (model, len(block), time.monotonic() - began))
                 stored.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))

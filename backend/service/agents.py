@@ -201,7 +201,7 @@ class AgentTools:
         _check(offset + 1, 10_000_000, "offset")
         causes, ids = causes_of_misses(self._study, run, run, MissOptions(k=k, relevance=relevance, slice=slice))
         shown = ids[offset : offset + limit]
-        questions = {question.id: question for question in self._study.questions.some(set(shown))}
+        questions = {question.id: question for question in self._study.questions.with_ids(set(shown))}
         items = [
             _question(questions[id]) | {"causes": [cause for cause, has in zip(ORDER, present, strict=True) if has]}
             for id, present in zip(shown, causes.present[offset : offset + limit].tolist(), strict=True)

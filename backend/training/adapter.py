@@ -193,7 +193,7 @@ def read_questions(
             f"training set {training_set.name!r} has no question with a positive; there is nothing to learn from"
         )
     rows = study.corpus.ordinals({id for _, *both in questions for ids in both for id in ids})
-    texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
+    texts = [question.text for question in study.questions.with_ids([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
         pad_rows([[rows[id] for id in positives] for _, positives, _ in questions]),
@@ -214,7 +214,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
         }
         rows = study.corpus.ordinals({id for ids in known_pairs.values() for id in ids})
         passages = dict(zip(rows, study.corpus.passages(rows.values()), strict=True))
-        for question in study.questions.some([question for question, _ in block]):
+        for question in study.questions.with_ids([question for question, _ in block]):
             subject = (question.subject or "").lower()
             by_question[question.id] = {
                 id

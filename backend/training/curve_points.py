@@ -192,7 +192,7 @@ def is_point_due(study: Study) -> Reason | None:
     try:
         if labels.last_event == since:
             return None
-        new = sum(labels.labels_since(since, ("train",)).values())
+        new = sum(labels.labelled_passages_since(since, ("train",)).values())
         if not points and new:
             return "start"
         if new >= LABELS_PER_POINT:

@@ -255,7 +255,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     already judged.
     """
     pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
-    questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))
+    questions = bench.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
     settled = [label for label in said if label in ("positive", "related", "negative")]
     if len(settled) < 10:

@@ -134,7 +134,7 @@ def start_if_due(study: Study) -> str | None:
     if recent and recent[0].state != "done":
         # A point that failed would fail again after every label.
         tried = int(recent[0].arguments.get("until") or 0)
-        if sum(labels.labels_since(tried, ("train",)).values()) < LABELS_PER_POINT:
+        if sum(labels.labelled_passages_since(tried, ("train",)).values()) < LABELS_PER_POINT:
             return None
     try:
         curve_inputs(study)

@@ -34,7 +34,7 @@ from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.stats import SetStats, tally_pairs
 from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet, as_table, schema
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Question
 
@@ -148,7 +148,7 @@ def _write_pairs(
             left_out |= without
             if len(table):
                 writer.write_table(table)
-    sync(path)
+    sync_to_disk(path)
     return counts, left_out
 
 
@@ -156,7 +156,7 @@ def _write_lines(path: Path, rows) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    sync(path)
+    sync_to_disk(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PairBuilder:
     def block(self, ids: Sequence[str], counts: SetStats) -> tuple[pyarrow.Table, dict[str, str]]:
         """Return the pairs of some questions, and why the others among them cannot train. Counts the pairs."""
         spec, corpus = self.spec, self.study.corpus
-        questions = self.study.questions.some(ids)
+        questions = self.study.questions.with_ids(ids)
         people = {id: self.sources.labels.get(id, {}) for id in ids}
         named = {passage for question in questions for passage in (*question.gold, *people[question.id])}
         rows = corpus.ordinals(named) if named else {}

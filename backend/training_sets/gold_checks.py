@@ -269,7 +269,9 @@ def queue_gold_check(
         raise Refused(f"all {len(claims):,} were drawn already")
     draws = [DrawnClaim(claims[place], float(weights[place]), float(keys[place])) for place in places.tolist()]
     after = start + len(draws)
-    of_questions = {question.id: question for question in study.questions.some({claim.question for claim in claims})}
+    of_questions = {
+        question.id: question for question in study.questions.with_ids({claim.question for claim in claims})
+    }
     asking = [of_questions[claim.question] for claim in claims]
     stored = {
         **asdict(check),
@@ -354,7 +356,7 @@ def _estimate(study: Study, batches: Sequence[StoredCheck]) -> GoldEstimate:
     if settled.sum() >= FEW:
         limit = draws[judged].key if judged < len(draws) else last.next_key
         weights = np.array([draw.weight for draw in chosen])
-        questions = study.questions.some([draw.claim.question for draw in chosen])
+        questions = study.questions.with_ids([draw.claim.question for draw in chosen])
         sample = ScoredSample(
             is_doubtful,
             settled,
@@ -411,7 +413,7 @@ def unchecked_gold(study: Study) -> str:
     chosen = np.random.default_rng(0).permutation(len(pairs))[:SAMPLED].tolist()
     held = study.corpus.ordinals({pairs[place][1] for place in chosen})
     drawn = [pairs[place] for place in chosen if pairs[place][1] in held]
-    questions = study.questions.some([id for id, _ in drawn])
+    questions = study.questions.with_ids([id for id, _ in drawn])
     passages = study.corpus.passages([held[passage] for _, passage in drawn])
     holding = sum(
         has_answer(passage.text, question.answers, rule_for(question, DEFAULT_RULE), passage.title)

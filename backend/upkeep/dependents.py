@@ -70,7 +70,7 @@ class Dependent:
 def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
     """Return everything that depends on a part. Dependents that do not work without the part come first."""
     if kind == "batch":
-        count = Queue(study.labels_path).events_of(name)
+        count = Queue(study.labels_path).count_events(name)
         return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),

@@ -65,7 +65,7 @@ def download(
     require(study, actor, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
-    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden(actor)
+    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden_questions(actor)
     if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
         raise Refused(f"you have still to judge {counted(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:

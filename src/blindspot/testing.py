@@ -239,7 +239,7 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
         judge = rules.call("open(study, name) must open it", kind.open, opened, name)
         rules.require(judge.name == name, "an open judge must have the name of its card")
         rules.require(isinstance(judge.calibrated, bool), "calibrated must be True or False")
-        lists = lists_of(stored, opened.questions.some(stored.question_ids), 10)
+        lists = lists_of(stored, opened.questions.with_ids(stored.question_ids), 10)
         lists.rows[0, -2:] = -1
         given = rules.call("judge(lists) must not raise", judge.judge, lists)
         padded = lists.rows < 0

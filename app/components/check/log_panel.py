@@ -96,7 +96,7 @@ def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
 
 
 def _unanswered_questions(open_study: Study, name: str, precision: LogPrecision) -> Html:
-    asked = open_study.questions.some(precision.examples)
+    asked = open_study.questions.with_ids(precision.examples)
     lines = [tag("li", link(each.text, url.href(url.QUESTION, {"a": name, "b": name, "q": each.id}))) for each in asked]
     return div(tag("h2", "Questions that nothing answers"), tag("ul", *lines), cls="panel")
 

@@ -32,7 +32,7 @@ def _cache_keys(study: Study, question: Question, person: Person) -> None:
     stores = desk(study)
     history = [
         event
-        for event in stores.labels.undoable(person.name, 200)
+        for event in stores.labels.undoable_events(person.name, 200)
         if event.batch is None and event.kind == "label" and event.question == question.id
     ]
     judging.mount(
@@ -51,7 +51,7 @@ def _cache_keys(study: Study, question: Question, person: Person) -> None:
 
 def judged(study: Study, question: Question, person: Person | None) -> Html:
     """Everybody's labels of this question's passages; empty without the right to see them."""
-    if person is None or not person.may("see others' labels"):
+    if person is None or not person.is_allowed("see others' labels"):
         return Html("")
     pairs = desk(study).labels.consensus([question.id])
     if not pairs:

@@ -43,7 +43,7 @@ def render(open_study: Study, person: Person | None) -> None:
     if person is None:
         sign_in(open_study.labels_path, "This page shows other people's labels.")
         return
-    if not person.may("see others' labels"):
+    if not person.is_allowed("see others' labels"):
         show(_refusal())
         return
     show(style_sheet("quality/quality.css"))

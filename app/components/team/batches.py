@@ -184,7 +184,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
     show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
     if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
         show(notice(moved))
-    if blocked := sum(each.blocked_questions for each in waiting):
+    if blocked := sum(each.is_blocked for each in waiting):
         st.button(
             f"Reassign {counted(blocked, 'question')}",
             key=f"reassign-{batch.name}",

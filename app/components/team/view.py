@@ -23,7 +23,7 @@ def render(open_study: Study, person: Person | None) -> None:
     if person is None:
         sign_in(open_study.labels_path, "On this page leads manage people, batches and guidelines.")
         return
-    if not person.may("manage people"):
+    if not person.is_allowed("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
     alone = len(who.real_people(open_study.labels_path)) < 2
@@ -40,7 +40,7 @@ def _answer(open_study: Study) -> str:
     """Say in a sentence how many labels there are, and what waits."""
     stores = desk(open_study)
     open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
-    given = given_words(open_study) if stores.labels.given_by_person() else "No labels yet"
+    given = given_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
     if not open_batches:
         return f"{given}; no batch is open."
     waiting = sum(each.questions - each.done for each in open_batches)

@@ -98,7 +98,9 @@ def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
     """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
     hidden = hidden_questions.hidden_ids(open_study)
     changes = [change for change in changes if change.question not in hidden]
-    questions = {each.id: each for each in open_study.questions.some(sorted({change.question for change in changes}))}
+    questions = {
+        each.id: each for each in open_study.questions.with_ids(sorted({change.question for change in changes}))
+    }
     rows = open_study.corpus.ordinals({change.passage for change in changes})
     passages = {passage.id: passage for passage in open_study.corpus.passages(list(rows.values()))}
     return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]

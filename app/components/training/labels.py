@@ -16,7 +16,7 @@ def label_counts(open_study: Study) -> Html:
     """Return how many labels are on training questions, as a note. If there are labels, and none is on a training
     question, show a warning instead, and offer a batch of training questions.
     """
-    given = desk(open_study).labels.given_by_split()
+    given = desk(open_study).labels.label_counts_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
         return Html("")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 from blindspot.db.errors import Refused
 
 _BREAKS = {ord(character): " " for character in "\t\r\n"}
@@ -36,7 +36,7 @@ def written_whole(path: str | Path) -> Iterator[TextIO]:
     try:
         with file:
             yield file
-        sync(partial)
+        sync_to_disk(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -130,7 +130,7 @@ def label_budgets(bench: Workbench, shares: Sequence[int]) -> list[LabelBudget]:
         raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
     labels = Labels(bench.labels_path, read_only=True)
     judged = list(labels.judgements())
-    asked = bench.questions.some(sorted({each.question for each in judged}))
+    asked = bench.questions.with_ids(sorted({each.question for each in judged}))
     trains = {question.id for question in asked if question.split in TRAINS}
     numbers = [each.number for each in judged if each.question in trains]
     if not numbers:

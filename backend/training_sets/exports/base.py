@@ -70,7 +70,7 @@ class ExportRows:
         ]
         known = self.study.corpus.ordinals({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
         passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
-        questions = self.study.questions.some([question for question, _ in block])
+        questions = self.study.questions.with_ids([question for question, _ in block])
         for question, kinds in zip(questions, chosen, strict=True):
             yield ExportRow(
                 question, *([PairPassage(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds)
