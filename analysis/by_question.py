@@ -39,7 +39,7 @@ def bootstrap_sums(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) 
     )
 
 
-def percentiles(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
+def percentile_interval(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
     """Return the central interval of bootstrap values, ignoring NaN; (None, None) if all are NaN."""
     draws = draws[np.isfinite(draws)]
     if not len(draws):

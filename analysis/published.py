@@ -44,7 +44,7 @@ REPRODUCED: dict[str, tuple[float, float, float, float]] = {
 """Macro averages at 1, 5, 20 and 100 from an independent reproduction on all passages and 22,075 test questions."""
 
 
-def not_comparable(passages: int, questions: int) -> str:
+def comparability_caveat(passages: int, questions: int) -> str:
     """Return the caveat that must be shown with the published figures."""
     return (
         "Not directly comparable: the published figures use 21,015,324 passages and each relation's whole test "

@@ -32,7 +32,7 @@ class Cells:
         return float(self.counts @ self.chances / self.counts.sum())
 
 
-def cells_of(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
+def group_into_cells(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
     """Group pairs by their chance of being a hit. Return the cells, with equal weights, and the cell of each pair, (n,)
     int64.
 
@@ -65,7 +65,7 @@ def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
     return keys
 
 
-def inclusion(weights: np.ndarray, limit: float | None) -> np.ndarray:
+def inclusion_probabilities(weights: np.ndarray, limit: float | None) -> np.ndarray:
     """Return the probability that a pair's key is below `limit`, (n,). `limit` is the first key that was not drawn;
     None gives 1.
 
@@ -101,5 +101,5 @@ def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator
         keys.append(np.cumsum(gaps, axis=1))  # the smallest keys of the cell, in order (Renyi 1953)
         labels.append(np.full(shown, cell))
     order = np.argsort(np.concatenate(keys, axis=1), axis=1)[:, :n]
-    drawn_labels: np.ndarray = np.concatenate(labels)[order]
-    return drawn_labels
+    drawn_cells: np.ndarray = np.concatenate(labels)[order]
+    return drawn_cells

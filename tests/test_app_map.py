@@ -20,7 +20,7 @@ from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.values import known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
@@ -128,7 +128,7 @@ def test_two_pictures_in_the_colours_of_one_run_say_what_the_other_encoders_run_
     )
     page = Page(both.folder, "map", map="two")
     assert (
-        f"{words} other-dev finds {counted(len(other - tiny), 'question')} that tiny-dev misses, and misses "
+        f"{words} other-dev finds {count_and_noun(len(other - tiny), 'question')} that tiny-dev misses, and misses "
         f"{len(tiny - other)} that it finds." in page.text
     )
     assert "Both pictures" not in Page(both.folder, "map", map="two", view="1").text

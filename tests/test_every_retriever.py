@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app import cli
 from blindspot.app.runs import retriever_label
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -222,7 +222,7 @@ def test_the_help_and_the_docs_name_it(name, help_text):
     kind = RETRIEVERS.get(row.kind)
     assert "".join(f"{kind.name}: {kind.help}".split()) in "".join(help_text.split()), "lines break at hyphens too"
     line = next(line for line in DOCS.read_text().splitlines() if line.startswith(f"| `{row.kind}` |"))
-    for setting in declared(kind.options).values():
+    for setting in declared_settings(kind.options).values():
         assert setting.option in help_text and f"`{setting.option}`" in line
     assert all(f"{option} " in help_text for option in row.options)
     if row.kind == "opened":

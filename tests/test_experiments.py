@@ -365,12 +365,12 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
 
     foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
     registry = Registry("experiment", check=papers._check)
-    registry._add(foreign)
+    registry._register_loaded(foreign)
     monkeypatch.setattr(papers, "INSTALLED", registry)
     assert list(papers.experiments())[-1] == "foreign" and running.experiment_named("foreign") is foreign
     with pytest.raises(Missing, match="known: negatives, .*foreign"):
         running.experiment_named("nothing")
     with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
-        registry._add(dataclasses.replace(foreign, name="negatives"))
+        registry._register_loaded(dataclasses.replace(foreign, name="negatives"))
     with pytest.raises(TypeError, match="str is not an Experiment"):
-        registry._add("negatives")
+        registry._register_loaded("negatives")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blindspot.backend.core.copying import copy_study
-from blindspot.backend.core.manifest import whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.db import backup as backups
 from blindspot.db.errors import BlindspotError, Refused
@@ -72,7 +72,7 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
 
         def other():
             try:
-                with Study.open(study.folder).building("maps/m"):
+                with Study.open(study.folder).lock_part("maps/m"):
                     pass
             except Refused as error:
                 refused.append(error)
@@ -88,9 +88,9 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
 
 
 def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
-    with whole_folder(tmp_path / "x.y") as longer:
+    with atomic_folder(tmp_path / "x.y") as longer:
         (longer / "file").write_text("kept")
-        with whole_folder(tmp_path / "x") as shorter:
+        with atomic_folder(tmp_path / "x") as shorter:
             (shorter / "file").write_text("short")
         assert (longer / "file").read_text() == "kept"
     assert (tmp_path / "x.y" / "file").read_text() == "kept" and (tmp_path / "x" / "file").read_text() == "short"
@@ -124,7 +124,7 @@ def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path):
         version = 0
         while not stop.is_set():
             version += 1
-            with whole_folder(study.folder / "runs" / "old") as building:
+            with atomic_folder(study.folder / "runs" / "old") as building:
                 for file in ("a", "b", "c"):
                     (building / file).write_text(str(version) * 100)
                 write_manifest(building, {"kind": "run", "version": version})

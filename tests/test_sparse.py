@@ -247,6 +247,6 @@ def test_encoder_add_recognises_the_kind(indexed_study, tmp_path, capsys):
 
 
 def _unset(*given: str) -> dict[str, None]:
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
 
-    return {name: None for name in declared(EncoderSettings) if name not in given}
+    return {name: None for name in declared_settings(EncoderSettings) if name not in given}

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app.runs import retriever_label
 from blindspot.backend.core import jobs
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -210,7 +210,7 @@ def retrievers_table() -> str:
     rows = ["| `--with` | searches | options |", "|---|---|---|"]
     for kind in RETRIEVERS:
         if type(kind).__module__.startswith("blindspot.backend."):
-            options = ", ".join(f"`{one.option}`" for one in declared(kind.options).values())
+            options = ", ".join(f"`{one.option}`" for one in declared_settings(kind.options).values())
             rows.append(f"| `{kind.name}` | {kind.help} | {options} |")
     return "\n".join(rows)
 

@@ -11,7 +11,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import FoundText, TextSearch
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 
 SHOWN_QUESTIONS = 3
 
@@ -34,7 +34,7 @@ def found_list(
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
-    number = counted(len(result.found), result.place[:-1])
+    number = count_and_noun(len(result.found), result.place[:-1])
     if not result.found:
         return empty(f"No {result.place[:-1]} has “{words}”", result.how)
     gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
@@ -72,7 +72,7 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     ]
     hidden = len(found) - len(shown)
     words = f"{retrieved.run} retrieves it in its first {retrieved.k} for "
-    more = f" and {counted(hidden, 'more question')}" if hidden else ""
+    more = f" and {count_and_noun(hidden, 'more question')}" if hidden else ""
     return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
 
 

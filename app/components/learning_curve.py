@@ -18,8 +18,8 @@ from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.core.units import count_with_units
+from blindspot.backend.text.number_words import count_and_noun
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_points import (
     SCOPES,
@@ -191,7 +191,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
-            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
+            f"{count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
             cls="convention",
         ),
     ]
@@ -237,9 +237,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = (
-            f"{counted(point.labels, 'settled pair')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
-        )
+        message = f"{count_and_noun(point.labels, 'settled pair')}, {count_and_noun(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
@@ -264,7 +262,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         div(*marks, *ticks, cls="curve-plot"),
         div(
             span("0"),
-            term(counted(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            term(count_and_noun(most, "settled pair"), SETTLED) if points[-1].labels else "",
             cls="curve-below",
         ),
         cls="curve-chart",
@@ -290,10 +288,10 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         lines.append(
             tag(
                 "p",
-                f"{'Your' if own else 'The'} last {counted(point.new_labels, 'label')} changed ",
+                f"{'Your' if own else 'The'} last {count_and_noun(point.new_labels, 'label')} changed ",
                 _pairs_link(open_study, point),
                 "; ",
-                _questions_link(open_study, learned, "only_b", counted(learned.answered, "dev question")),
+                _questions_link(open_study, learned, "only_b", count_and_noun(learned.answered, "dev question")),
                 f" {verb} not, ",
                 _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
                 " no longer.",
@@ -302,7 +300,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         )
     if point.held_out_labels:
         words = (
-            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            f"{count_and_noun(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
             "evaluation and never train."
         )
         lines.append(tag("p", words, cls="soft"))
@@ -310,7 +308,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
 
 
 def _pairs_link(open_study: Study, point: CurvePoint) -> Html | str:
-    words = counted(point.changed, "training pair")
+    words = count_and_noun(point.changed, "training pair")
     if not who.may(open_study.labels_path, "see others' labels"):
         return words
     return link(words, tabs.address("curve", point=point.number), title="Show these pairs")
@@ -346,7 +344,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     last = points[-1]
     share = last.scopes["judged" if last.judged else "all"].reranker
     return (
-        f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
+        f"With {count_and_noun(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
         f"{_share_text(last.base_reranker)}."
     )
 
@@ -391,7 +389,7 @@ def _pairs(open_study: Study, point: CurvePoint) -> None:
         show(notice("Only people who settle disputes can see which pairs changed, because the list shows labels."))
         return
     pairs = changed_pairs(open_study, point.number)
-    words = f"Point {point.number}: {counted(len(pairs), 'changed training pair')}"
+    words = f"Point {point.number}: {count_and_noun(len(pairs), 'changed training pair')}"
     if not pairs:
         show(notice(f"{words}."))
         return

@@ -25,7 +25,7 @@ from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 
 
 def page() -> None:
@@ -69,11 +69,11 @@ def page() -> None:
 def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
     """Return what the colours show, where they show hits and misses; else what is on the map."""
     if colour.name != "hit" or run is None:
-        return f"{counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}"
+        return f"{count_and_noun(map.shown_questions, 'question')} among {count_and_noun(len(map.ordinals), 'passage')}"
     first = first_hits(map.study, run)
     ranks = [first[id] for id in map.question_ids if id in first]
     missed = sum(not 0 < rank <= k for rank in ranks)
-    return f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}"
+    return f"{run} misses {missed:,} of {count_and_noun(len(ranks), 'question')} at {k}"
 
 
 def _both_views(map: Map, views: list[int], runs: list[str], run: str | None, k: int) -> Html:
@@ -94,7 +94,9 @@ def _both_views(map: Map, views: list[int], runs: list[str], run: str | None, k:
     compare = link(
         "See the questions", url.href(url.COMPARE, {"a": run, "b": other, "k": k, "cell": "only_b"}), cls="quiet after"
     )
-    words += f" {other} finds {counted(gained, 'question')} that {run} misses, and misses {lost:,} that it finds."
+    words += (
+        f" {other} finds {count_and_noun(gained, 'question')} that {run} misses, and misses {lost:,} that it finds."
+    )
     return tag("p", words, compare)
 
 
@@ -178,7 +180,7 @@ def _selection_panel(
     elif saved is not None:
         on_map = [id for id in saved if id in points.number]
         if len(on_map) < len(saved):
-            show(notice(f"Not on this map: {counted(len(saved) - len(on_map), 'point')} of this selection."))
+            show(notice(f"Not on this map: {count_and_noun(len(saved) - len(on_map), 'point')} of this selection."))
         selection.panel(map, points, on_map, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
@@ -229,7 +231,7 @@ def _plot(
         height="stretch",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
         alt=(
-            f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
+            f"Map {map.name}: {count_and_noun(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
             "same passages."
         ),
     )

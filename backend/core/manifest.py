@@ -135,7 +135,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder. At the end of the `with` block it replaces `target`; after an error it is deleted.
 
     Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is

@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 from blindspot.db.question_table import folded_field_of, gold_of, take
 from blindspot.db.records import Question
 
@@ -50,10 +50,10 @@ class Units:
 
     def count_words(self) -> str:
         """Return the numbers of questions and units in words, such as "452 questions about 226 facts"."""
-        return counted_by(len(self), self.count, self.name)
+        return count_with_units(len(self), self.count, self.name)
 
 
-def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> str:
+def count_with_units(questions: int, units: int | None, unit: Unit | None = None) -> str:
     """Return "452 questions about 226 facts", or "226 questions" if every question is its own unit.
 
     Args:
@@ -61,15 +61,17 @@ def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> s
             not say what it counts by: "452 questions of 226 units".
     """
     if units is None or units == questions:
-        return counted(questions, "question")
+        return count_and_noun(questions, "question")
     preposition = "of" if unit is None else PREPOSITIONS[unit]
-    return f"{counted(questions, 'question')} {preposition} {counted(units, unit or 'unit')}"
+    return f"{count_and_noun(questions, 'question')} {preposition} {count_and_noun(units, unit or 'unit')}"
 
 
 def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
     """Return the n of a table row: "452 (226 facts)", or "226" if every question is its own unit."""
     return (
-        f"{questions:,}" if units is None or units == questions else f"{questions:,} ({counted(units, unit or 'unit')})"
+        f"{questions:,}"
+        if units is None or units == questions
+        else f"{questions:,} ({count_and_noun(units, unit or 'unit')})"
     )
 
 
@@ -94,8 +96,8 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     """
     if unit == "question":
         return Units(unit, np.arange(len(questions)))
-    keys = _keys(questions, unit)
-    codes = _codes(keys)
+    keys = _unit_keys(questions, unit)
+    codes = _number_values(keys)
     unknown = np.flatnonzero([key is None for key in keys])
     if len(unknown):
         codes[unknown] = len(questions) + _by_text_or_gold(take(questions, unknown))
@@ -121,7 +123,7 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
     return codes_of_ids
 
 
-def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
+def _unit_keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
     if unit == "template":
         return [_with_single_spaces(value) for value in folded_field_of(questions, "template")]
     relations = folded_field_of(questions, "relation")
@@ -136,26 +138,26 @@ def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
 
 def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
     """Return a code for each question. Questions with the same text or the same gold passages have the same code."""
-    texts = _codes([_with_single_spaces(text) for text in folded_field_of(questions, "text")])
+    texts = _number_values([_with_single_spaces(text) for text in folded_field_of(questions, "text")])
     group = dict[Hashable, int]()
     joined = list(range(int(texts.max()) + 1))
     for text, gold in zip(texts.tolist(), gold_of(questions), strict=True):
         if gold:
-            first = _root(joined, group.setdefault(frozenset(gold), text))
-            joined[_root(joined, text)] = first
-    roots = np.array([_root(joined, text) for text in range(len(joined))], np.int64)
+            first = _root_code(joined, group.setdefault(frozenset(gold), text))
+            joined[_root_code(joined, text)] = first
+    roots = np.array([_root_code(joined, text) for text in range(len(joined))], np.int64)
     of_question: np.ndarray = roots[texts]
     return of_question
 
 
-def _root(parents: list[int], code: int) -> int:
+def _root_code(parents: list[int], code: int) -> int:
     while parents[code] != code:
         parents[code] = parents[parents[code]]
         code = parents[code]
     return code
 
 
-def _codes(keys: Sequence[Hashable | None]) -> np.ndarray:
+def _number_values(keys: Sequence[Hashable | None]) -> np.ndarray:
     code_by_value: dict[Hashable | None, int] = {}
     return np.fromiter((code_by_value.setdefault(key, len(code_by_value)) for key in keys), np.int64, len(keys))
 

@@ -57,7 +57,9 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
     chosen = find_writer("runs", format)
     check_ties(ties)
     run = study.run(name)
-    return _export(chosen, path, name, lambda target: chosen.write_to(target, name, _entries(study, run, ties)))
+    return _export(
+        chosen, path, name, lambda target: chosen.write_to(target, name, _entries_with_answers(study, run, ties))
+    )
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
@@ -157,11 +159,11 @@ def export_passages(study: Study, format: str, path: Path | None = None) -> Expo
 def _export(format: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
     # A split may be named "similar/dev"; the file name must not contain the slash.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + format.suffix)
-    written: WriteResult = write(target)
-    return ExportResult(target, written.rows, written.notes, written.unit)
+    write_result: WriteResult = write(target)
+    return ExportResult(target, write_result.rows, write_result.notes, write_result.unit)
 
 
-def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
+def _passage_blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
     """Yield the passages of each question in rank order, a block of questions at a time."""
     for start in range(0, len(run.hits), QUESTIONS_PER_BLOCK):
         ordinals = run.hits.ordinals[start : start + QUESTIONS_PER_BLOCK]
@@ -169,9 +171,11 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
         yield [[next(passages) for _ in range(int((row >= 0).sum()))] for row in ordinals]
 
 
-def _entries(study: Study, run: Run, ties: str) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
+def _entries_with_answers(
+    study: Study, run: Run, ties: str
+) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
     answers, row = answer_matrix(study, run), 0
-    for block in _blocks(study, run):
+    for block in _passage_blocks(study, run):
         questions = study.questions.with_ids(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
             present = len(passages)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.buckets import subject_key
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.causes import (
@@ -147,7 +147,7 @@ class _Questions:
         places = (comparison.rows_a, comparison.rows_b)
         self.run_rows, self.other_rows = places if side == "a" else places[::-1]
         self.rows = np.asarray(rows, dtype=np.int64)
-        self.missed = ~found_by(self.first[self.rows], k)
+        self.missed = ~success_from_ranks(self.first[self.rows], k)
         self.questions: list[Question] = list(take(comparison.questions, self.rows))
 
     def causes(self) -> RunCauses:
@@ -256,7 +256,7 @@ class _Questions:
         rows = np.unique(
             np.concatenate([np.zeros(0, np.int64), *(rows_by_fact[f] for f in asked if f in rows_by_fact)])
         )
-        found = found_by(self.first[rows], self.k).tolist()
+        found = success_from_ranks(self.first[rows], self.k).tolist()
         wordings: dict[Fact | None, list[tuple[str, bool]]] = defaultdict(list)
         for question, is_found in zip(take(self.compared.questions, rows), found, strict=True):
             wordings[_fact(question)].append((pattern(question) or question.text, is_found))
@@ -264,7 +264,7 @@ class _Questions:
 
     def chance_match(self) -> Iterable[Answer]:
         first = self.first_other[self.rows]
-        found = found_by(first, self.k) & (self.other.name != self.run.name)
+        found = success_from_ranks(first, self.k) & (self.other.name != self.run.name)
         hits = np.asarray(self.other.hits.ordinals[self.other_rows[self.rows]])
         relevant = np.where(found, hits[np.arange(len(hits)), np.maximum(first - 1, 0)], -1).tolist()
         asked = list(zip(self.questions, relevant, self.gold, strict=True))

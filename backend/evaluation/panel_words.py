@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
@@ -21,7 +21,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     A run is ahead in a relation if the Holm-adjusted p value is at most 0.05. The relation that is named is the one with
     the largest difference among those with enough questions, if there are any.
     """
-    total = counted(len(table.differences or table.rows), "relation")
+    total = count_and_noun(len(table.differences or table.rows), "relation")
     if not table.differences:
         return f"{runs[0]} in {total}"
     gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in table.differences.items()}
@@ -32,14 +32,14 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     if not sure:
         return (
             f"Tested together, none of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}; the "
-            f"largest is {signed(gains[best])} points on {most}."
+            f"largest is {signed_number(gains[best])} points on {most}."
         )
     ahead = [sum(gains[name] > 0 for name in sure), sum(gains[name] < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
     return (
         f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {most}: "
-        f"{signed(gains[best])} points."
+        f"{signed_number(gains[best])} points."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.experiments.hits import Index, RunPart
 from blindspot.backend.experiments.parts import Part, StudyEncoder, required
 from blindspot.backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
@@ -38,7 +38,7 @@ SMALL_READER = {
 
 def reader_settings(kind: type[S], setting: Setting, seed: int) -> S:
     """Return the settings of a reader: DPR's settings (or those for `small`), overridden by the user's."""
-    return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
+    return build_settings(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.analysis.accuracy import first_hit, found_by
+from blindspot.analysis.accuracy import first_hit, success_from_ranks
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.sampling import text_key
 from blindspot.backend.evaluation.miss_facts import name_words, pattern
@@ -124,7 +124,7 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
 
 def _found(study: Study, run: Run, questions: Sequence[Question], k: int) -> tuple[np.ndarray, np.ndarray]:
     is_gold, n_gold = gold_matrix(study.corpus, np.asarray(run.hits.ordinals), questions)
-    return found_by(first_hit(is_gold), k), n_gold
+    return success_from_ranks(first_hit(is_gold), k), n_gold
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.data.leaks import eligible_questions
@@ -102,7 +102,7 @@ def learn_judge(
     from blindspot.backend.judges.feature_cache import kept_features, word_weights
 
     started = time.monotonic()
-    chosen = build(FeatureJudgeSettings, settings or {})
+    chosen = build_settings(FeatureJudgeSettings, settings or {})
     folder = study.path("models", check_name(name, "model"))
     if not replace and folder.exists():
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
@@ -131,7 +131,7 @@ def learn_judge(
         **report(examples, model, out_of_fold, chosen),
     }
     weights = word_weights(study)
-    with study.building(f"models/{name}"), whole_folder(folder) as building:
+    with study.lock_part(f"models/{name}"), atomic_folder(folder) as building:
         arrays = {"columns": model.columns, "feature_medians": model.medians, **to_arrays(model.scorer)}
         np.savez(building / MODEL, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
@@ -344,7 +344,7 @@ class FeatureJudge:
         """
         self.about = _judge_manifest(study, name)
         self.study, self.name = study, name
-        self.settings = build(FeatureJudgeSettings, self.about["settings"])
+        self.settings = build_settings(FeatureJudgeSettings, self.about["settings"])
         self.model, self.weights = read_model(study.path("models", name), self.about)
 
     @property

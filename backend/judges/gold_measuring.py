@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean_difference, proportion
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.feature_judge import FeatureJudge
@@ -43,7 +43,7 @@ class GoldMeasured:
             assert change.low is not None and change.high is not None
             shown = ", reranked ".join(f"{100 * each.value:.1f}" for each in (before, after) if each.value is not None)
             lines.append(
-                f"Success@{k} by gold: {shown}; difference {signed(100 * (change.value or 0))} ({signed_ends(100 * change.low, 100 * change.high)})"
+                f"Success@{k} by gold: {shown}; difference {signed_number(100 * (change.value or 0))} ({signed_ends(100 * change.low, 100 * change.high)})"
             )
         return lines
 

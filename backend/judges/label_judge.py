@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import apply_labels, settled_labels, trainable_questions, truth_of
@@ -264,11 +264,11 @@ def learn_label_judge(
         )
     right = _right_out_of_fold(pairs, seed)
     learned = LearnedLabelJudge(name, labels, positives, len(pairs.places), *right)
-    with study.building(f"judges/{name}"):
+    with study.lock_part(f"judges/{name}"):
         ScoreStore.remove(study, name)
         store = ScoreStore.create(study, name, calibrated=True, description={"judge": KIND})
         store.add(_pair_scores(study, pairs, model))
-        with whole_folder(folder) as building:
+        with atomic_folder(folder) as building:
             np.savez(building / MODEL, **asdict(model))
             write_manifest(
                 building,

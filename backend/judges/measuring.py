@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
-from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.analysis.judge_quality import JudgedPairs, JudgeFigures, judge_figures
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.judge import judges_of, kind_title
 from blindspot.backend.judges.scores import ScoreStore
@@ -137,7 +137,7 @@ def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> M
         return MeasuredJudge(name, kind, None, len(sample.pairs), cost, tokens)
     records = {q.id: q for q in study.questions.with_ids({sample.pairs[place][0] for place in places})}
     asked = [records[sample.pairs[place][0]] for place in places]
-    judged = Judged(
+    judged = JudgedPairs(
         np.array([scores[sample.pairs[place]] for place in places]),
         np.array([sample.labels[place] for place in places], dtype=str),
         np.array([question.id for question in asked], dtype=str),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.text.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
-from blindspot.backend.text.spans import pieces, start_near
+from blindspot.backend.text.spans import excerpt_start, split_at_spans
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Candidate, Lease, Queue
 from blindspot.db.records import Passage, Question
@@ -172,8 +172,8 @@ def _passage_dict(passage: Passage, question: Question) -> dict[str, Any]:
     low, high = _excerpt_span(passage.text, answers)
     return {
         "title": passage.title,
-        "pieces": pieces(passage.text, 0, len(passage.text), answers, words),
-        "line": pieces(passage.text, low, high, answers, words),
+        "pieces": split_at_spans(passage.text, 0, len(passage.text), answers, words),
+        "line": split_at_spans(passage.text, low, high, answers, words),
     }
 
 
@@ -183,5 +183,5 @@ def _excerpt_span(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, i
     """
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
-    start = start_near(text, answers[0][0], BEFORE)
+    start = excerpt_start(text, answers[0][0], BEFORE)
     return start, min(start + LINE, len(text))

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import write_json
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.formats.trec import read_qrels, write_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
-from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import count_and_noun, noun_form
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import MACHINE, EventRow, Label
 from blindspot.db.labels import Labels
@@ -141,7 +141,7 @@ def import_labels(
     else:
         lines = (CSV if format == "csv" else JSONL).read(path)
     labels = Labels(study.labels_path)
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         importer = _LabelImporter(study, labels, rejected, path)
         for block in _blocks(lines):
             importer.import_block(block)
@@ -156,7 +156,7 @@ def import_labels(
 def _write_events(study: Study, labels: Labels, target: Path, format: str, last_event: int) -> int:
     splits = dict(study.questions.connection.execute("SELECT id, split FROM question"))
     chosen, rows = CSV if format == "csv" else JSONL, 0
-    with written_whole(target) as file:
+    with open_atomically(target) as file:
         write = chosen.writer(file)
         for event in labels.events(last_event=last_event):
             write(event, splits[event.question])
@@ -171,10 +171,12 @@ def _write_qrels(labels: Labels, target: Path, last_event: int) -> tuple[int, tu
     open_pairs, related = len(pairs) - len(settled), sum(label == "related" for _, _, label in settled)
     notes = []
     if open_pairs:
-        notes.append(f"{counted(open_pairs, 'pair')} in dispute or unsure {noun(open_pairs, 'has')} no line")
+        notes.append(
+            f"{count_and_noun(open_pairs, 'pair')} in dispute or unsure {noun_form(open_pairs, 'has')} no line"
+        )
     if related:
         notes.append(
-            f"{counted(related, 'related passage')} {noun(related, 'has')} grade 0, as negatives have; jsonl and csv "
+            f"{count_and_noun(related, 'related passage')} {noun_form(related, 'has')} grade 0, as negatives have; jsonl and csv "
             "distinguish them"
         )
     return rows, tuple(notes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.backend.core.units import units_of
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
@@ -133,4 +133,4 @@ def cluster_rows(
 
 def _success(rows: Sequence[int], known_kinds: KnownKinds, first_ranks: Mapping[str, int], k: int) -> Estimate:
     ranks = np.array([first_ranks[known_kinds.questions[row].id] for row in rows], np.int64)
-    return proportion(found_by(ranks, k), known_kinds.units[np.array(rows, np.int64)])
+    return proportion(success_from_ranks(ranks, k), known_kinds.units[np.array(rows, np.int64)])

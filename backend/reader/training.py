@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
@@ -188,7 +188,7 @@ def save_best(
     from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working_folder, FIGURE)
-    with whole_folder(target) as building:
+    with atomic_folder(target) as building:
         write(checkpoint.folder, building)
         write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
     shutil.rmtree(working_folder)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build as build_options
+from blindspot.backend.core.declared import build_settings as build_options
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.progress import Progress
@@ -70,7 +70,7 @@ def build(
         raise Refused(f"the kind of a FAISS index must be one of {', '.join(KINDS)}, not {kind!r}")
     chosen, started = build_options(FaissOptions, options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
-    with study.building(f"indexes/{name}-{kind}"):
+    with study.lock_part(f"indexes/{name}-{kind}"):
         if kind == "ivfpq":
             index = trained_ivfpq(dense, chosen, study.settings.seed, progress)
         else:

@@ -22,7 +22,7 @@ import numpy as np
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.children import child
 from blindspot.backend.core.jobs import job, request
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.lucene import java_command, on_jvm
@@ -61,7 +61,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
     corpus, folder = study.corpus, study.path("indexes", NAME)
     refuse_other_index(study, NAME, KIND)
     started = time.monotonic()
-    with study.building("indexes/bm25"), whole_folder(folder) as building:
+    with study.lock_part("indexes/bm25"), atomic_folder(folder) as building:
         texts = building / "json"
         write_collection(corpus, texts, progress)
         _run_java(texts, building, threads or os.cpu_count() or 1, len(corpus), progress)

@@ -97,7 +97,7 @@ def build_index(
     if ids is not None and vectors is None:
         raise Refused("--ids names the passages of --vectors; give both")
     started, shards, order = time.monotonic(), folder / "shards", None
-    with study.building(f"indexes/{name}"):
+    with study.lock_part(f"indexes/{name}"):
         if merge:
             recipe, sources = whole_set(shards, corpus.digest, name)
             origin = {"made_by": "encoding in shards", "shards": len({source.parent for source in sources})}
@@ -142,7 +142,7 @@ def encode_part(
     part = Shard.parse(shard)
     part.starts(len(study.corpus))
     settings = encoder_settings(study, name)
-    with study.building(f"indexes/{name}/{part.name}"):
+    with study.lock_part(f"indexes/{name}/{part.name}"):
         encoder = load_encoder(settings, device)
         _encode(study, encoder, _recipe(study, name, encoder), precision, part, progress)
         manifest = read_manifest(study.path("indexes", name, "shards", part.name))

@@ -93,7 +93,7 @@ class EncodedIndex(ABC, Generic[Model]):
         settings, corpus, folder = encoder_settings(study, encoder), study.corpus, study.path("indexes", encoder)
         refuse_other_index(study, encoder, self.name)
         started = time.monotonic()
-        with study.building(f"indexes/{encoder}"):
+        with study.lock_part(f"indexes/{encoder}"):
             model = self.load(settings, device)
             recipe = {
                 "kind": self.name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from blindspot.backend.retrieval import live
 from blindspot.backend.text.answers import query_spans
-from blindspot.backend.text.spans import Span, excerpt, merged, pieces
+from blindspot.backend.text.spans import Span, excerpt, merge_spans, split_at_spans
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
 
@@ -159,10 +159,10 @@ def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotat
 def _spans(text: str, words: list[str]) -> list[Span]:
     """Return the spans of the words in the text, ignoring case."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
-    return merged(match.span() for match in pattern.finditer(text))
+    return merge_spans(match.span() for match in pattern.finditer(text))
 
 
 def _excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
     low, high = excerpt(text, words[:1], words)
-    shown = pieces(text, low, high, (), words)
+    shown = split_at_spans(text, low, high, (), words)
     return [*([("… ", "")] if low else []), *shown, *([(" …", "")] if high < len(text) else [])]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.declared import Field, declared_settings, settings_class
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
@@ -294,7 +294,7 @@ class HybridKind(EncoderKind):
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)
 
     def run_name(self, options: HybridOptions) -> str:
-        default = declared(HybridOptions)["encoder"].default
+        default = declared_settings(HybridOptions)["encoder"].default
         joined = "hybrid" if options.first == BM25.name else f"hybrid-{options.first.replace(':', '-')}"
         return joined if options.encoder == default else f"{joined}-{options.encoder}"
 

@@ -87,7 +87,7 @@ def build(
         )
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
     name = settings.collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
-    with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
+    with study.lock_part(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
         halves = takes_halves(client.get_server_version(), index, _is_embedded(uri))
         fresh = _prepare_collection(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)

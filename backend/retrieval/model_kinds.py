@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import read_json
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def encoder_kind(settings: EncoderSettings) -> str:
     if settings.kind != "auto" or settings.model is None:
         return settings.kind if settings.kind != "auto" else "dense"
     try:
-        folder = Path(locate(settings.model))
+        folder = Path(locate_model(settings.model))
         return (kind_of_model(folder) if folder.is_dir() else None) or "dense"
     except BlindspotError:
         return "dense"

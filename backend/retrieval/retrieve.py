@@ -21,7 +21,7 @@ from blindspot.backend.retrieval.cost import index_bytes, live_latency
 from blindspot.backend.retrieval.question_vectors import kept_vectors
 from blindspot.backend.retrieval.retriever import RETRIEVERS, options_for
 from blindspot.backend.text.default_rule import DEFAULT_RULE
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 
@@ -110,7 +110,7 @@ def refuse_tuned_questions(study: Study, questions: Sequence[Question]) -> None:
     same = sum(question.split == "dev" or question.text in texts for question in questions)
     if same:
         raise Refused(
-            f"{same:,} of the run's {counted(len(questions), 'question')} are dev questions, on which the weights are "
+            f"{same:,} of the run's {count_and_noun(len(questions), 'question')} are dev questions, on which the weights are "
             "tuned; choose other questions, as in --split test"
         )
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
@@ -84,7 +84,7 @@ def train_adapter(
         positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()
-    chosen = build(AdapterSettings, settings or {})
+    chosen = build_settings(AdapterSettings, settings or {})
     known = study.settings.encoders.get(name)
     if known is not None and (not replace or known.model != str(study.path("models", name))):
         raise Refused(f"study.toml already names an encoder {name!r}; choose another name")
@@ -105,7 +105,7 @@ def train_adapter(
         **learned.about,
         "seconds": round(time.monotonic() - started, 1),
     }
-    with study.building(f"models/{name}"), whole_folder(folder) as building:
+    with study.lock_part(f"models/{name}"), atomic_folder(folder) as building:
         _save(dense, learned.map, building)
         write_training_json(building, about)
     if known is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_json, write_manifest
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share
 from blindspot.backend.training.curve_points import (
@@ -70,7 +70,7 @@ def add_point(
     Raises:
         Missing: no runs to learn from or to measure with. Refused: another process adds a point.
     """
-    with study.building(FOLDER):
+    with study.lock_part(FOLDER):
         inputs = curve_inputs(study, train, dev, encoder)
         bench = CurveBench(study, inputs, seed, progress)
         last_event = bench.labels.last_event if until is None else until
@@ -178,7 +178,7 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         "scopes": {scope: asdict(each) for scope, each in scopes.items()},
         "seconds": round(time.monotonic() - started, 1),
     }
-    with whole_folder(study.path(FOLDER, str(number))) as building:
+    with atomic_folder(study.path(FOLDER, str(number))) as building:
         ids = np.array([q.id for q in bench.relevance.questions])
         np.savez(building / "outcomes.npz", allow_pickle=False, questions=ids, **outcomes)
         write_json(building / PAIRS, [[pair.question, pair.passage, pair.before, pair.now] for pair in changed])

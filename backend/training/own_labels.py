@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.judges.feature_judge import settled_labels
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import count_and_noun, noun_form
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus
@@ -56,9 +56,9 @@ class OwnEffect:
         """Return the effect in plain words; simulated annotators' labels are named separately."""
         beside = [f"{self.others:,} of other people"] if self.others else []
         beside += [f"{self.simulated:,} of simulated annotators"] if self.simulated else []
-        counts = f"You gave {counted(self.labels, 'label')} that {noun(self.labels, 'teaches', 'teach')}"
+        counts = f"You gave {count_and_noun(self.labels, 'label')} that {noun_form(self.labels, 'teaches', 'teach')}"
         lines = [counts + (f", beside {' and '.join(beside)}." if beside else ".")]
-        lines.append(f"Without yours {counted(self.pairs, 'training pair')} would have another role.")
+        lines.append(f"Without yours {count_and_noun(self.pairs, 'training pair')} would have another role.")
         if self.further_labels_needed:
             about = (
                 f"more than {self.further_labels_needed:,}"
@@ -74,8 +74,8 @@ class OwnEffect:
                 if each is not None
             )
             lines.append(
-                f"With them the reranker answers {counted(self.gained, 'dev question')} first that it does not without, and "
-                f"loses {self.lost:,}: {signed(value)} points ({signed_ends(low, high)})."
+                f"With them the reranker answers {count_and_noun(self.gained, 'dev question')} first that it does not without, and "
+                f"loses {self.lost:,}: {signed_number(value)} points ({signed_ends(low, high)})."
             )
         return lines
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, file_sha256, read_manifest, write_manifest
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.assemble import NO_POSITIVE, QuestionEvidence, assemble
@@ -83,7 +83,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     refuse_existing()
     sources = TrainingSetSources.read_sources(study, spec, scores, progress)
     started = time.monotonic()
-    with study.building(f"training_sets/{spec.name}", refuse_existing), whole_folder(folder) as building:
+    with study.lock_part(f"training_sets/{spec.name}", refuse_existing), atomic_folder(folder) as building:
         counts, left_out = _write_pairs(
             PairBuilder(study, spec, sources), building / PAIRS, sources.questions, progress
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-def servers_named(study: Study) -> dict[str, list[str]]:
+def servers_used(study: Study) -> dict[str, list[str]]:
     """Return each server (see `server_of`) with the parts of the study that name it."""
     users_by_server: dict[str, list[str]] = {}
     for part, address in _addresses(study):

@@ -124,14 +124,14 @@ def check_retriever(kind: RetrieverKind, study: Study | None = None) -> None:
     Raises:
         PluginFault: the kind breaks a rule.
     """
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
     from blindspot.backend.retrieval.retriever import RESERVED
     from blindspot.backend.retrieval.retriever import RetrieverKind as Kind
 
     rules = _Rules("retriever", getattr(kind, "name", kind))
     rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of RetrieverKind")
     rules.check_name(kind)
-    options = rules.call("options must be a class under @settings_class", declared, kind.options)
+    options = rules.call("options must be a class under @settings_class", declared_settings, kind.options)
     taken = [option for option in options if option in RESERVED]
     rules.require(not taken, f"the option {taken[:1]} is already an option of 'blindspot retrieve'")
     with _small_study(study) as opened:

@@ -18,7 +18,7 @@ from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import ClusterRow, cluster_rows
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 
 UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"
@@ -41,7 +41,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: 
             tag(
                 "p",
                 f"Clusters of {map.encoders[0]} in the original space. "
-                + (f"{counted(loose, 'passage')} outside all clusters. " if loose else "")
+                + (f"{count_and_noun(loose, 'passage')} outside all clusters. " if loose else "")
                 + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
                 f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
@@ -52,7 +52,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: 
 def _undo_edit(map: Map, state: Clusters) -> Html:
     return tag(
         "p",
-        f"{counted(state.edits, 'manual change')}." if state.edits else "",
+        f"{count_and_noun(state.edits, 'manual change')}." if state.edits else "",
         cls="convention",
     )
 

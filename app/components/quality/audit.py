@@ -15,7 +15,7 @@ from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.powered_audit import JudgeAssistedAudit
 from blindspot.backend.judging.audits import Audit, Rates
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 
 POWERED = (
     "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "
@@ -56,7 +56,7 @@ def audit_panel(
         return div(title, tag("p", NO_AUDIT, cls="convention"), cls="panel")
     judged = audit.drawn - audit.bad - audit.waiting
     sentences = [
-        f"Random audit: {judged:,} of {counted(audit.drawn, 'question')} judged completely",
+        f"Random audit: {judged:,} of {count_and_noun(audit.drawn, 'question')} judged completely",
         f", {audit.waiting:,} remaining" if audit.waiting else "",
         f", {audit.bad:,} bad (left out)" if audit.bad else "",
         ".",
@@ -113,7 +113,7 @@ def _headline(rates: Rates) -> Html:
                 ),
                 div(words, cls="what"),
                 div(
-                    f"{counted(rate.passages, 'passage')}, {counted(rate.questions, 'question')}; ",
+                    f"{count_and_noun(rate.passages, 'passage')}, {count_and_noun(rate.questions, 'question')}; ",
                     stopping(rate),
                     cls="rule",
                 ),
@@ -130,7 +130,7 @@ def _convention(rates: Rates) -> Html:
         ""
         if not rate.unsettled
         else (
-            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be "
+            f" {count_and_noun(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be "
             f"{percent(rate.lower_bound)}% if none were positive, {percent(rate.upper_bound)}% if all were."
         )
     )

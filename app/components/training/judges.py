@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
+from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_in_cell, tabulate
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import notice, percent
@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import count_and_noun
 from blindspot.backend.training_sets.judge_agreement import (
     ANSWERS,
     CROSS_ENCODER,
@@ -102,7 +102,7 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h3", f"{counted(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
+            tag("h3", f"{count_and_noun(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
             scrolling(_table(found, table)),
             tag("p", _convention(found), cls="convention"),
             cls="panel",
@@ -114,7 +114,7 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
         dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(open_study, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:
@@ -229,7 +229,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     title = (
         "Hide these pairs"
         if chosen
-        else f"Show these {counted(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
+        else f"Show these {count_and_noun(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
     )
     return tag(
         "td",
@@ -280,7 +280,7 @@ def _pairs(
     show(
         div(
             div(
-                tag("h3", f"{counted(len(positions), 'pair')} at {where}"),
+                tag("h3", f"{count_and_noun(len(positions), 'pair')} at {where}"),
                 span(_pattern_words(agreement.judges, pattern), cls="soft"),
                 cls="list-head",
             ),

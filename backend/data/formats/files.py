@@ -20,7 +20,7 @@ def one_line(text: str) -> str:
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[TextIO]:
+def open_atomically(path: str | Path) -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. The file appears at `path` when the `with` block ends. After an error no file
     remains.
 

@@ -177,7 +177,7 @@ def judge_with_llm(
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
     asking = Asking(judge, len(ids), progress, max_cost, repeat_answered=True)
-    with study.building(f"scores/{name}"), asking:
+    with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.votes_about(read_pairs(study, block)):
                 score = score_of(judge, answers)

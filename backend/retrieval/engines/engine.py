@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from blindspot.backend.core.declared import declared
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.declared import declared_settings
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
@@ -74,7 +74,7 @@ class Engine(ABC):
 
     def check_settings(self, settings: EngineSettings) -> None:
         """Raise Refused if a setting of another engine is given."""
-        for name, declaration in declared(EngineSettings).items():
+        for name, declaration in declared_settings(EngineSettings).items():
             if name not in self.uses and getattr(settings, name) != declaration.default:
                 raise Refused(f"{declaration.option} does not apply to --engine {self.name}")
 
@@ -98,7 +98,7 @@ ENGINES: Registry[Engine] = Registry(
         "blindspot.backend.retrieval.engines.qdrant_collection",
     ),
     group="blindspot.engines",
-    check=must_be(Engine),
+    check=instance_check(Engine),
     removed={
         name: f"this version does not ask {name}: import its lists with 'blindspot import run', or search it with a "
         "retriever of your own (docs/extend/retriever.md)"

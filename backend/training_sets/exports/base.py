@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blindspot.backend.core.registry import Registry, must_be
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.core.registry import Registry, instance_check
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from blindspot.db.records import Passage, Question
@@ -110,14 +110,14 @@ EXPORTS: Registry[ExportFormat] = Registry(
     package="blindspot.backend.training_sets.exports",
     group="blindspot.training_set_exports",
     order=lambda entry: entry.name,
-    check=must_be(ExportFormat),
+    check=instance_check(ExportFormat),
 )
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> int:
     """Write JSON lines and return their number."""
     count = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
