@@ -15,7 +15,6 @@ As in `blindspot.analysis.audit`, a pair weighs 1 / its inclusion probability, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,17 +87,6 @@ class ScoredSample(DrawnQuestions):
     questions: np.ndarray
     units: np.ndarray | None = None
 
-    def subset(self, rows: np.ndarray) -> ScoredSample:
-        """Return the pairs of the selected rows, (n,) bool."""
-        return ScoredSample(
-            self.hits[rows],
-            self.settled[rows],
-            self.scores[rows],
-            self.probabilities[rows],
-            self.questions[rows],
-            None if self.units is None else self.units[rows],
-        )
-
 
 def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float = LEVEL) -> PoweredRate:
     """Estimate the share of hits among the settled pairs of a population in which a judge scored every pair.
@@ -141,23 +129,6 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
     return PoweredRate(
         value, low, high, questions, labelled, len(population), float(tuned.mean()), predicted, units=n_settled
     )
-
-
-def powered_rates_by(
-    groups: Sequence[str | None], sample: ScoredSample, population_groups: Sequence[str | None], population: np.ndarray
-) -> dict[str, PoweredRate]:
-    """Return the prediction-powered rate of each group that has pairs in the sample.
-
-    Args:
-        groups: (n,) of the sample; a pair whose group is None does not count. population_groups: (N,) likewise.
-    """
-    names = np.array([group if group is not None else "" for group in groups], dtype=str)
-    everything = np.array([group if group is not None else "" for group in population_groups], dtype=str)
-    return {
-        name: powered_rate(sample.subset(names == name), population[everything == name])
-        for name in np.unique(names).tolist()
-        if name and (everything == name).any()
-    }
 
 
 def _leave_one_out_lambdas(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Does cleaning pay a dense retriever? The registered experiment of docs/experiments.md, an arm and a seed at a time.
 
-    python -m benchmarks.cleaning --study DIR --out FOLDER [--arms ARM ...] [--smoke] [--table]
+    python -m benchmarks.cleaning --study DIR --out FOLDER [--arms ARM ...] [--device cuda] [--smoke] [--table]
 
 DIR is a study of the real data as for `benchmarks.judges`, with the runs bm25-train, minilm-train, bm25-dev and minilm-dev.
 Each arm and seed leaves FOLDER/ARM-SEED.json with its outcome of every dev question; a finished one is not run again, and an
@@ -106,7 +106,7 @@ def pool(study: Study) -> np.ndarray:
     return np.sort(np.concatenate([np.array(sorted(found), np.int64), more]))
 
 
-def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
+def run(study: Study, out: Path, arm: str, seed: int, device: str, smoke: bool) -> None:
     result = out / f"{arm}-{seed}.json"
     if result.is_file():
         return
@@ -116,7 +116,7 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
         train(
             start,
             examples(study, arm),
-            TrainingPlace(model, out / f"{arm}-{seed}.training", "cpu", about={"arm": arm}),
+            TrainingPlace(model, out / f"{arm}-{seed}.training", device, about={"arm": arm}),
             settings,
         )
     encoder = load_encoder(
@@ -128,7 +128,8 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
             pooling="auto",
             similarity="auto",
             max_tokens=128,
-        )
+        ),
+        device,
     )
     rows = pool(study)[:300] if smoke else pool(study)
     dev = study.run("bm25-dev")
@@ -142,7 +143,14 @@ def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
         {"step": line["step"], FIGURE: line[FIGURE]} for line in read_lines(model) if FIGURE in line
     ]  # on held-out training questions: does it still improve at the end?
     outcome = {str(k): right[:, :k].any(axis=1).astype(int).tolist() for k in KS}
-    about = {"arm": arm, "seed": seed, "smoke": smoke, "settings": SETTINGS, "questions": [q.id for q in questions]}
+    about = {
+        "arm": arm,
+        "seed": seed,
+        "device": device,
+        "smoke": smoke,
+        "settings": SETTINGS,
+        "questions": [q.id for q in questions],
+    }
     result.write_text(json.dumps({**about, "curve": curve, "found": outcome}), encoding="utf-8")
     shutil.rmtree(model)
 
@@ -184,6 +192,7 @@ def main() -> None:
     parser.add_argument(
         "--arms", nargs="+", choices=ARMS, default=ARMS, help="only these: several processes share one FOLDER"
     )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; take one for all arms of a seed")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
@@ -192,7 +201,7 @@ def main() -> None:
     if not arguments.table:
         for seed in SEEDS[: 1 if arguments.smoke else None]:  # whole seeds first: an interrupted run compares all arms
             for arm in arguments.arms:
-                run(study, arguments.out, arm, seed, arguments.smoke)
+                run(study, arguments.out, arm, seed, arguments.device, arguments.smoke)
     table(study, arguments.out)
 
 

@@ -1,7 +1,7 @@
 """The papers' experiments with trainings, on a part of the real data that fits two processor cores.
 
     python -m benchmarks.papers FOLDER                 # all of them, some hours
-    python -m benchmarks.papers FOLDER finetune joint  # some of them
+    python -m benchmarks.papers FOLDER finetune multi  # some of them
 
 The part: 5,000 Wikipedia passages and the questions of EntityQuestions that they answer, with one gold passage each.
 The first two layers of MiniLM are trained for 40 batches. All tunable settings are in this file and were committed
@@ -97,7 +97,6 @@ ASKED_FOR: Mapping[str, Mapping[str, Any]] = {
     "interference": {**ONE_SET, "relations": [RELATIONS[0]], "sets": [REST]},
     "embedding-spread": {**ONE_SET, "relations": [RELATIONS[0]]},
     "specialised": {**ONE_SET, "training": ONE_TOWER},
-    "joint": {**COMMON, "ks": [1, 5], "limit": 400, "measured": 300, "training": ONE_TOWER, "reader": READER},
 }  # fmt: skip
 """By experiment, the fields of `blindspot.backend.experiments.plan.Setting`."""
 

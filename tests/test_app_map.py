@@ -7,20 +7,28 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.figure import SELECTABLE, map_figure, selectable
+from blindspot.app.components.map.figure import COLOURS, GREY, SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import measure
 from blindspot.backend.evaluation.saved_selections import save_selection
-from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, colour_values
+from blindspot.backend.maps.colours import (
+    BOTH,
+    MAP_COLOURS,
+    NEITHER,
+    ONLY_FIRST,
+    ONLY_SECOND,
+    MapColour,
+    colour_values,
+    hits_of_two,
+)
 from blindspot.backend.maps.edits import clusters_of, rename
 from blindspot.backend.maps.making import make_map
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.values import known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.number_words import count_and_noun
 from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
@@ -107,31 +115,40 @@ def test_the_title_counts_the_misses_that_the_picture_shows(study):
     assert other == "40 questions among 61 passages"
 
 
-def test_two_encoders_stand_side_by_side_with_their_change(study):
+def test_two_encoders_have_their_change_and_one_places_the_points(study):
     page = Page(study.folder, "map", map="two")
     assert "orthogonal Procrustes" in page.text and "trustworthiness of other" in page.text
     heads = page.part(r'<table class="figures spread">.*?</thead>')[0]
     assert heads.count("tiny other change") == 3
-    alone = Page(study.folder, "map", map="two", view="1")
-    assert alone.app.selectbox(key="url-view").value == "1"
+    assert page.app.selectbox(key="url-view").value == "0"
+    placed = [
+        page.app.get("plotly_chart")[0].proto.spec for page in (page, Page(study.folder, "map", map="two", view="1"))
+    ]
+    assert placed[0] != placed[1]
 
 
-def test_two_pictures_in_the_colours_of_one_run_say_what_the_other_encoders_run_finds(study, tmp_path):
+def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path):
     shutil.copytree(study.folder, tmp_path / "s")
     both = Study.open(tmp_path / "s")
-    words = "Both pictures show the same points, in the colours of tiny-dev."
-    assert words in Page(both.folder, "map", map="two").text, "the other encoder has no run"
+    (title,) = Page(both.folder, "map", map="two").part("<h1.*?</h1>")
+    assert "tiny-dev misses" in title, "the other encoder has no run"
     retrieve(both, "dense", encoder="other", split="dev", k=20, device="cpu")
     tiny, other = (
         {question.id for question, rank in zip(made.questions, made.first_ranks.tolist(), strict=True) if 0 < rank <= 5}
         for made in (measure(both, "tiny-dev"), measure(both, "other-dev"))
     )
     page = Page(both.folder, "map", map="two")
+    assert page.part("<h1.*?</h1>") == [
+        f"other-dev finds {len(other - tiny)} of the {40 - len(tiny)} questions that tiny-dev misses at 5"
+    ]
+    assert f"It misses {len(tiny - other)} that tiny-dev finds" in page.text
+    spec = page.app.get("plotly_chart")[0].proto.spec
+    assert "fixed: only other-dev finds" in spec and "still missed" in spec
+    assert page.app.selectbox(key="url-against").value == "other-dev"
+    alone = Page(both.folder, "map", map="two", against="no other run")
     assert (
-        f"{words} other-dev finds {count_and_noun(len(other - tiny), 'question')} that tiny-dev misses, and misses "
-        f"{len(tiny - other)} that it finds." in page.text
+        "tiny-dev misses" in alone.part("<h1.*?</h1>")[0] and "fixed" not in alone.app.get("plotly_chart")[0].proto.spec
     )
-    assert "Both pictures" not in Page(both.folder, "map", map="two", view="1").text
 
 
 @pytest.mark.parametrize("by", ["kind", "relation", "bucket", "hit", "label", "cluster"])
@@ -183,9 +200,7 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
     map = map_of(study)
     state, what = clusters_of(map), known(map)
     ids = [f"p:{i}" for i in range(len(map))]
-    made = map_figure(
-        map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, colour_values(map, what, "kind", state), [0]
-    )
+    made = map_figure(map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, colour_values(map, what, "kind", state))
     traces = [trace for trace in made.data if trace.customdata is not None]
     assert sorted(id for trace in traces for id in trace.customdata) == sorted(ids)
     assert not any("<script" in text or "<img" in text for trace in traces for text in trace.text)
@@ -195,26 +210,55 @@ def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
         np.testing.assert_array_equal(np.stack([trace.x, trace.y], axis=1), map.coordinates()[rows])
 
 
-def test_questions_have_a_shape_of_their_own_and_missed_ones_another(study):
+def test_questions_are_larger_and_each_category_has_a_colour_and_a_shape(study):
     map = map_of(study)
     state, what = clusters_of(map), known(map)
-    first = {question.id: i % 2 for i, question in enumerate(what.questions)}
+    firsts = [{question.id: number // part % 2 for number, question in enumerate(what.questions)} for part in (1, 2)]
     run = study.run("tiny-dev")
-    found = colour_values(map, what, "hit", state, first, run, 5)
-    made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], found, [0])
-    shapes = {}
-    for trace in made.data:
-        for id in trace.customdata:
-            shapes[(int(id) < map.shown_questions, found[int(id)])] = trace.marker.symbol
-    assert shapes[(True, "found")] == "diamond" and shapes[(True, "missed")] == "diamond-open"
-    assert len({shapes[(False, "found")], shapes[(False, "missed")], "diamond", "diamond-open"}) == 4
+    one, other = (colour_values(map, what, "hit", state, first, run, 5) for first in firsts)
+    for values in (one, hits_of_two(one, other)):
+        made = map_figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], values)
+        looks, sizes = {}, {}
+        for trace in made.data:
+            for id in trace.customdata:
+                looks.setdefault(values[int(id)], set()).add((trace.marker.symbol, trace.marker.color))
+                sizes[int(id) < map.shown_questions, values[int(id)]] = trace.marker.size
+            assert trace.marker.opacity == 1 and all(ratio >= 3 for ratio in contrasts(trace.marker.color))
+        assert all(len(each) == 1 for each in looks.values())
+        coloured = [*set(values) - {"other passage"}]
+        assert len({symbol for name in coloured for symbol, _ in looks[name]}) == len(coloured)
+        assert all(
+            sizes[True, name] > sizes[False, name] for is_question, name in sizes if (not is_question, name) in sizes
+        )
+
+
+def contrasts(colour: str) -> list[float]:
+    """Return the contrast of a colour with the page's background, light and dark."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    pairs = [sorted((luminance(colour), luminance(ground)), reverse=True) for ground in ("#ffffff", "#12161b")]
+    return [(light + 0.05) / (dark + 0.05) for light, dark in pairs]
+
+
+def test_every_colour_of_a_map_is_seen_in_light_and_in_dark():
+    assert min(ratio for colour in (*COLOURS, GREY) for ratio in contrasts(colour)) >= 3
+
+
+def test_hits_of_two_runs_are_those_of_both_one_or_neither():
+    one = ["found", "found", "missed", "missed", "other passage", "found", "not in this run"]
+    other = ["found", "missed", "found", "missed", "other passage", "not in this run", "missed"]
+    assert hits_of_two(one, other) == [BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER, "other passage", "found", "missed"]
 
 
 def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():
-    assert selectable(SELECTABLE, 1).tolist() == list(range(SELECTABLE))
-    many = selectable(100_000, 2)
-    assert len(many) == SELECTABLE // 2 and len(np.unique(many)) == len(many)
-    assert np.array_equal(many, selectable(100_000, 2))
+    assert selectable(SELECTABLE).tolist() == list(range(SELECTABLE))
+    many = selectable(100_000)
+    assert len(many) == SELECTABLE and len(np.unique(many)) == len(many)
+    assert np.array_equal(many, selectable(100_000))
 
 
 def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, monkeypatch):
@@ -222,7 +266,7 @@ def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, m
     map = map_of(study)
     what, state = known(map), clusters_of(map)
     made = map_figure(
-        map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state), [0]
+        map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], colour_values(map, what, "kind", state)
     )
     density = next(trace for trace in made.data if trace.type == "heatmap")
     assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"

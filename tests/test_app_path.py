@@ -47,3 +47,10 @@ def test_each_page_says_where_one_is_and_what_comes_next(study):
 def test_without_two_runs_there_is_no_path(tmp_path):
     empty = make_study(tmp_path / "empty", people(6), births(people(6)))
     assert shown(Page(empty.folder, "compare")) == (None, None)
+
+
+def test_the_current_step_says_of_how_many_and_a_step_without_a_later_one_leads_to_what_is_not_done(study):
+    assert '<span class="place" data-of="6">4 </span>Clean' in Page(study.folder, "training").html
+    # Without labels and sets: from Clean to judging, from Train to the set that it needs.
+    assert shown(Page(study.folder, "training"))[1] == "judge"
+    assert shown(Page(study.folder, "training", tab="models"))[1] == "training?tab=sets"

@@ -301,7 +301,7 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     assert running._estimate(cell, values[None], None, Workbench(study), 0.95).high == 1
 
 
-@pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])
+@pytest.mark.parametrize("name", ["strategies", "end-to-end", "specialised"])
 def test_the_cost_reckons_every_kind_of_model(study, name):
     given = ALL if "reader" in running.experiment_named(name).takes else TINY
     found = cost(

@@ -224,11 +224,6 @@ def test_better_retrieval_and_better_answers(study):
 
 
 @pytest.mark.slow
-def test_reader_and_question_encoder_together(study):
-    assert rows(found(study, "joint", ks=[1, 5])) == ["apart", "together"]
-
-
-@pytest.mark.slow
 def test_more_and_more_unlabelled_questions(study, adds_positives):
     assert rows(found(study, "augmentation-size", batches=[2], ks=[5])) == ["0", "2", "4", "8"]
 

@@ -120,6 +120,25 @@ def test_the_trees_give_what_scikit_learn_gives():
     assert np.array_equal(again(fresh), ours(fresh))
 
 
+@pytest.mark.parametrize("digits", [1, 6])
+def test_trees_over_own_bins_are_those_of_scikit_learn(digits):
+    """Equal for few distinct values, where scikit-learn has a bin for each; for many, its quantiles differ a little."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    examples, fresh = random_examples(), np.round(random_examples(seed=1).features, digits)
+    features, truth = np.round(examples.features, digits).clip(-3, 3), examples.truth == POSITIVE
+    weights = np.random.default_rng(0).choice([1.0, 4.0], len(truth))
+    settings = {"max_iter": 150, "max_leaf_nodes": 16, "max_depth": 4, "learning_rate": 0.06, "l2_regularization": 5.0}
+    peer = HistGradientBoostingClassifier(
+        **settings, max_bins=63, min_samples_leaf=30, early_stopping=False, random_state=0
+    ).fit(features, truth, weights)
+    ours, theirs = feature_model._tree_model(features, truth, weights, 0)(fresh), peer.decision_function(fresh)
+    if digits == 1:
+        assert np.allclose(ours, theirs, atol=1e-9)
+    else:
+        assert np.corrcoef(ours, theirs)[0, 1] > 0.97
+
+
 def test_the_linear_model_without_a_prior_gives_what_scikit_learn_gives():
     """Newton's method against scikit-learn's penalised logistic regression, with weights of the pairs."""
     from sklearn.linear_model import LogisticRegression

@@ -96,7 +96,9 @@ def labels_audit(
     ] = None,
     judge: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Judge whose scores are used (repeatable; default: every judge)."),
+        typer.Option(
+            metavar="NAME", help="With --run: judge whose scores are used (repeatable; default: every judge)."
+        ),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -118,23 +120,22 @@ def labels_audit(
 
     from blindspot.app.audit_words import print_audit, success_lines
     from blindspot.app.terminal_tables import print_json
-    from blindspot.backend.judges.powered_audit import powered_audits
     from blindspot.backend.judges.powered_success import run_successes
     from blindspot.backend.judging.audits import audit
     from blindspot.backend.judging.corrected import corrected_run
     from blindspot.backend.reports.labels import KS
     from blindspot.backend.training_sets.gold_checks import gold_estimates
 
-    if (k or relevance != "answers") and not run:
-        raise BadInput("--k and --relevance are about Success@k of a run: name it with --run")
+    if (k or judge or relevance != "answers") and not run:
+        raise BadInput("--k, --judge and --relevance are about Success@k of a run: name it with --run")
     opened = open_study(study)
-    found, powered = audit(opened, batch), powered_audits(opened, batch, judge)
+    found = audit(opened, batch)
     runs = {name: corrected_run(opened, opened.run(name), relevance) for name in run or ()}
     success = [each for name in runs for each in run_successes(opened, name, runs[name], k or KS, batch, judge)]
     checked = gold_estimates(opened)
     if json:
-        told = {"labels": asdict(found), "judges": [asdict(each) for each in powered]}
-        told["gold"] = [{**asdict(each), "sentence": each.sentence()} for each in checked]
+        gold = [{**asdict(each), "sentence": each.sentence()} for each in checked]
+        told = {"labels": asdict(found), "gold": gold}
         print_json(told | ({"success": [asdict(each) for each in success]} if run else {}))
         return
     if found.overall is None and not checked:
@@ -142,7 +143,7 @@ def labels_audit(
             "no question of a random audit is judged completely yet; make a batch (blindspot batch new) and judge it"
         )
     if found.overall is not None:
-        print_audit(found, powered)
+        print_audit(found)
     for line in (
         *(each.sentence() for each in checked),
         *(line for each in success for line in success_lines(opened, each)),

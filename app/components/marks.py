@@ -87,6 +87,13 @@ def methods_note(*label: object) -> Html:
     return tag("details", tag("summary", "How this is counted"), div(*label), cls="how")
 
 
+def choices_fold(words: str) -> Html:
+    """A line before the choices of a page (the container `pickers`): in a narrow window they are hidden until it is
+    opened, so that the answer and its evidence come first.
+    """
+    return tag("details", tag("summary", "Change: ", span(words, cls="soft")), cls="choices-fold")
+
+
 def notice(*label: object, kind: str = "") -> Html:
     return div(*label, cls=f"notice {kind}".strip(), role="note")
 

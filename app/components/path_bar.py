@@ -54,7 +54,7 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
     if not stops:
         return Html("")
     here = _current_stop(open_study, stops, page)
-    items = [_stop_item(number, stop, number == here) for number, stop in enumerate(stops)]
+    items = [_stop_item(number, len(stops), stop, number == here) for number, stop in enumerate(stops)]
     following = next_step(stops, here, page, has_end)
     button: Html | str = ""
     if following is not None:
@@ -64,7 +64,8 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
 
 
 def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
-    """Return the step after this one; None on Home and Check, which name it themselves.
+    """Return the step after this one that can be done now, or else the nearest step before it that is not done; None on
+    Home and Check, which name it themselves.
 
     Args:
         has_end: The path of a check, which ends with the file, does not lead back to its beginning.
@@ -73,7 +74,8 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool
         return None
     if current_stop == CHANGE:
         return stops[JUDGE].next
-    beginning = () if has_end else stops[:1]
+    before = [stop for stop in reversed(stops[: max(current_stop, 0)]) if not stop.is_done]
+    beginning = () if has_end else (*before, *stops[:1])
     later = (stop.next for stop in (*stops[current_stop + 1 :], *beginning) if stop.next is not None)
     return next(later, None)
 
@@ -84,8 +86,10 @@ def home_step(open_study: Study, person: Person | None) -> NextStep | None:
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
 
 
-def _stop_item(number: int, stop: Stop, is_here: bool) -> Html:
-    place = span("✓ " if stop.is_done and not is_here else f"{number + 1} ", cls="place")
+def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
+    """Return one step. A narrow screen shows the current step only, as "Step 2 of 6"."""
+    mark = "✓ " if stop.is_done and not is_here else f"{number + 1} "
+    place = span(mark, cls="place", data_of=stop_count if is_here else None)
     return tag(
         "li",
         place,

@@ -4,100 +4,155 @@ batches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import numpy as np
 import streamlit as st
 
+from blindspot.analysis.flips import flip_table
 from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import held_figure, selectable, stacked
+from blindspot.app.components.map.figure import held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
-from blindspot.app.components.marks import empty, notice, relation_label
+from blindspot.app.components.marks import choices_fold, empty, notice, relation_label
+from blindspot.app.components.message import show_last_message
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.app.markup import div, link, show, tag
+from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.saved_selections import saved_selection
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, colour_values
+from blindspot.backend.maps.colours import (
+    BOTH,
+    MAP_COLOURS,
+    NEITHER,
+    ONLY_FIRST,
+    ONLY_SECOND,
+    SEVERAL,
+    MapColour,
+    colour_values,
+    hits_of_two,
+)
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.number_words import count_and_noun
+from blindspot.db.question_table import rows_of
+
+NO_RUN = "no other run"
 
 
 def page() -> None:
     show(style_sheet("map/page.css"))
     study = opened_study.current()
     maps = maps_of(study)
-    selection.show_last_message()
+    show_last_message()
     if not maps or url.value("new"):
         _new_map_form(study, set(maps))
         if not maps:
             return
+    head = st.container()
     names = list(maps)[::-1]
+    name = url.one_of("map", names, names[0])
+    map = open_map(study, name)
+    runs = runs_over(map)
+    run = url.one_of("run", runs, runs[0]) if runs else None
+    colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
+    of_relations = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
+    usual = "hit" if "hit" in colours else of_relations
+    colour = colours[url.one_of("by", list(colours), usual)]
+    show(choices_fold(" · ".join(filter(None, (name, colour.title, run if colour.needs_run else "")))))
     with st.container(key="pickers"):
-        columns = st.columns([3, 2.2, 2.4, 1.3, 2.2, 1.7], vertical_alignment="bottom")
+        columns = st.columns([2.4, 2, 2.2, 2.2, 1.2, 2.4, 1.7], vertical_alignment="bottom")
         with columns[0]:
-            name = url.select("Map", "map", names, names[0], forget=("point", "cluster", "selection", "list", "view"))
-        map = open_map(study, name)
-        runs = runs_over(map)
+            url.select("Map", "map", names, names[0], forget=("point", "cluster", "selection", "list", "view"))
         with columns[1]:
-            colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
-            of_relations = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
-            usual = "hit" if "hit" in colours else of_relations
-            by = url.select("Colour by", "by", list(colours), usual, format_func=lambda name: colours[name].title)
+            url.select("Colour by", "by", list(colours), usual, format_func=lambda name: colours[name].title)
         with columns[2]:
-            run = url.select("Run", "run", runs, runs[0]) if runs else None
+            if run is not None:
+                url.select("Run", "run", runs, runs[0], forget=("against",))
         with columns[3]:
-            k = _chosen_k()
+            other = _second_run(map, runs, run) if run is not None and colour.name == "hit" else None
         with columns[4]:
-            view = _encoder_views(map)
+            k = _chosen_k()
         with columns[5]:
+            view = _encoder_view(map)
+        with columns[6]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
     if hidden_questions.any_hidden(study, map.question_ids):
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return
-    show(tag("h1", _title(map, colours[by], run, k)), _both_views(map, view, runs, run, k) if by == "hit" else "")
-    _picture(map, colours[by], run, k, view)
+    state = clusters_of(map)
+    rows = clusters.rows_of_runs(map, state, runs, k)
+    with head:
+        _answer(map, rows, colour, run, other, k)
+    _picture(map, state, Colouring(colour, run, other, k), view)
+    clusters.table(map, state, rows, k, _open_cluster(state))
+    statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
+    show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
     parts_panel(study, "map", list(maps), can_download=False)
 
 
-def _title(map: Map, colour: MapColour, run: str | None, k: int) -> str:
-    """Return what the colours show, where they show hits and misses; else what is on the map."""
+class Colouring(NamedTuple):
+    """What colours the points. other: the run that `run` is compared with, where the colours are hits and misses."""
+
+    colour: MapColour
+    run: str | None
+    other: str | None
+    k: int
+
+
+def _answer(
+    map: Map, rows: Sequence[clusters.ClusterRow], colour: MapColour, run: str | None, other: str | None, k: int
+) -> None:
+    """Show what the colours say, where they show hits and misses; else what is on the map."""
     if colour.name != "hit" or run is None:
-        return f"{count_and_noun(map.shown_questions, 'question')} among {count_and_noun(len(map.ordinals), 'passage')}"
-    first = first_hits(map.study, run)
-    ranks = [first[id] for id in map.question_ids if id in first]
-    missed = sum(not 0 < rank <= k for rank in ranks)
-    return f"{run} misses {missed:,} of {count_and_noun(len(ranks), 'question')} at {k}"
-
-
-def _both_views(map: Map, views: list[int], runs: list[str], run: str | None, k: int) -> Html:
-    """Say of two pictures side by side that their colours are those of one run, and what the other encoder's run finds
-    and misses of its questions.
-    """
-    if run is None or len(views) < 2:
-        return Html("")
-    words = f"Both pictures show the same points, in the colours of {run}."
-    retrievers = {name: opened_study.shown_runs(map.study)[name].get("retriever") for name in runs}
-    encoder = next((each for each in map.encoders if each != retrievers[run]), "")
-    other = next((name for name, retriever in retrievers.items() if retriever == encoder), None)
+        show(
+            tag(
+                "h1",
+                f"{count_and_noun(map.shown_questions, 'question')} among {count_and_noun(len(map.ordinals), 'passage')}",
+            )
+        )
+        return
+    where = clusters.most_missed(map, rows, run)
     if other is None:
-        return tag("p", words)
-    first, second = first_hits(map.study, run), first_hits(map.study, other)
-    found = [(0 < first[id] <= k, 0 < second[id] <= k) for id in map.question_ids if id in first and id in second]
-    gained, lost = found.count((False, True)), found.count((True, False))
-    compare = link(
-        "See the questions", url.href(url.COMPARE, {"a": run, "b": other, "k": k, "cell": "only_b"}), cls="quiet after"
+        first = first_hits(map.study, run)
+        ranks = [first[id] for id in map.question_ids if id in first]
+        missed = sum(not 0 < rank <= k for rank in ranks)
+        title = f"{run} misses {missed:,} of {count_and_noun(len(ranks), 'question')} at {k}"
+        show(tag("h1", title), tag("p", where))
+        return
+    compared = opened_study.comparison(
+        map.study, run, other, "answers", opened_study.rule_of_runs(map.study, run, other)
     )
-    words += (
-        f" {other} finds {count_and_noun(gained, 'question')} that {run} misses, and misses {lost:,} that it finds."
+    on_map = rows_of(compared.questions, map.question_ids)
+    on_map = on_map[on_map >= 0]
+    cells = flip_table(compared.first_ranks_a[on_map], compared.first_ranks_b[on_map], k)
+    pair = {"a": run, "b": other, "k": k}
+    title = f"{other} finds {cells.only_b:,} of the {cells.only_b + cells.neither:,} questions that {run} misses at {k}"
+    lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
+    read = link(f"Read the {cells.only_b:,}", url.href(url.QUESTION, {**pair, "cell": "only_b"}), cls="after")
+    show(tag("h1", title), tag("p", "It misses ", lost, ". ", where, read if cells.only_b else ""))
+
+
+def _second_run(map: Map, runs: list[str], run: str) -> str | None:
+    """Show the choice of the run that the colours compare `run` with, and return it. By default it is a run of the map's
+    other encoder, else the other run that the study compares.
+    """
+    about = opened_study.shown_runs(map.study)
+    others = [name for name in runs if name != run]
+    usual = next(
+        (name for name in others if about[name].get("retriever") in {*map.encoders} - {about[run].get("retriever")}), ""
     )
-    return tag("p", words, compare)
+    usual = usual or next((name for name in default_pair(about) if name in others), NO_RUN)
+    chosen = url.select("Compared with", "against", [*others, NO_RUN], usual)
+    return None if chosen == NO_RUN else chosen
 
 
 ABOUT = (
@@ -132,36 +187,36 @@ def _chosen_k() -> int:
     )
 
 
-def _encoder_views(map: Map) -> list[int]:
+def _encoder_view(map: Map) -> int:
+    """Show the choice of the encoder that places the points, if the map has two, and return its index."""
     if len(map.encoders) == 1:
-        return [0]
-    words = {"both": "before and after", "0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
-    chosen = url.select("Encoders", "view", list(words), "both", format_func=words.__getitem__)
-    return [0, 1] if chosen == "both" else [int(chosen)]
+        return 0
+    words = {"0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
+    return int(url.select("Placed by", "view", list(words), "0", format_func=words.__getitem__))
 
 
-def _picture(map: Map, colour: MapColour, run: str | None, k: int, views: list[int]) -> None:
-    shown, state = points(map), clusters_of(map)
-    cluster_number = url.number("cluster", 0, 0) - 1
-    cluster = cluster_number if cluster_number in state.ids else None
+def _open_cluster(state: Clusters) -> int | None:
+    number = url.number("cluster", 0, 0) - 1
+    return number if number in state.ids else None
+
+
+def _picture(map: Map, state: Clusters, coloured: Colouring, view: int) -> None:
+    shown, cluster = points(map), _open_cluster(state)
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
-        picture_column, right = st.columns([7, 4] if len(views) == 1 else [8, 3])
+        picture_column, right = st.columns([7, 3])
         with picture_column:
             with st.container(key="map-picture", height="stretch"):
-                _plot(map, shown, state, colour, run, k, views, _ringed_points(map, shown, state, cluster, saved))
-            show(warnings(map, len(selectable(len(map), len(views)))))
+                _plot(map, shown, state, coloured, view, _ringed_points(map, shown, state, cluster, saved))
+            show(warnings(map, len(selectable(len(map)))))
         with right:
             with st.container():
                 if point in shown.number:
-                    show(opened_point(map, shown, shown.number[point], views[0]))
+                    show(opened_point(map, shown, shown.number[point], view))
                 elif point:
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
-            _selection_panel(map, shown, state, cluster, saved, run, k, bool(point))
-    clusters.table(map, state, runs_over(map), k, cluster)
-    statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
-    show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
+            _selection_panel(map, shown, state, cluster, saved, coloured.run, coloured.k, bool(point))
 
 
 def _selection_panel(
@@ -185,7 +240,7 @@ def _selection_panel(
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
     elif not reading:
-        selection.hint(map, run)
+        selection.hint()
 
 
 def _ringed_points(
@@ -202,29 +257,25 @@ def _ringed_points(
     return frozenset(marked)
 
 
-def _plot(
-    map: Map,
-    points: MapPoints,
-    state: Clusters,
-    colour: MapColour,
-    run: str | None,
-    k: int,
-    views: list[int],
-    marked: frozenset[str],
-) -> None:
-    measured = run if colour.needs_run else None
-    first = first_hits(map.study, measured) if measured else None
-    point_values = colour_values(
-        map, known_of(map), colour.name, state, first, map.study.run(measured) if measured else None, k
-    )
-    labelled = (
-        (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name)
-        if colour.relations
-        else str
-    )
-    plot = held_figure(map, point_values, views, marked, points.titles, points.starts, points.ids, labelled)
+def _plot(map: Map, points: MapPoints, state: Clusters, coloured: Colouring, view: int, marked: frozenset[str]) -> None:
+    colour, run, other, k = coloured
+
+    def values_of(name: str | None) -> list[str]:
+        first, hits = (first_hits(map.study, name), map.study.run(name)) if name else (None, None)
+        return colour_values(map, known_of(map), colour.name, state, first, hits, k)
+
+    values = values_of(run if colour.needs_run else None)
+    names: Mapping[str, str] = {}
+    if run is not None and other is not None:
+        values = hits_of_two(values, values_of(other))
+        names = _names_of_cells(map, run, other)
+
+    def labelled(name: str) -> str:
+        is_relation = colour.relations and name != SEVERAL and name.startswith("P")
+        return relation_label(name) if is_relation else names.get(name, name)
+
     st.plotly_chart(
-        stacked(plot) if len(views) > 1 and url.value("stacked") else plot,
+        held_figure(map, values, view, marked, points.titles, points.starts, points.ids, labelled),
         key=selection.plot_key(map),
         on_select=lambda: selection.store_selection(map),
         selection_mode=("points", "box", "lasso"),
@@ -237,7 +288,19 @@ def _plot(
     )
     map_link()
     if colour.note is not None and run:
-        show(tag("p", colour.note(run, k), cls="convention"))
+        show(tag("p", "Questions are larger than passages. ", colour.note(run, k), cls="convention"))
+
+
+def _names_of_cells(map: Map, run: str, other: str) -> dict[str, str]:
+    """Return the legend's words for the questions that both, one or neither of two runs find: what a training mended
+    and broke, if the runs are of the map's first and second encoder.
+    """
+    about = opened_study.shown_runs(map.study)
+    trained = [about[name].get("retriever") for name in (run, other)] == list(map.encoders)
+    words = ("still found", "broken: only {a} finds", "fixed: only {b} finds", "still missed")
+    plain = ("both find", "only {a} finds", "only {b} finds", "neither finds")
+    cells = (BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER)
+    return {cell: name.format(a=run, b=other) for cell, name in zip(cells, words if trained else plain, strict=True)}
 
 
 enter(page)

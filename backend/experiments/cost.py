@@ -18,7 +18,7 @@ from blindspot.backend.experiments.fine_tuning import Adapted, Begun
 from blindspot.backend.experiments.hits import Index, RunPart
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.question_encoders import QuestionEncoders
-from blindspot.backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
+from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
@@ -129,14 +129,9 @@ class _CostEstimator:
             return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
         if isinstance(part, ScoresPart):
             return self._questions_found(part.hits) * part.depth * self._pair(part.judge, trained=False)
-        if isinstance(part, (ReaderModelPart, JointModelPart)):
-            asked = (
-                self._questions_found(part.hits)
-                if isinstance(part, ReaderModelPart)
-                else len(self._train(TrainingData()))
-            )
+        if isinstance(part, ReaderModelPart):
             texts = part.settings.batch * part.settings.passages_on(self._device)
-            return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
+            return self._steps(part.settings, self._questions_found(part.hits)) * texts * self._pair(part, trained=True)
         if isinstance(part, ReadingPart):
             return self._questions_found(part.hits) * part.k * self._pair(part.reader, trained=False)
         return 0.0 if isinstance(part, (RunPart, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
@@ -192,7 +187,7 @@ class _CostEstimator:
             self._trials[key] = tried.seconds_per_step * settings.batch / batch
         return self._trials[key]
 
-    def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
+    def _pair(self, part: CrossEncoder | ReaderModelPart, trained: bool) -> float:
         """Estimate the seconds to encode or train on one pair of question and passage that is read as one text."""
         settings = part.settings
         key = ("pair", _part_origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
@@ -200,7 +195,7 @@ class _CostEstimator:
             self._trials[key] = self._seconds_per_pair(part, trained)
         return self._trials[key]
 
-    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
+    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart, trained: bool) -> float:
         import torch
 
         from blindspot.backend.training.checkpoints import uses_bfloat16

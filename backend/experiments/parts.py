@@ -29,7 +29,6 @@ FORMER_NAMES = {
     "QuestionSelection": "Asked",
     "StudyEncoder": "Named",
     "ReaderModelPart": "ReaderModel",
-    "JointModelPart": "JointModel",
     "ReadingPart": "Read",
     "ScoresPart": "Scores",
     "ExactMatchOfSelected": "OfTheOneThatFinds",

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.declared import build_settings
-from blindspot.backend.experiments.hits import Index, RunPart
-from blindspot.backend.experiments.parts import Part, StudyEncoder, required
+from blindspot.backend.experiments.hits import RunPart
+from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from blindspot.backend.experiments.trainings import Model
 from blindspot.backend.progress import Progress
-from blindspot.backend.reader.settings import JointSettings, ReaderSettings
+from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.workbench import Workbench
     from blindspot.backend.reader.readings import MeasuredReading
 
-S = TypeVar("S", bound=ReaderSettings)
 SMALL_READER = {
     "layers": 2,
     "tokens": 96,
@@ -36,9 +35,11 @@ SMALL_READER = {
 }
 
 
-def reader_settings(kind: type[S], setting: Setting, seed: int) -> S:
+def reader_settings(setting: Setting, seed: int) -> ReaderSettings:
     """Return the settings of a reader: DPR's settings (or those for `small`), overridden by the user's."""
-    return build_settings(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
+    return build_settings(
+        ReaderSettings, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed}
+    )
 
 
 @dataclass(frozen=True)
@@ -65,49 +66,11 @@ class ReaderModelPart(Model):
 
 
 @dataclass(frozen=True)
-class JointModelPart(Model):
-    """A question encoder and a reader trained together over a fixed index (DPR, appendix D)."""
-
-    plural, what = "readers with question encoders", "question encoder and reader together"
-    index: Index
-    settings: JointSettings
-    start: Part = StudyEncoder("minilm")
-
-    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from blindspot.backend.reader.joint import train_joint
-
-        train_joint(
-            bench,
-            name,
-            bench.name(self.index),
-            bench.name(self.start),
-            asdict(self.settings),
-            bench.device,
-            progress=progress,
-        )
-
-
-@dataclass(frozen=True)
-class JointHits(RunPart):
-    """A run with the question encoder of a joint training."""
-
-    model: JointModelPart = required()
-
-    def search(self, bench, questions, k, progress):
-        from blindspot.backend.reader.joint import question_vectors
-
-        index, vectors = question_vectors(
-            bench, bench.name(self.model), [question.text for question in questions], bench.device
-        )
-        return index.search_vectors(vectors, k, progress), index.settings
-
-
-@dataclass(frozen=True)
 class ReadingPart(Part):
     """A reader's answers from the top `k` passages of each question of a run."""
 
     plural = "readings"
-    reader: ReaderModelPart | JointModelPart
+    reader: ReaderModelPart
     hits: RunPart
     k: int
 

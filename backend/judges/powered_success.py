@@ -28,7 +28,6 @@ from blindspot.analysis.expected_success import (
 from blindspot.analysis.judged import corrected_relevance, is_judged, relevance_bounds
 from blindspot.analysis.prediction_powered import FEW
 from blindspot.backend.core.gold import gold_matrix
-from blindspot.backend.judges.powered_audit import passage_ids, score_stores
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import AuditSample, audit_samples
 from blindspot.backend.judging.corrected import CorrectedRun
@@ -189,7 +188,7 @@ def run_successes(
 
     Raises Missing for an unknown batch, or a judge without scores.
     """
-    samples, stores = audit_samples(study, batch), score_stores(study, judges)
+    samples, stores = audit_samples(study, batch), _score_stores(study, judges)
     return [
         _success(study, name, _TopHits.at_cutoff(measured, k), samples, stores)
         for k in ks
@@ -197,8 +196,22 @@ def run_successes(
     ]
 
 
+def _score_stores(study: Study, judges: Sequence[str] | None) -> dict[str, ScoreStore]:
+    """Return the scores of some judges, or of all whose scores are of this collection. Raises Missing for a named judge
+    without scores.
+    """
+    found = {}
+    for name in study.parts("scores") if judges is None else judges:
+        try:
+            found[name] = ScoreStore.open(study, name)
+        except BlindspotError:
+            if judges is not None:
+                raise
+    return found
+
+
 def _success(
-    study: Study, name: str, top_hits: _TopHits, samples: Sequence[AuditSample], stores: Mapping[str, ScoreStore | None]
+    study: Study, name: str, top_hits: _TopHits, samples: Sequence[AuditSample], stores: Mapping[str, ScoreStore]
 ) -> RunSuccess:
     if not top_hits.is_open.any():
         return RunSuccess(
@@ -211,7 +224,7 @@ def _success(
     if (few := found.settled) < FEW:
         said = f"Random audits settled all of the first {top_hits.k} hits of {count_and_noun(few, 'question')}, and {FEW} are needed"
         return RunSuccess(name, top_hits.k, None, reason=said, todo=todo)
-    powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
+    powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items()]
     return RunSuccess(name, top_hits.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
 
 
@@ -242,7 +255,7 @@ def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, audit: _
     cut = audit.top_hits
     places = np.argwhere(cut.needed & (cut.is_open & ~audit.from_other_arms)[:, None]).tolist()
     ordinals = cut.run.ordinals[:, : cut.k]
-    ids = passage_ids(study, {int(ordinals[row, rank]) for row, rank in places})
+    ids = study.corpus.ids(sorted({int(ordinals[row, rank]) for row, rank in places}))
     known = store.scores_of({cut.run.questions[row].id for row, _ in places})
     scores = np.full(ordinals.shape, np.nan)
     for row, rank in places:

@@ -6,7 +6,7 @@ A map colour assigns every point a category. To add one, write a module in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,12 @@ from blindspot.db.records import Question
 if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
 
-QUESTION, OTHER_PASSAGE = "question", "other passage"
-NO_QUESTION, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
+QUESTION, NO_QUESTION = "question", "other passage"  # a passage that is no question's positive
+SEVERAL, NO_RELATION = "of several relations", "no relation"
 SEVERAL_GROUPS = "of several groups"
 FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
+BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER = "both find", "only the first finds", "only the second finds", "neither finds"
+CELLS = {(FOUND, FOUND): BOTH, (FOUND, MISSED): ONLY_FIRST, (MISSED, FOUND): ONLY_SECOND, (MISSED, MISSED): NEITHER}
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def quiet_categories() -> set[str]:
 
 def _kind_of_points(view: MapView) -> list[str]:
     return view.questions_as(QUESTION) + [
-        "positive" if place in view.known.asked else OTHER_PASSAGE for place in view.passages
+        "positive" if place in view.known.asked else NO_QUESTION for place in view.passages
     ]
 
 
@@ -173,6 +175,16 @@ def _passages_found(view: MapView, run: Run) -> list[str]:
     return categories
 
 
+def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str]:
+    """Return which of two runs finds each point, from the hits and misses of both. A point that is a hit or a miss of
+    one run only keeps the category it has for the other.
+    """
+    return [
+        CELLS.get((first, second), first if first not in (FOUND, MISSED) else second)
+        for first, second in zip(first_run, second_run, strict=True)
+    ]
+
+
 def _hit_note(run: str, k: int) -> str:
     return (
         f"A question is found if the top {k} of {run} contain a relevant passage. A passage is found if it is in "
@@ -181,7 +193,7 @@ def _hit_note(run: str, k: int) -> str:
 
 
 for colour in (
-    MapColour("kind", "question or passage", _kind_of_points, (OTHER_PASSAGE,)),
+    MapColour("kind", "question or passage", _kind_of_points, (NO_QUESTION,)),
     MapColour("relation", "relation", _relation_of_points, (NO_QUESTION, SEVERAL), relations=True),
     MapColour("bucket", "frequency", _bucket_of_points, (NO_QUESTION, SEVERAL_GROUPS)),
     MapColour("hit", "hit or miss", _hit_of_points, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),

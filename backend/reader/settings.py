@@ -66,25 +66,3 @@ class ReadingSettings:
     batch: int | None = Field(default=None, description="Passages in a batch; default 128 on a GPU, 16 on a CPU", ge=1)
     precision: Precision = Field(default="auto", description="Precision; auto is bfloat16 on a GPU that supports it")
     device: str | None = Field(default=None, description="Device: cpu or cuda; default a GPU if there is one")
-
-
-@settings_class
-class JointSettings(ReaderSettings):
-    """The settings of a reader that is trained together with its retriever (DPR, appendix D)."""
-
-    batch: int = Field(default=16, title="Batch", description="Questions in a batch, in each process", ge=1)
-    retrieved: int = Field(
-        default=100, title="Retrieved", description="Passages retrieved for each question of a batch", ge=1
-    )
-    positives: int = Field(
-        default=5, title="Positives", description="Top positives that the reader's positive is sampled from", ge=1
-    )
-    negatives: int = Field(
-        default=30, title="Negatives", description="Top negatives that the reader's negatives are sampled from", ge=0
-    )
-    question_tokens: int = Field(
-        default=64,
-        title="Question tokens",
-        description="Maximum tokens of a question; longer questions are truncated",
-        ge=1,
-    )

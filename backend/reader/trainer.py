@@ -61,19 +61,14 @@ class ReaderTrainer(SampledTraining, Trainer):
         self, *arguments: Any, held_out: Sequence[ReaderExample], passages_read: int, inputs: ReaderInputs, **named: Any
     ):
         self.held_out, self.read, self.inputs = held_out, passages_read, inputs
-        named.setdefault("eval_dataset", list(range(len(held_out))))
-        super().__init__(*arguments, **named)
-
-    def network(self) -> Any:
-        """Return the reader inside the trained model."""
-        return self.model
+        super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
         start, end, relevance = reader_logits(model, inputs["input_ids"], inputs["real"], self.args.bf16)
         return reader_loss(start, end, relevance, inputs["real"], inputs["places"], inputs["spans"])
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
-        figures = measure(reader_of(ReaderModel(self.network(), self.inputs), self.args), self.held_out, self.read)
+        figures = measure(reader_of(ReaderModel(self.model, self.inputs), self.args), self.held_out, self.read)
         metrics = {f"eval_{name}": value for name, value in figures.items()}
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.model.train()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +131,7 @@ def train(
             target.name, str(target), sampler.steps, sampler.steps, None, **sizes, seconds=facts["seconds"]
         )
         if is_main_process():
-            result = save_best(working, target, result, {**request, **facts, **sizes})
+            result = _save_best(working, target, result, {**request, **facts, **sizes})
         wait_for_all()
     return result
 
@@ -173,23 +172,13 @@ def _run_trainer(
     run(trainer, checkpoint)
 
 
-def save_best(
-    working_folder: Path,
-    target: Path,
-    reader: TrainedReader,
-    description: dict,
-    write: Callable[[Path, Path], object] = copy_model,
-) -> TrainedReader:
-    """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder.
-
-    Args:
-        write: writes the model of the first folder, a checkpoint, into the second.
-    """
+def _save_best(working_folder: Path, target: Path, reader: TrainedReader, description: dict) -> TrainedReader:
+    """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
     from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working_folder, FIGURE)
     with atomic_folder(target) as building:
-        write(checkpoint.folder, building)
+        copy_model(checkpoint.folder, building)
         write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
     shutil.rmtree(working_folder)
     return replace(reader, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

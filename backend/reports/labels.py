@@ -14,7 +14,6 @@ from blindspot.analysis.judged import NONE, JudgedFigures
 from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.judges.powered_audit import JudgeAssistedAudit, powered_audits
 from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
 from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
@@ -31,16 +30,13 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """The results from labels. corrected: for each run whose questions have labels, the figures at KS. powered: the
-    audit's rates estimated with each judge.
-
+    """The results from labels. corrected: for each run whose questions have labels, the figures at KS.
     success: Success@k of the same runs at KS, from the random audits and the judges' scores.
     """
 
     quality: Quality
     audit: Audit
     corrected: dict[str, list[JudgedFigures]]
-    powered: list[JudgeAssistedAudit] = field(default_factory=list)
     success: list[RunSuccess] = field(default_factory=list)
 
     @property
@@ -60,7 +56,7 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
         if (measured.labels != NONE).any():
             corrected[name] = measured.figures_at(KS)
             success += run_successes(study, name, measured, KS)
-    return LabelFindings(found, audit(study), corrected, powered_audits(study), success)
+    return LabelFindings(found, audit(study), corrected, success)
 
 
 def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
@@ -80,15 +76,6 @@ def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
             f"{100 * share:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
             "question: false negatives."
         )
-    for each in findings.powered:
-        if each.overall is not None and (share := each.overall.value) is not None:
-            low, high = each.overall.low, each.overall.high
-            between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-            yield (
-                f"With the scores of judge {each.judge} on all {each.overall.scored:,} passages that the audit was drawn from, "
-                f"corrected by its {each.overall.labelled:,} labels: {100 * share:.1f}%{between}, lambda "
-                f"{each.overall.weight:.2f}."
-            )
     for name, figures in findings.corrected.items():
         at_k = next((each for each in figures if each.k == k), None)
         if at_k is not None and at_k.corrected.value != at_k.original.value:

@@ -37,7 +37,6 @@ from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
-from blindspot.backend.judges.powered_audit import passage_ids
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
@@ -209,7 +208,7 @@ def _pairs(study: Study, check: GoldCheck) -> tuple[list[tuple[str, list[str]]],
         return [(question, passages) for question, passages in rows if passages], asked
     ordinals = np.asarray(run.hits.ordinals)[measured.rows[found], : check.k]
     right = np.asarray(measured.relevant)[found, : check.k]
-    ids = passage_ids(study, ordinals[right].tolist())
+    ids = study.corpus.ids(np.unique(ordinals[right]).tolist())
     names = ids_of(take(measured.questions, np.flatnonzero(found)))
     return [(name, [ids[row] for row in ordinals[i][right[i]].tolist()]) for i, name in enumerate(names)], asked
 

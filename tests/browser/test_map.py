@@ -1,4 +1,4 @@
-"""The map in a real browser: from a lasso to a judged batch, from a click to a passage, and two encoders on one map."""
+"""The map in a real browser: from a lasso to a judged batch, from a click to a passage, and the choices on a phone."""
 
 from __future__ import annotations
 
@@ -145,19 +145,15 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     expect(tab.locator(".map-point")).to_have_count(0)
 
 
-def test_what_is_chosen_in_one_picture_is_ringed_in_the_other(tab, maps_address):
-    frame = picture(tab, maps_address, "map=two")
-    expect(tab.locator(".js-plotly-plot .nsewdrag")).to_have_count(2)
-    lasso(tab, frame)
-    expect(tab.locator("canvas.twins")).to_have_attribute("data-chosen", "101")
-    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions, 61 passages")
-    ringed = tab.evaluate("""() => {
-      const canvas = document.querySelector("canvas.twins"), layout = document.querySelector(".js-plotly-plot")._fullLayout;
-      const scale = canvas.width / layout.width, pen = canvas.getContext("2d");
-      const inked = (axis) => pen.getImageData(axis._offset * scale, 0, axis._length * scale, canvas.height).data.some((value) => value);
-      return [inked(layout.xaxis), inked(layout.xaxis2)];
-    }""")
-    assert ringed == [False, True]
+def test_an_open_point_gets_a_ring(tab, maps_address):
+    inked = """() => {
+      const canvas = document.querySelector(".js-plotly-plot .svg-container > canvas:last-child");
+      return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value);
+    }"""
+    picture(tab, maps_address, "map=one")
+    assert not tab.evaluate(inked)
+    picture(tab, maps_address, "map=one&point=p:p0")
+    assert tab.evaluate(inked)
 
 
 def test_hostile_titles_stay_text_on_the_map(tab, maps_address):
@@ -167,15 +163,16 @@ def test_hostile_titles_stay_text_on_the_map(tab, maps_address):
     assert tab.locator(".map-point script, .map-point img").count() == 0
 
 
-def test_two_maps_stand_below_each_other_in_a_narrow_window(tab, maps_address):
-    """Each picture takes the whole width there, and half of it where the window is wide."""
-    bounds = "document.querySelector('.js-plotly-plot')._fullLayout"
-    wide = f"{bounds}.xaxis.domain[1] < 0.5 && {bounds}.yaxis.domain[1] === 1"
-    picture(tab, maps_address, "map=two")
-    assert tab.evaluate(wide) and "stacked" not in parameters(tab)
+def test_in_a_narrow_window_the_choices_fold_away_and_the_map_follows_the_sentence(tab, maps_address):
     tab.set_viewport_size({"width": 400, "height": 900})
-    visit(tab, f"{maps_address}map?map=two")
-    tab.wait_for_function(f"{bounds}?.xaxis2?.domain[1] === 1 && {bounds}.yaxis2.domain[1] < {bounds}.yaxis.domain[0]")
+    picture(tab, maps_address, "map=two")
+    choice = tab.get_by_label("Colour by")
+    expect(choice).to_be_hidden()
+    order = "[...document.querySelectorAll('h1, .choices-fold, .js-plotly-plot')].map((each) => each.getBoundingClientRect().top)"
+    tops = tab.evaluate(order)
+    assert tops == sorted(tops) and len(tops) == 3
+    tab.locator(".choices-fold summary").click()
+    expect(choice).to_be_visible()
     tab.set_viewport_size({"width": 1400, "height": 900})
-    visit(tab, f"{maps_address}map?map=two&stacked=1")
-    tab.wait_for_function(wide)
+    expect(tab.locator(".choices-fold")).to_be_hidden()
+    expect(choice).to_be_visible()

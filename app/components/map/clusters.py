@@ -10,9 +10,10 @@ from blindspot.app import who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
-from blindspot.app.components.map.selection import acting_person, panel, try_action
+from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, percentage
-from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
+from blindspot.app.components.message import try_action
+from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
@@ -25,13 +26,29 @@ QUESTIONS = "Questions of this map with a positive passage in the cluster"
 RUNS_SHOWN = 4
 
 
-def table(map: Map, state: Clusters, runs: Sequence[str], k: int, open_cluster: int | None) -> None:
+def rows_of_runs(map: Map, state: Clusters, runs: Sequence[str], k: int) -> list[ClusterRow]:
+    """Return every cluster with the figures of the first runs."""
+    return cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in runs[:RUNS_SHOWN]}, k)
+
+
+def most_missed(map: Map, rows: Sequence[ClusterRow], run: str) -> Html:
+    """Say in which cluster a run misses the most questions; "" if it misses none of any."""
+    missed = [round(row.hits[run].n * (1 - (row.hits[run].value or 0.0))) for row in rows]
+    if not any(missed):
+        return Html("")
+    number, worst = max(zip(missed, rows, strict=True), key=lambda pair: pair[0])
+    name = link(worst.name, address(map, cluster=worst.id + 1, point=None, selection=None, list=None))
+    return join(
+        f"{run} misses most in the cluster ", name, f": {number} of {count_and_noun(worst.hits[run].n, 'question')}. "
+    )
+
+
+def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cluster: int | None) -> None:
     """Show every cluster with its figures, and the buttons that undo and redo edits."""
-    if not state.ids:
+    if not rows:
         show(div(tag("h2", "Clusters"), tag("p", "This map has no clusters."), cls="panel"))
         return
-    shown = list(runs)[:RUNS_SHOWN]
-    rows = cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in shown}, k)
+    shown = list(rows[0].hits)
     loose = int((state.labels == changes.NOISE).sum())
     with st.container(key="map-clusters"):
         show(tag("h2", "Clusters"), _undo_edit(map, state))

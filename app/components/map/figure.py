@@ -1,8 +1,8 @@
 """The plot of a map: points drawn with WebGL. Each pair of category and kind is a trace, which the legend can show or
 hide.
 
-Each category has a colour and a shape; questions are always diamonds. If there are too many points to draw, the density
-of the others is drawn.
+Each category has a colour and a shape; questions are larger than passages. If there are too many points to draw, the
+density of the others is drawn.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import streamlit as st
 
 from blindspot.backend.evaluation.chart_colours import BLUE, GOLD, GREEN, PINK, VERMILION
 from blindspot.backend.evaluation.chart_colours import COLOURS as CHARTS
-from blindspot.backend.maps.colours import FOUND, MISSED, quiet_categories
+from blindspot.backend.maps.colours import BOTH, FOUND, MISSED, NEITHER, ONLY_FIRST, ONLY_SECOND, quiet_categories
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import categories
 
 SELECTABLE = 20_000
 OTHERS = "other"
-GREY = "#8a949e"
+GREY = "#78828c"
 PURPLE = "#7a5fb8"
-COLOURS = (*CHARTS[:6], PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
+COLOURS = (*CHARTS[:5], "#3b93c4", PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
 SHAPES = (
     "circle",
     "square",
@@ -44,6 +44,10 @@ SHAPES = (
 FIXED = {
     FOUND: (BLUE, "circle"),
     MISSED: (VERMILION, "x"),
+    BOTH: (GREY, "circle-open"),
+    NEITHER: (GOLD, "x"),
+    ONLY_SECOND: (GREEN, "triangle-up"),
+    ONLY_FIRST: (VERMILION, "triangle-down"),
     "gold": (GOLD, "star"),
     "positive": (GREEN, "square"),
     "negative": (VERMILION, "x"),
@@ -51,27 +55,18 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
+BETWEEN_RUNS = (BOTH, NEITHER, ONLY_SECOND, ONLY_FIRST)  # as they are drawn: what differs is above the others
 _LINE = 62
 
 
-def held_figure(
-    map: Map, hits_and_misses: Sequence[str], views: Sequence[int], highlighted: frozenset[str], *parts: Any
-) -> Any:
+def held_figure(map: Map, values: Sequence[str], view: int, highlighted: frozenset[str], *parts: Any) -> Any:
     """Return `map_figure`, cached as long as its contents stay the same.
 
     Args:
         parts: titles, starts, ids and `labelled` of `map_figure`.
     """
-    return _cached_figure(
-        map,
-        hits_and_misses,
-        parts,
-        map.folder,
-        map.manifest["made"],
-        tuple(views),
-        highlighted,
-        hash(tuple(hits_and_misses)),
-    )
+    version = hash((*values, *(parts[-1](name) for name in dict.fromkeys(values))))
+    return _cached_figure(map, values, parts, map.folder, map.manifest["made"], view, highlighted, version)
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -81,12 +76,12 @@ def _cached_figure(
     _parts: tuple,
     folder: Path,
     fingerprint: str,
-    views: tuple[int, ...],
+    view: int,
     highlighted: frozenset[str],
     cache_version: int,
 ) -> Any:
     titles, starts, ids, labelled = _parts
-    return map_figure(_map, titles, starts, ids, _categories, views, highlighted, labelled)
+    return map_figure(_map, titles, starts, ids, _categories, view, highlighted, labelled)
 
 
 def map_figure(
@@ -94,81 +89,52 @@ def map_figure(
     titles: Sequence[str],
     starts: Sequence[str],
     ids: Sequence[str],
-    hits_and_misses: Sequence[str],
-    views: Sequence[int],
+    values: Sequence[str],
+    view: int = 0,
     highlighted: Collection[str] = (),
     labelled: Any = str,
 ) -> Any:
     """The map as a plotly figure.
 
-    titles, starts, ids: one entry for each point. found: the category of each point. views: indices of the encoders to
-    show side by side. highlighted: ids of the points to mark with rings. labelled: returns the name of a category.
+    titles, starts, ids: one entry for each point. values: the category of each point. view: index of the encoder that
+    places the points. highlighted: ids of the points to mark with rings. labelled: returns the name of a category.
     """
-    from plotly.subplots import make_subplots
+    from plotly.graph_objects import Figure
 
-    shown = selectable(len(map), len(views))
-    heads = (
-        [f"{'after' if number else 'before'}: {map.encoders[number]}" for number in views] if len(views) > 1 else None
-    )
-    result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
-    every = categories(hits_and_misses, maximum=len(COLOURS))
+    shown, places = selectable(len(map)), np.asarray(map.coordinates(view))
+    every = categories(values, maximum=len(COLOURS))
     selected = set(every)
-    drawn = np.array([name if name in selected else OTHERS for name in hits_and_misses], dtype=object)[shown]
+    drawn = np.array([name if name in selected else OTHERS for name in values], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
-    order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in quiet, -int((drawn == name).sum())))
-    texts = [_hover(titles[i], starts[i], labelled(hits_and_misses[i])) for i in shown.tolist()]
     colours = _colours([name for name in every if name not in quiet])
     is_question = shown < map.shown_questions
-    for column, view in enumerate(views, 1):
-        places = np.asarray(map.coordinates(view))
-        if len(shown) < len(map):
-            result.add_trace(_density(places), 1, column)
-        if highlighted:
-            ringed = [i for i, id in enumerate(ids) if id in highlighted]
-            result.add_trace(_rings(places[ringed]), 1, column)
-        in_legend = set() if column == 1 else set(order)
-        for name in order:
-            for question in (False, True):
-                rows = np.flatnonzero((drawn == name) & (is_question == question))
-                if not len(rows):
-                    continue
-                colour, shape = colours.get(name, (GREY, "circle"))
-                result.add_trace(
-                    _trace(
-                        places[shown[rows]],
-                        [ids[i] for i in shown[rows]],
-                        [texts[i] for i in rows],
-                        PointStyle(
-                            labelled(name), question, colour, _marker_shape(shape, name, question), name in quiet
-                        ),
-                        name not in in_legend,
-                    ),
-                    1,
-                    column,
-                )
-                in_legend.add(name)
-    _lay_out(result, map, len(views))
+    traces = [_density(places)] if len(shown) < len(map) else []
+    if highlighted:
+        traces.append(_rings(places[[i for i, id in enumerate(ids) if id in highlighted]]))
+
+    def depth(name: str) -> tuple[bool, int, int]:
+        """Grey categories lie lowest, then those of two runs in their order, else the frequent below the rare."""
+        return name not in quiet, name in BETWEEN_RUNS and BETWEEN_RUNS.index(name), -int((drawn == name).sum())
+
+    for name in sorted({*every, *drawn.tolist()}, key=depth):
+        colour, shape = colours.get(name, (GREY, "circle"))
+        for question in (False, True):
+            rows = np.flatnonzero((drawn == name) & (is_question == question))
+            if len(rows):
+                style = PointStyle(labelled(name), question, colour, shape, name in quiet or name in (BOTH, NEITHER))
+                texts = [_hover(titles[i], starts[i], labelled(values[i])) for i in shown[rows].tolist()]
+                is_first = not any(trace.get("legendgroup") == style.name for trace in traces)
+                traces.append(_trace(places[shown[rows]], [ids[i] for i in shown[rows]], texts, style, is_first))
+    result = Figure(traces)
+    _lay_out(result, map)
     return result
 
 
-def stacked(plot: Any) -> Any:
-    """Return a copy of a figure with its two maps below each other, for narrow windows."""
-    from plotly.graph_objects import Figure
-
-    copy = Figure(plot)
-    for axis, low, high in (("", 0.53, 1.0), ("2", 0.0, 0.47)):
-        copy.update_layout({f"xaxis{axis}": {"domain": [0, 1]}, f"yaxis{axis}": {"domain": [low, high]}})
-    for head, top in zip(copy.layout.annotations, (1.0, 0.47), strict=True):
-        head.update(x=0, y=top)
-    return copy
-
-
-def selectable(points: int, views: int) -> np.ndarray:
+def selectable(points: int) -> np.ndarray:
     """Return the rows to draw as points: all, or a fixed random sample of too many. (m,) int64, ascending."""
-    room = SELECTABLE // views
-    return (
-        np.arange(points) if points <= room else np.sort(np.random.default_rng(0).choice(points, room, replace=False))
-    )
+    if points <= SELECTABLE:
+        return np.arange(points)
+    return np.sort(np.random.default_rng(0).choice(points, SELECTABLE, replace=False))
 
 
 def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -176,16 +142,8 @@ def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {name: FIXED[name] if name in FIXED else next(free) for name in names}
 
 
-def _marker_shape(marker: str, name: str, question: bool) -> str:
-    if not question:
-        return marker
-    return "diamond-open" if name == MISSED else "diamond"
-
-
 class PointStyle(NamedTuple):
-    """How the points of one category look. name: as the legend shows it. is_quiet: whether they are drawn fainter, and
-    below the others.
-    """
+    """How the points of one category look. name: as the legend shows it. is_quiet: whether they are drawn smaller."""
 
     name: str
     is_question: bool
@@ -215,9 +173,13 @@ def _trace(
         "marker": {
             "color": style.colour,
             "symbol": style.shape,
-            "size": 8 if style.is_question else 6,
-            "opacity": 0.4 if style.is_quiet else 0.8,
-            "line": {"width": 0.8 if style.is_question else 0, "color": "rgba(255,255,255,0.55)"},
+            "size": (10 if style.is_question else 6) - (3 if style.is_quiet else 0),
+            # Opaque: through translucent points the background shows, and their contrast with it falls below 3 to 1.
+            "opacity": 1,
+            "line": {
+                "width": 1 if style.shape.endswith("-open") else 0.5 if style.is_question else 0,
+                "color": style.colour if style.shape.endswith("-open") else "rgba(18,22,27,0.7)",
+            },
         },
         "unselected": {"marker": {"opacity": 0.12}},
         "selected": {"marker": {"opacity": 1}},
@@ -260,40 +222,22 @@ def _hover(title: str, start: str, category: str) -> str:
     return f"<b>{head}</b><br>{body}<br><i>{escape(category, quote=False)}</i>"
 
 
-def _lay_out(plot: Any, map: Map, views: int) -> None:
-    """Hide the axes, whose numbers have no meaning. Two aligned maps pan and zoom together."""
-    hidden = {
-        "showgrid": False,
-        "zeroline": False,
-        "showticklabels": False,
-        "ticks": "",
-        "showline": True,
-        "mirror": True,
-        "linewidth": 1,
-        "linecolor": "rgba(128,140,150,0.35)",
-    }
-    plot.update_xaxes(**hidden)
-    plot.update_yaxes(**hidden)
-    for column in range(1, views + 1):
-        axis = "" if column == 1 else str(column)
-        plot.update_layout({f"yaxis{axis}": {"scaleanchor": f"x{axis}"}})
-    if views > 1 and map.manifest["together"] == "aligned":
-        plot.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
-    for number, head in enumerate(plot.layout.annotations):
-        head.update(
-            x=plot.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14}, yshift=4
-        )
+def _lay_out(plot: Any, map: Map) -> None:
+    """Hide the axes, whose numbers have no meaning, and put the legend on top."""
+    plot.update_xaxes(visible=False)
+    plot.update_yaxes(visible=False, scaleanchor="x")
     plot.update_layout(
-        margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
+        margin={"l": 0, "r": 0, "t": 4, "b": 4},
         dragmode="lasso",
         hovermode="closest",
         legend={
             "orientation": "h",
-            "yanchor": "top",
-            "y": -0.02,
+            "yanchor": "bottom",
+            "y": 1,
             "x": 0,
             "itemsizing": "constant",
-            "font": {"size": 12},
+            "font": {"size": 13},
+            "traceorder": "reversed",
         },
         hoverlabel={"align": "left"},
         uirevision=map.name,

@@ -90,7 +90,7 @@ def _which_points(
         others,
         key="make-second",
         format_func=lambda name: name or "none",
-        help="A second encoder of the same passages, such as the encoder after training; the page shows the two maps side by side.",
+        help="A second encoder of the same passages, such as the encoder after training; the map shows what each of them finds.",
     )
     default_run = next(
         (i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0

@@ -1,4 +1,4 @@
-"""Mounts `link.js`: a click on the map opens a point, and two maps side by side highlight the same points."""
+"""Mounts `link.js`: a click on the map opens a point, which gets a ring."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ MARGIN = (
 
 def address(map: Map, **changes: Any) -> str:
     """Return the address of this page with some of its current choices changed."""
-    parameters = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
+    parameters = {
+        key: url.value(key) for key in ("by", "run", "against", "k", "view", "cluster", "point", "selection", "list")
+    }
     return url.href("map", {"map": map.name, **parameters, **changes})
 
 

@@ -4,25 +4,22 @@ to judging.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components.map.data import MapPoints, known_of
-from blindspot.app.components.map.parts import address, point_list
-from blindspot.app.components.marks import notice
-from blindspot.app.markup import div, link, show, span, tag
+from blindspot.app.components.map.parts import point_list
+from blindspot.app.components.message import try_action
+from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.number_words import count_and_noun
-from blindspot.db.errors import BlindspotError
 
-SECONDS_SHOWN = 8.0
-PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-said"
+PLOT, _CHOSEN, _EPOCH = "map-plot", "map-chosen", "map-epoch"
 
 
 def plot_key(map: Map) -> str:
@@ -56,28 +53,6 @@ def clear() -> None:
     st.session_state[_EPOCH] = st.session_state.get(_EPOCH, 0) + 1
     url.write("selection", None)
     url.write("list", None)
-
-
-def try_action(work: Callable[[], str]) -> None:
-    """Run the action of a button. The next runs of the page show its message or error."""
-    try:
-        kind, words = "", work()
-    except BlindspotError as error:
-        kind, words = "error", str(error)
-    st.session_state[_MESSAGE] = (kind, words, time.monotonic())
-
-
-def show_last_message() -> None:
-    """Show the message of the last action. The container exists even without a message; otherwise open expanders below
-    it would close.
-
-    The message stays for some seconds: the plot, which reports its size and selection by itself, may make the page run
-    again at once.
-    """
-    kind, words, since = st.session_state.get(_MESSAGE, ("", "", 0.0))
-    with st.container():
-        if words and time.monotonic() - since < SECONDS_SHOWN:
-            show(notice(words, kind=kind))
 
 
 def acting_person(map: Map) -> str | None:
@@ -190,26 +165,17 @@ def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str)
     return f"Saved “{result.name}”: {count_and_noun(len(questions), 'question')}. The address of this page now shows the slice."
 
 
-def hint(map: Map, run: str | None) -> None:
+def hint() -> None:
     """Explain how to use the map while nothing is selected."""
     show(
         div(
             tag("h2", "Selection"),
+            tag("p", "Draw a lasso or a box around points to list, save or judge them. Click a point to read it."),
             tag(
                 "p",
-                "Draw a lasso or a box around points to list them, save them as a slice or send them to judging. "
-                "Click a point to read it and see its nearest neighbours. Click a group's name in the legend to hide "
-                "or show the group; double-click to show only that group.",
-            ),
-            tag("p", "If you use the keyboard, open a cluster below, and then one of its passages.", cls="convention"),
-            tag(
-                "p",
-                "Colour by ",
-                link("hit or miss", address(map, by="hit")),
-                " · ",
-                link("clusters", address(map, by="cluster")),
-                " · ",
-                link("labels", address(map, by="label")),
+                "Click a name above the map to hide or show its points; double-click to show only them. Without a "
+                "mouse, open a cluster below, and then one of its passages.",
+                cls="convention",
             ),
             cls="panel",
         )

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from blindspot.analysis.buckets import UNKNOWN
-from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.app import url
-from blindspot.app.audit_words import powered_words
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import grouping, methods_note, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
-from blindspot.backend.judges.powered_audit import JudgeAssistedAudit
 from blindspot.backend.judging.audits import Audit, Rates
 from blindspot.backend.text.number_words import count_and_noun
 
-POWERED = (
-    "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "
-    "the audit. A biased judge makes the interval wider but does not shift the rate. Lambda: how much the judge counts"
-)
 BYS = ("relation", "bucket", "rank")
 NO_AUDIT = (
     "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by default), and no "
@@ -40,7 +33,6 @@ def audit_panel(
     chosen: str | None,
     grouping: str,
     page_address: Callable[..., str],
-    powered_audits: Sequence[JudgeAssistedAudit] = (),
 ) -> Html:
     """The panel on false negatives.
 
@@ -49,7 +41,6 @@ def audit_panel(
         chosen: the batch that the figures cover; None for all.
         grouping: the grouping, one of BYS.
         page_address: returns the page's address with changed parameters.
-        powered_audits: the rates with each judge's scores.
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not audit.drawn:
@@ -79,10 +70,7 @@ def audit_panel(
         tag("p", *sentences, cls="convention"),
         picker,
         _headline(audit.overall),
-        _powered_lines(powered_audits),
-        _group_rates(
-            audit, grouping, page_address, next((each for each in powered_audits if each.overall is not None), None)
-        ),
+        _group_rates(audit, grouping, page_address),
         tag(
             "p",
             link(
@@ -144,18 +132,7 @@ def _convention(rates: Rates) -> Html:
     )
 
 
-def _powered_lines(powered_audits: Sequence[JudgeAssistedAudit]) -> Html:
-    """The rate again, estimated with each judge's scores, or why a judge cannot help."""
-    lines = [
-        tag("p", term("With a judge's scores", POWERED), ": ", powered_words(each), cls="convention powered")
-        for each in powered_audits
-    ]
-    return join(*lines)
-
-
-def _group_rates(
-    audit: Audit, group_kind: str, page_address: Callable[..., str], powered_audits: JudgeAssistedAudit | None
-) -> Html:
+def _group_rates(audit: Audit, group_kind: str, page_address: Callable[..., str]) -> Html:
     held = [name for name in BYS if audit.by.get(name, {}).keys() - {UNKNOWN}]
     if not held:
         return Html("")
@@ -183,7 +160,6 @@ def _group_rates(
         scale,
         term("stopping rule", "Whether enough audit questions are judged"),
         term("with related, %", "Positive or related"),
-        *([term(f"with {powered_audits.judge}, %", POWERED)] if powered_audits is not None else []),
     )
     lines = [
         row(
@@ -193,11 +169,6 @@ def _group_rates(
             tag("td", gauge(rates.positive), cls="gauge-cell"),
             stopping(rates.positive),
             rate_figure(rates.with_related),
-            *(
-                [_powered_figure(powered_audits.by.get(group_kind, {}).get(group))]
-                if powered_audits is not None
-                else []
-            ),
             head=_group(group_kind, group),
         )
         for group, rates in groups.items()
@@ -209,17 +180,6 @@ def _group_rates(
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
         cls="fold",
         open=any(rates.positive.more is not None for rates in groups.values()) or url.value("by") in held,
-    )
-
-
-def _powered_figure(rate: PoweredRate | None) -> Html:
-    if rate is None or rate.value is None:
-        return span("–", title="too few questions for a rate with a judge's scores")
-    return span(
-        percent(rate.value),
-        span(bounds(rate.low, rate.high) or "no interval", cls="interval"),
-        title=f"{rate.labelled:,} labelled and {rate.scored:,} scored passages, lambda {rate.weight:.2f}",
-        cls="figure",
     )
 
 

@@ -22,7 +22,6 @@ from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.judges.measuring import BYS as BYS_OF_TRUST
 from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
-from blindspot.backend.judges.powered_audit import JudgeAssistedAudit, powered_audits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from blindspot.backend.judging.quality import Quality, quality
@@ -82,11 +81,7 @@ def render(open_study: Study, person: Person | None) -> None:
         _page_head(open_study, sum(len(dispute.passages) for dispute in found.disputes)),
         div(disputes, people, cls="side-by-side overview"),
     )
-    show(
-        audit_panel(
-            audited, everything.batches, chosen, by, page_address, _judge_assisted_audits(open_study, mark, chosen)
-        )
-    )
+    show(audit_panel(audited, everything.batches, chosen, by, page_address))
     show(judges_panel(_judges(open_study, mark, sample), judge, trust, _injections(open_study, judge), page_address))
     show(certificates_panel(open_study))
     show(batches_panel(batches))
@@ -108,21 +103,6 @@ def _judges(open_study: Study, cache_version: tuple, sample: str) -> JudgeTable 
 def _scores_version(open_study: Study) -> tuple:
     """Return a cache key that changes with every score of a judge."""
     return tuple((name, ScoreStore.open(open_study, name).digest) for name in open_study.parts("scores"))
-
-
-def _judge_assisted_audits(open_study: Study, cache_version: tuple, batch: str | None) -> list[JudgeAssistedAudit]:
-    """The audit's rates with each judge's scores; empty if a judge's scores cannot be read."""
-    try:
-        return _judge_assisted_rates(open_study, cache_version, _scores_version(open_study), batch)
-    except BlindspotError:
-        return []
-
-
-@st.cache_resource(max_entries=8, show_spinner="Reading the judges' scores …")
-def _judge_assisted_rates(
-    _study: Study, cache_version: tuple, scores_version: tuple, batch: str | None
-) -> list[JudgeAssistedAudit]:
-    return powered_audits(_study, batch)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")

@@ -36,7 +36,6 @@ EXPERIMENTS = {
     "retrieval": About("DPR", "Table 2", "How accurate is each retriever on each question set?"),
     "tune-bm25": About("DPR", "section 5", "Which k1 and b are best for BM25 here?"),
     "end-to-end": About("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?"),
-    "joint": About("DPR", "appendix D", "Is it better to train question encoder and reader together?"),
     "strategies": About("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?"),
     "random-negatives": About("RocketQA", "Figure 4", "How many random negatives does a question need?"),
     "denoised-by-rank": About("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?"),

@@ -19,7 +19,6 @@ from blindspot.backend.experiments.readers import (
 )
 from blindspot.backend.experiments.rocketqa import need_one_train
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.reader.settings import ReaderSettings
 
 PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}
 MOST, LEAST = "the one that finds most", "the one that finds least"
@@ -38,9 +37,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     trained_on = QuestionSelection(setting.train[0], limit=setting.data().limit)
     readers = {
         row: [
-            ReaderModelPart(
-                way(trained_on, setting.depth), reader_settings(ReaderSettings, setting, seed), setting.first_encoder
-            )
+            ReaderModelPart(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first_encoder)
             for seed in setting.seeds
         ]
         for row, way in ways.items()
