@@ -131,7 +131,7 @@ class _Bettor:
         self,
         cells: Cells,
         coefficients: np.ndarray,
-        studies: int,
+        study_count: int,
         target: float,
         horizon: int,
         share: float,
@@ -140,13 +140,16 @@ class _Bettor:
         self.target, self.horizon, self.size = target, horizon, cells.size
         self.tail = math.log((1 - confidence) * share)  # log of 1 / the wealth that rejects
         mean, variance = planned_moments(cells, coefficients)
-        self.sums = np.repeat(PLAN_WEIGHT * mean[None], studies, axis=0)  # (r, coefficients)
-        self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], studies, axis=0)
+        self.sums = np.repeat(PLAN_WEIGHT * mean[None], study_count, axis=0)  # (r, coefficients)
+        self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], study_count, axis=0)
         self.count = float(PLAN_WEIGHT)
-        self.wealth, self.slope = np.zeros(studies), np.zeros(studies)  # log wealth against the target, its derivative
-        self.against = np.full(studies, target)
-        self.rows = np.arange(studies)
-        self.choice = np.zeros(studies, np.int64)
+        self.wealth, self.slope = (
+            np.zeros(study_count),
+            np.zeros(study_count),
+        )  # log wealth against the target, its derivative
+        self.against = np.full(study_count, target)
+        self.rows = np.arange(study_count)
+        self.choice = np.zeros(study_count, np.int64)
 
     def next_stakes(self, step: int, maximum: np.ndarray) -> np.ndarray:
         """Return the stakes of the next draw, (r,). maximum: (r, coefficients), upper bounds of the next estimate."""

@@ -11,7 +11,7 @@ from blindspot.analysis.accuracy import success_from_ranks
 
 BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
 CELLS = ("both", "only_a", "only_b", "neither")
-"""Names of the codes 0 to 3 that `cells` returns."""
+"""Names of the codes 0 to 3 that `flip_cells` returns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,9 +175,9 @@ def weighted_auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
     return float((own * (below + others / 2)).sum() / (up * down))
 
 
-def verdict(low: float | None, high: float | None, questions: int, bound: float, at_least: bool) -> Trust:
+def verdict(low: float | None, high: float | None, question_count: int, bound: float, at_least: bool) -> Trust:
     """Return whether the interval shows that a share is at least (or at most) a bound: yes, no or inconclusive."""
-    if low is None or high is None or questions < FEW_QUESTIONS:
+    if low is None or high is None or question_count < FEW_QUESTIONS:
         return "inconclusive"
     if at_least:
         return "yes" if low >= bound else "no" if high < bound else "inconclusive"

@@ -134,7 +134,7 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def projection_quality(
-    original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0
+    original: np.ndarray, coordinates: np.ndarray, k: int = 15, sampled_rows: int = 1000, seed: int = 0
 ) -> ProjectionQuality:
     """Return the trustworthiness and the neighbour overlap of a map.
 
@@ -142,7 +142,7 @@ def projection_quality(
         original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of
             cosines).
         coordinates: (n, 2).
-        rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
+        sampled_rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
 
     The rank of a point is one more than the number of strictly nearer points, also with ties. The intervals are over
     the measured points. Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
@@ -150,7 +150,11 @@ def projection_quality(
     n = len(original)
     if n != len(coordinates) or not 1 <= k < n / 2:
         raise ValueError(f"{k} neighbours cannot be measured on {n} points and {len(coordinates)} coordinates")
-    measured = np.arange(n) if rows >= n else np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
+    measured = (
+        np.arange(n)
+        if sampled_rows >= n
+        else np.sort(np.random.default_rng(seed).choice(n, sampled_rows, replace=False))
+    )
     original, coordinates = np.asarray(original, np.float32), np.asarray(coordinates, np.float32)
     strangers, shared = np.empty(len(measured)), np.empty(len(measured))
     for start in range(0, len(measured), _BLOCK):

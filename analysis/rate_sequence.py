@@ -145,14 +145,14 @@ class _NextEstimate:
 class _Cells:
     """The number of pairs left in each cell, and the cells' chances after the draws so far."""
 
-    def __init__(self, cells: Cells, studies: int):
+    def __init__(self, cells: Cells, study_count: int):
         self.size, self.weights = cells.size, cells.weights
         mean = cells.mean_chance
         self.shape = cells.chances / mean if mean else np.ones(len(cells.counts))
-        self.left = np.repeat(cells.counts[None].astype(np.float64), studies, axis=0)
+        self.left = np.repeat(cells.counts[None].astype(np.float64), study_count, axis=0)
         self.seen, self.found = np.zeros_like(self.left), np.zeros_like(self.left)
-        self.known = np.zeros(studies)
-        self.rows = np.arange(studies)
+        self.known = np.zeros(study_count)
+        self.rows = np.arange(study_count)
         self.chances = self._chances()
 
     def next_estimate(self) -> _NextEstimate:
@@ -196,11 +196,11 @@ class _Bettors:
     Only pieces that are not yet rejected are computed, those of all studies in one array.
     """
 
-    def __init__(self, studies: int, confidence: float):
+    def __init__(self, study_count: int, confidence: float):
         pieces = len(GRID) - 1
         self.needed = -math.log(1 - confidence)
-        self.is_open = np.ones((studies, pieces), bool)
-        self.study, self.piece = np.divmod(np.arange(studies * pieces), pieces)
+        self.is_open = np.ones((study_count, pieces), bool)
+        self.study, self.piece = np.divmod(np.arange(study_count * pieces), pieces)
         self.horizons = [horizon for _, horizon in HORIZONS]
         against = np.where(GRID[1:] <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
         begun = np.log([share for share, _ in HORIZONS])[:, None, None] + np.log(np.stack([against, 1 - against]))

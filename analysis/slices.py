@@ -161,7 +161,7 @@ def slice_tests(
     units: np.ndarray | None = None,
     seed: int = 0,
 ) -> SliceTests:
-    """Test every slice with enough units. The arguments are those of `find`. With sign flips, the smallest possible
+    """Test every slice with enough units. The arguments are those of `find_departing_slices`. With sign flips, the smallest possible
     adjusted p value is 0.003.
     """
     n_questions, wins, losses = len(differences), differences > 0, differences < 0

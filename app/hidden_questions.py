@@ -15,7 +15,7 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging import live_refusal
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 REASON = "you have still to judge them"
 
@@ -56,7 +56,7 @@ def notice_of_hidden(questions: int) -> Html:
     return empty(
         "Judge first",
         join(
-            f"This page shows ranks, scores or labels of {count_and_noun(questions, 'question')} that you still have to "
+            f"This page shows ranks, scores or labels of {quantity(questions, 'question')} that you still have to "
             "judge. To open the page, finish them on ",
             link("Judge", url.JUDGE),
             ".",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
 from blindspot.app.terminal_tables import console, print_rows
 from blindspot.backend.core.result_table import ResultTable, rich_tables
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.analysis.audit import Rate
@@ -29,7 +29,7 @@ def print_judges(judge_table: JudgeTable) -> None:
         rates = (rate_text(rate) for rate in (cut.precision, cut.recall, cut.missed))
         rows.append([*about, *(_value_with_interval(*each) for each in bounded), *rates])
     notes = [
-        f"Measured on {count_and_noun(judge_table.pairs, 'pair')} of {count_and_noun(judge_table.questions, 'question')}: {judge_table.sample_words}. "
+        f"Measured on {quantity(judge_table.pairs, 'pair')} of {quantity(judge_table.questions, 'question')}: {judge_table.sample_words}. "
         "95% intervals over questions.",
         f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
         "label.",

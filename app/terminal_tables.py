@@ -11,7 +11,7 @@ from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
 from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.core.units import count_with_units
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,10 +51,10 @@ def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
     else:
         console.print("Questions: none")
     for name, manifest in summary["indexes"].items():
-        console.print(f"Index {name}: {count_and_noun(manifest['passages'], 'passage')}, made {manifest['made']}")
+        console.print(f"Index {name}: {quantity(manifest['passages'], 'passage')}, made {manifest['made']}")
     for name, manifest in summary["runs"].items():
         console.print(
-            f"Run {name}: {count_and_noun(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
+            f"Run {name}: {quantity(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
         )
     if summary["gold_found"]:
         ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
@@ -88,25 +88,23 @@ def print_log(study: Study, form: str, facts: LogFacts) -> None:
 
 
 def print_results_import(result: ResultsImport, folder: str) -> None:
-    print(
-        f"Created the study {result.study.folder} in {result.seconds:.1f} s: {count_and_noun(result.passages, 'passage')}."
-    )
+    print(f"Created the study {result.study.folder} in {result.seconds:.1f} s: {quantity(result.passages, 'passage')}.")
     for file in result.files:
         print(
-            f"Run {file.run}: {count_and_noun(file.questions, 'question')}, k={file.depth}, from {file.file}. "
+            f"Run {file.run}: {quantity(file.questions, 'question')}, k={file.depth}, from {file.file}. "
             f"{file.flags.summary(file.file, 'dpr')}"
         )
         if file.changed:
             print(
-                f"{count_and_noun(file.changed, 'question')} {noun_form(file.changed, 'has')} other answers in {file.file} than "
+                f"{quantity(file.changed, 'question')} {noun_form(file.changed, 'has')} other answers in {file.file} than "
                 "in an earlier file, whose answers count."
             )
         if file.left_out:
-            print(f"Left out {count_and_noun(file.left_out, 'bad row')}: see {file.left_out_file}")
+            print(f"Left out {quantity(file.left_out, 'bad row')}: see {file.left_out_file}")
     if result.joined is not None:
         total = len(result.study.questions)
         print(
-            f"{result.joined:,} of {count_and_noun(total, 'question')} {noun_form(total, 'is', 'are')} in the questions file."
+            f"{result.joined:,} of {quantity(total, 'question')} {noun_form(total, 'is', 'are')} in the questions file."
         )
         if result.study.questions.subjects(without_frequency=True):
             print(
@@ -128,7 +126,7 @@ def print_oracle(oracle: Oracle) -> None:
     gain, low, high = (100 * (value or 0.0) for value in (oracle.gain.value, oracle.gain.low, oracle.gain.high))
     note = (
         f"Choosing the best run for each question would gain {gain:.1f} points over {oracle.best_run} "
-        f"({low:.1f} to {high:.1f}). In {count_and_noun(oracle.none, 'question')} every run has 0."
+        f"({low:.1f} to {high:.1f}). In {quantity(oracle.none, 'question')} every run has 0."
     )
     title = f"{oracle.measure} by {oracle.relevance} over {count_with_units(oracle.n, oracle.estimate.units)}, %"
     console.print(ResultTable(title, ["run", oracle.measure, "best", "best alone"], rows, [note]).as_rich())

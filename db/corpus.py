@@ -108,16 +108,16 @@ class Corpus(PerThread):
         for low in range(max(start, 0), end, size):
             yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
 
-    def find(self, search_words: Sequence[str], limit: int, searched_rows: int) -> list[int]:
+    def find(self, search_words: Sequence[str], limit: int, row_count: int) -> list[int]:
         """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
 
         Args:
-            searched_rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
+            row_count: number of rows to look through, from the first; a scan of all would take long in a large collection.
         """
         condition, values = contains_all_words("(title || ' ' || text)", search_words)
         found = self.connection.execute(
             f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
-            (searched_rows, *values, limit),
+            (row_count, *values, limit),
         )
         return [row[0] for row in found]
 

@@ -331,7 +331,7 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
     from blindspot.backend.retrieval import live
 
     asked = []
-    monkeypatch.setattr(live, "available", lambda _: ["bm25"])
+    monkeypatch.setattr(live, "answering_retrievers", lambda _: ["bm25"])
     monkeypatch.setattr(live, "index_state", lambda _: ())
 
     def search(study_, retriever, questions, k):
@@ -431,7 +431,7 @@ def test_whether_anything_answers_questions_is_asked_of_one_kind_after_the_other
 
     kinds = [Kind([]), Kind(["one"]), Kind(["two"])]
     monkeypatch.setattr(indexes, "RETRIEVERS", kinds)
-    assert live.available(study) == ["one", "two"] and live.can_answer(study)
+    assert live.answering_retrievers(study) == ["one", "two"] and live.can_answer(study)
     assert [kind.asked for kind in kinds] == [2, 2, 1]
     monkeypatch.setattr(indexes, "RETRIEVERS", kinds[:1])
     assert not live.can_answer(study)

@@ -302,7 +302,7 @@ def test_compare_offers_every_run_and_says_what_made_the_two(every):
 @every_live_row
 def test_a_live_question_gives_the_hits_of_the_run(every, name):
     row, run = MADE[name], every.run(name)
-    assert row.live in live.available(every.study) and row.live in available_retrievers(every.study)
+    assert row.live in live.answering_retrievers(every.study) and row.live in available_retrievers(every.study)
     hits = live.search(every.study, row.live, [every.first(name)], K)
     if row.exact:
         same_ranking(hits, first_hits(run.hits, 1))
@@ -322,7 +322,7 @@ def test_the_service_answers_with_it(every, client, name):
 
 
 def test_a_stored_run_is_asked_nothing_live(every, client):
-    assert not any(name.startswith("run:") for name in live.available(every.study))
+    assert not any(name.startswith("run:") for name in live.answering_retrievers(every.study))
     asked = {"retriever": "run:every-bm25", "questions": ["Who?"], "k": K}
     answer = client.post("/search", json=asked)
     assert answer.status_code == 404 and "unknown retriever 'run:every-bm25'" in answer.json()["error"]

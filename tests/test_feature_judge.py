@@ -469,7 +469,7 @@ def test_reranking_is_a_retriever_like_the_others(study, judge):
     before, after = (np.asarray(each.answers())[:, 0].mean() for each in (base, run))
     assert after >= before
     assert "bm25" in kind_of_run(run.manifest).describe(run.manifest)
-    assert "rerank:judge" in live.available(study)
+    assert "rerank:judge" in live.answering_retrievers(study)
     question = study.questions.with_ids(run.question_ids[:1])[0].text
     same_ranking(live.search(study, "rerank:judge", [question], 10), first_hits(run.hits, 1))
 

@@ -96,7 +96,7 @@ def test_the_quality_beside_the_picture_is_that_of_the_vectors_themselves(study,
     vectors = np.concatenate([asked, np.asarray(dense.vectors, np.float32)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     kept = whole.manifest["encoders"][0]["quality"]
-    measured = projection_quality(vectors, whole.coordinates(), kept["k"], rows=1000)
+    measured = projection_quality(vectors, whole.coordinates(), kept["k"], sampled_rows=1000)
     assert kept["trustworthiness"]["value"] == pytest.approx(measured.trustworthiness.value, abs=1e-6)
     assert kept["overlap"]["value"] == pytest.approx(measured.overlap.value, abs=1e-6)
 

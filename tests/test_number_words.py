@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 def test_a_noun_fits_its_number(number, words, said):
-    assert count_and_noun(number, *words) == said
+    assert quantity(number, *words) == said
 
 
 def test_a_verb_fits_its_number():

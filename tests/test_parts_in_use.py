@@ -57,7 +57,7 @@ def test_a_run_is_claimed_before_the_search(study, monkeypatch):
     with pytest.raises(Refused, match="--replace"):
         module.retrieve(study, "bm25", k=3, name="x")
     assert module.retrieve(study, "bm25", k=4, name="x", replace=True).manifest["k"] == 4
-    with study.building("runs/x"):
+    with study.lock_part("runs/x"):
         pass
 
 
@@ -65,8 +65,8 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
     def taken():
         raise Refused("taken meanwhile")
 
-    with study.claim("maps/m"):
-        with study.building("maps/m"), study.building("maps/n"):
+    with study.reserve_part("maps/m"):
+        with study.lock_part("maps/m"), study.lock_part("maps/n"):
             pass
         refused = []
 
@@ -81,9 +81,9 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
         thread.start()
         thread.join()
         assert len(refused) == 1
-    with pytest.raises(Refused, match="taken meanwhile"), study.building("maps/m", taken):
+    with pytest.raises(Refused, match="taken meanwhile"), study.lock_part("maps/m", taken):
         pass
-    with study.building("maps/m"):
+    with study.lock_part("maps/m"):
         pass
 
 

@@ -49,7 +49,7 @@ def test_trustworthiness_is_scikit_learns(k):
 
     vectors, _ = blobs()
     for coordinates in (vectors[:, :2], np.random.default_rng(1).normal(size=(len(vectors), 2))):
-        found = projection_quality(vectors, coordinates, k, rows=10_000)
+        found = projection_quality(vectors, coordinates, k, sampled_rows=10_000)
         assert found.rows == found.points == len(vectors)
         assert found.trustworthiness.value == pytest.approx(
             trustworthiness(vectors, coordinates, n_neighbors=k), abs=1e-6
@@ -66,7 +66,7 @@ def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
         for points in (vectors, coordinates)
     )
     expected = np.mean([len(set(a) & set(b)) / k for a, b in zip(true, seen, strict=True)])
-    found = projection_quality(vectors, coordinates, k, rows=10_000)
+    found = projection_quality(vectors, coordinates, k, sampled_rows=10_000)
     assert found.overlap.value == pytest.approx(expected)
     assert found.by_chance == pytest.approx(7 / 119)
 
@@ -75,8 +75,8 @@ def test_a_sample_of_rows_measures_the_same_thing():
     vectors, _ = blobs(600)
     coordinates = vectors[:, :2]
     whole, part = (
-        projection_quality(vectors, coordinates, 10, rows=600),
-        projection_quality(vectors, coordinates, 10, rows=300, seed=3),
+        projection_quality(vectors, coordinates, 10, sampled_rows=600),
+        projection_quality(vectors, coordinates, 10, sampled_rows=300, seed=3),
     )
     assert part.rows == 300 and part.trustworthiness.n == 300
     assert part.trustworthiness.low <= whole.trustworthiness.value <= part.trustworthiness.high

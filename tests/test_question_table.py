@@ -66,7 +66,7 @@ def pair(store, request, monkeypatch) -> tuple[QuestionTable, list[Question]]:
         request.param
     ]
     ids = [awkward_questions()[row].id for row in rows]
-    return store.table(ids), store.some(ids)
+    return store.table(ids), store.with_ids(ids)
 
 
 def test_a_table_is_the_list_of_its_records(pair):

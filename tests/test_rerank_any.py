@@ -66,7 +66,7 @@ def by_hand(study, questions, base, depth):
 
 def test_a_cross_encoder_reranks_a_retriever_live_and_in_a_run(study):
     name = "rerank:ce@bm25"
-    assert name in live.available(study)
+    assert name in live.answering_retrievers(study)
     hits = live.search(study, name, QUESTIONS, K)
     base = BM25(study).search(QUESTIONS, 90)
     scored = [
@@ -100,7 +100,7 @@ def test_a_run_is_reranked(study):
     texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     assert run.hits.ordinals.tolist() == by_hand(study, texts, stored.hits, 6)
     assert run.manifest["over"]["run"] == "bm25-dev" and run.manifest["retriever"] == "rerank:ce@run:bm25-dev"
-    assert "rerank:ce@run:bm25-dev" not in live.available(study)
+    assert "rerank:ce@run:bm25-dev" not in live.answering_retrievers(study)
     first = retrieve(study, "run", run="bm25-dev", split="dev", k=3).manifest
     assert kind_of_run(first).name == "run" and kind_of_run(stored.manifest).name == "bm25"
     with pytest.raises(Missing, match="run 'bm25-dev' has no hits for 20 of 20 questions.*--split"):

@@ -171,7 +171,7 @@ for what in ("save", "backup", "import"):
         elif what == "backup":
             backup.checked_backup(path)
         else:
-            with study.building("runs/x"):
+            with study.lock_part("runs/x"):
                 pass
         print(what, "went well")
     except BlindspotError as error:
@@ -460,7 +460,7 @@ from blindspot.db.errors import BlindspotError
 study, folder = Study.open(sys.argv[1]), sys.argv[2]
 for what in ("mapped", "saved"):
     try:
-        with study.building("indexes/x"):
+        with study.lock_part("indexes/x"):
             if what == "mapped":
                 arrays.new_array(folder + "/a.npy", np.float16, (4_000_000,))[:] = 1
             else:

@@ -210,7 +210,7 @@ def test_a_folder_is_whole_or_absent(tmp_path):
 
 
 def test_two_processes_do_not_build_the_same_part(study):
-    with study.building("indexes/x"), pytest.raises(Refused, match="another process"), study.building("indexes/x"):
+    with study.lock_part("indexes/x"), pytest.raises(Refused, match="another process"), study.lock_part("indexes/x"):
         pass
 
 

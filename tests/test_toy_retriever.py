@@ -157,7 +157,7 @@ def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch
     assert "toy, stride 1" in text and "toy, stride 3" in text
     assert retriever_label(study.run("toy-3").manifest) == "toy, stride 3"
 
-    assert live.available(study) == ["toy"]
+    assert live.answering_retrievers(study) == ["toy"]
     assert live.search(study, "toy", [QUESTION], 4).ordinals.tolist() == [toy_rows(QUESTION, 4)]
     asked = Page(study.folder, "question", ask=QUESTION)
     picker = next(each for each in asked.app.selectbox if each.label == "Retriever A")

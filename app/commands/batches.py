@@ -18,7 +18,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 
@@ -74,7 +74,7 @@ def batch_new(
     size = settings.get("size", declared_settings(BatchSettings)["size"].default)
     if sum(result.arms.values()) < size:
         print(
-            f"{count_and_noun(size, 'question')} {noun_form(size, 'was')} requested; these runs, splits and slices have no more "
+            f"{quantity(size, 'question')} {noun_form(size, 'was')} requested; these runs, splits and slices have no more "
             "free questions."
         )
 
@@ -192,7 +192,7 @@ def batch_people(
     """Set how many people judge each question of a batch."""
     count = _queue(study).set_people_needed(name, people)
     print(
-        f"Each of the {count_and_noun(count, 'question')} of batch {name} now needs {count_and_noun(people, 'person', 'people')}."
+        f"Each of the {quantity(count, 'question')} of batch {name} now needs {quantity(people, 'person', 'people')}."
     )
 
 
@@ -217,7 +217,7 @@ def batch_assign(
     slice = _chosen_questions(opened, relation, bucket, tag)
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(
-        f"{count_and_noun(count, 'question')} of batch {name} {noun_form(count, 'is')} now assigned to {person or 'anybody'}."
+        f"{quantity(count, 'question')} of batch {name} {noun_form(count, 'is')} now assigned to {person or 'anybody'}."
     )
 
 
@@ -265,8 +265,8 @@ def _chosen_questions(
 def _print_summary(summaries: BatchSummary) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in summaries.arms.items())
     print(
-        f"Created batch {summaries.name}: {sum(summaries.arms.values()):,} of {count_and_noun(summaries.frame, 'question')} ({arms}), "
-        f"{count_and_noun(summaries.passages, 'passage')}."
+        f"Created batch {summaries.name}: {sum(summaries.arms.values()):,} of {quantity(summaries.frame, 'question')} ({arms}), "
+        f"{quantity(summaries.passages, 'passage')}."
     )
 
 

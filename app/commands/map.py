@@ -11,7 +11,7 @@ from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_s
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.maps.stored import Map
@@ -66,7 +66,7 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
             f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, "
-            f"{count_and_noun(manifest['question_points'], 'question')}, {count_and_noun(manifest['passages'], 'passage')}, made "
+            f"{quantity(manifest['question_points'], 'question')}, {quantity(manifest['passages'], 'passage')}, made "
             f"{manifest['made']}"
         )
 
@@ -102,8 +102,8 @@ def map_show(
     _print_spread(map)
     for row in rows:
         print(
-            f"Cluster {row.name}: {count_and_noun(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, "
-            f"{count_and_noun(row.questions, 'question')}"
+            f"Cluster {row.name}: {quantity(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, "
+            f"{quantity(row.questions, 'question')}"
         )
 
 
@@ -111,7 +111,7 @@ def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
-        f"Map {map.name}: {count_and_noun(map.shown_questions, 'question')} and {count_and_noun(len(map.ordinals), 'passage')} ({sources}), "
+        f"Map {map.name}: {quantity(map.shown_questions, 'question')} and {quantity(len(map.ordinals), 'passage')} ({sources}), "
         f"{manifest['request']['method']}, seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:

@@ -12,7 +12,7 @@ from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_s
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def train_reader(
     if result is None:
         return
     for reason, count in result.left_out.items():
-        print(f"Left out {count_and_noun(count, 'question')} of {run}: {reason}.")
+        print(f"Left out {quantity(count, 'question')} of {run}: {reason}.")
     held = (
         ""
         if result.exact_match is None
-        else f", exact match {100 * result.exact_match:.1f}% of {count_and_noun(result.held_out, 'held-out question')}"
+        else f", exact match {100 * result.exact_match:.1f}% of {quantity(result.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {count_and_noun(result.questions, 'question')}: {count_and_noun(result.steps, 'step')} in "
+        f"Trained {name} on {quantity(result.questions, 'question')}: {quantity(result.steps, 'step')} in "
         f"{result.seconds:,.0f} s, kept step {result.best_step:,}{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
@@ -141,7 +141,7 @@ def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manif
     print(CONVENTION)
     if readings.left_out:
         print(
-            f"{count_and_noun(readings.left_out, 'question')} without answers {noun_form(readings.left_out, 'is')} left out."
+            f"{quantity(readings.left_out, 'question')} without answers {noun_form(readings.left_out, 'is')} left out."
         )
     if tuned is not None:
         chosen = "" if tuned.k not in readings.exact else f": exact match here {_percent_cell(whole.exact[tuned.k])}"

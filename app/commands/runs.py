@@ -21,7 +21,7 @@ from blindspot.app.commands.common import (
 from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.evaluation.settings import ReportOptions
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.core.declared import DeclaredSetting
@@ -88,13 +88,13 @@ def _print_run(run: Run) -> None:
     live = "" if cost.p50_ms is None else f"; one question: {cost.p50_ms:.3g} ms, median of {cost.n}"
     size = "" if cost.index_bytes is None else f"; index: {cost.index_bytes / 1e6:,.1f} MB"
     print(
-        f"Run {run.name}: {count_and_noun(count, 'question')}, k={run.hits.k}, {seconds} s "
+        f"Run {run.name}: {quantity(count, 'question')}, k={run.hits.k}, {seconds} s "
         f"({cost.per_second:,.0f} questions/s{live}{size})."
     )
     if tuned := run.manifest.get("tuned"):
         weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())
         print(
-            f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n = {count_and_noun(tuned['n'], 'question')})."
+            f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n = {quantity(tuned['n'], 'question')})."
         )
 
 

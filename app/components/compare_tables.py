@@ -25,7 +25,7 @@ from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall,
 from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_among, take
 
 
@@ -184,7 +184,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
                 selection.on_compare(cell="all" if chosen else name, sort=""),
                 data_focus=f"cell-{name}",
                 aria_current="true" if chosen else None,
-                title="Show all questions" if chosen else f"Show these {count_and_noun(number, 'question')}",
+                title="Show all questions" if chosen else f"Show these {quantity(number, 'question')}",
             ),
             cls=f"cell {name}" + (" chosen" if chosen else ""),
         )
@@ -320,7 +320,7 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
             cell,
             name,
             f"flip-{cell}",
-            f"Show {count_and_noun(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
+            f"Show {quantity(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
         )
 
     return tag(

@@ -10,8 +10,8 @@ from blindspot.app.components.marks import empty
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.full_text import FoundText, TextSearch
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.retrieval.full_text import TextResult, TextSearch
+from blindspot.backend.text.number_words import quantity
 
 SHOWN_QUESTIONS = 3
 
@@ -34,7 +34,7 @@ def found_list(
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
-    number = count_and_noun(len(result.found), result.place[:-1])
+    number = quantity(len(result.found), result.place[:-1])
     if not result.found:
         return empty(f"No {result.place[:-1]} has “{words}”", result.how)
     gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
@@ -72,12 +72,12 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     ]
     hidden = len(found) - len(shown)
     words = f"{retrieved.run} retrieves it in its first {retrieved.k} for "
-    more = f" and {count_and_noun(hidden, 'more question')}" if hidden else ""
+    more = f" and {quantity(hidden, 'more question')}" if hidden else ""
     return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
 
 
 def _found_text_item(
-    result: TextSearch, found_text: FoundText, gold: Sequence[tuple[str, str]], text: str, retrieved: Html
+    result: TextSearch, found_text: TextResult, gold: Sequence[tuple[str, str]], text: str, retrieved: Html
 ) -> Html:
     excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
     if result.place == "questions":

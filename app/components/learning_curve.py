@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_points import (
     SCOPES,
@@ -237,7 +237,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = f"{count_and_noun(point.labels, 'settled pair')}, {count_and_noun(point.judged, 'judged question')}: {_share_text(share)}"
+        message = f"{quantity(point.labels, 'settled pair')}, {quantity(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
@@ -262,7 +262,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         div(*marks, *ticks, cls="curve-plot"),
         div(
             span("0"),
-            term(count_and_noun(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            term(quantity(most, "settled pair"), SETTLED) if points[-1].labels else "",
             cls="curve-below",
         ),
         cls="curve-chart",
@@ -288,10 +288,10 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         lines.append(
             tag(
                 "p",
-                f"{'Your' if own else 'The'} last {count_and_noun(point.new_labels, 'label')} changed ",
+                f"{'Your' if own else 'The'} last {quantity(point.new_labels, 'label')} changed ",
                 _pairs_link(open_study, point),
                 "; ",
-                _questions_link(open_study, learned, "only_b", count_and_noun(learned.answered, "dev question")),
+                _questions_link(open_study, learned, "only_b", quantity(learned.answered, "dev question")),
                 f" {verb} not, ",
                 _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
                 " no longer.",
@@ -300,7 +300,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         )
     if point.held_out_labels:
         words = (
-            f"{count_and_noun(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            f"{quantity(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
             "evaluation and never train."
         )
         lines.append(tag("p", words, cls="soft"))
@@ -308,7 +308,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
 
 
 def _pairs_link(open_study: Study, point: CurvePoint) -> Html | str:
-    words = count_and_noun(point.changed, "training pair")
+    words = quantity(point.changed, "training pair")
     if not who.may(open_study.labels_path, "see others' labels"):
         return words
     return link(words, tabs.address("curve", point=point.number), title="Show these pairs")
@@ -344,7 +344,7 @@ def _answer_sentence(points: Sequence[CurvePoint]) -> str:
     last = points[-1]
     share = last.scopes["judged" if last.judged else "all"].reranker
     return (
-        f"With {count_and_noun(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
+        f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
         f"{_share_text(last.base_reranker)}."
     )
 
@@ -389,7 +389,7 @@ def _pairs(open_study: Study, point: CurvePoint) -> None:
         show(notice("Only people who settle disputes can see which pairs changed, because the list shows labels."))
         return
     pairs = changed_pairs(open_study, point.number)
-    words = f"Point {point.number}: {count_and_noun(len(pairs), 'changed training pair')}"
+    words = f"Point {point.number}: {quantity(len(pairs), 'changed training pair')}"
     if not pairs:
         show(notice(f"{words}."))
         return

@@ -27,7 +27,7 @@ from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMis
 from blindspot.backend.evaluation.report_plots import cause_plot
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
@@ -74,7 +74,7 @@ def _table(table: MissTable, selection: Selection) -> Html:
     for run in table.runs:
         words = join(
             letter(run.side),
-            f" {run.run}: {count_and_noun(run.misses, 'miss', 'misses')} of {count_with_units(run.questions, run.units, table.unit)}",
+            f" {run.run}: {quantity(run.misses, 'miss', 'misses')} of {count_with_units(run.questions, run.units, table.unit)}",
         )
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [

@@ -19,7 +19,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import ids_of, take
 
 F1 = (
@@ -107,7 +107,7 @@ def readings_panel(
             )
         )
     absent = [side for side in ("a", "b") if side not in made]
-    words = [f"{count_and_noun(len(ids), 'question')}. ", CONVENTION]
+    words = [f"{quantity(len(ids), 'question')}. ", CONVENTION]
     if absent and selection.a != selection.b:
         run = getattr(selection, absent[0])
         words += [

@@ -20,7 +20,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlices
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 MOVES = (
@@ -133,7 +133,7 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
         "ahead",
         "A − B outside",
         term("contribution", MOVES),
-        term("p adjusted", f"{SLICE_TEST} Adjusted for {count_and_noun(slices.tried, 'slice')}."),
+        term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."),
     )
     return table(head, lines, CLASSES)
 

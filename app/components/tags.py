@@ -18,7 +18,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.records import Question
@@ -196,15 +196,13 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
         by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
-            _keep_message(
-                f"Taken back from {count_and_noun(count, 'question')}. The record of who tagged them is kept."
-            )
+            _keep_message(f"Taken back from {quantity(count, 'question')}. The record of who tagged them is kept.")
         elif len(chosen) == 1 and name.casefold() not in others:
             store.rename(chosen[0], name, by)
             _keep_message(f"Renamed {chosen[0]} to {name}.")
         else:
             store.merge(chosen, name, by)
-            _keep_message(f"Merged {count_and_noun(len(chosen), 'tag')} into {name}.")
+            _keep_message(f"Merged {quantity(len(chosen), 'tag')} into {name}.")
         st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
     except BlindspotError as error:
         _keep_message(str(error), failed=True)

@@ -53,7 +53,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
@@ -306,7 +306,9 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
         words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
     if not len(compared):
-        counts = f"{a.name}: {count_and_noun(len(a.questions), 'question')}; {b.name}: {count_and_noun(len(b.questions), 'question')}"
+        counts = (
+            f"{a.name}: {quantity(len(a.questions), 'question')}; {b.name}: {quantity(len(b.questions), 'question')}"
+        )
         words = f"No question of both {a.name} and {b.name} can be measured by {a.kind} ({counts})."
         return [notice(words, kind="warning")]
     warnings = []

@@ -28,7 +28,7 @@ from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
 from blindspot.backend.judging.own_work import own_work
 from blindspot.backend.judging.waiting_words import waiting_lines
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
@@ -68,7 +68,7 @@ def page() -> None:
     if person.is_allowed("adjudicate") and (
         open_now := stores.labels.disputed_questions(excluded=stores.queue.hidden_questions(person.name))
     ):
-        words = f"Settle {count_and_noun(len(open_now), 'question')} in dispute"
+        words = f"Settle {quantity(len(open_now), 'question')} in dispute"
         show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
     if person.is_allowed("make batches"):
         show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
@@ -142,7 +142,7 @@ def _own_work(_study: Study, name: str, *key: object) -> list[tuple[str, str]]:
 
 def _progress(batch: str, mine: int, remaining: int) -> str:
     """Return the person's own progress, as in "You: 7 of 20 questions of batch b1"."""
-    return f"You: {mine:,} of {count_and_noun(mine + remaining, 'question')} of batch {batch}"
+    return f"You: {mine:,} of {quantity(mine + remaining, 'question')} of batch {batch}"
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -193,7 +193,7 @@ def _empty_state(
     judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
     lines = []
     if judged:
-        lines.append(f"You judged {count_and_noun(judged, 'question')}. Thank you.")
+        lines.append(f"You judged {quantity(judged, 'question')}. Thank you.")
     if person.is_allowed("manage batches"):
         lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
         if any(each.is_blocked for each in waiting):
@@ -217,11 +217,9 @@ def _waiting_sentences(waiting: list[UnfinishedQuestion]) -> list[str]:
     others = len(waiting) - blocked
     lines = []
     if others:
-        lines.append(f"Other annotators judge the remaining {count_and_noun(others, 'question')}.")
+        lines.append(f"Other annotators judge the remaining {quantity(others, 'question')}.")
     if blocked:
-        lines.append(
-            f"{count_and_noun(blocked, 'question')} {noun_form(blocked, 'waits', 'wait')} for a lead to reassign."
-        )
+        lines.append(f"{quantity(blocked, 'question')} {noun_form(blocked, 'waits', 'wait')} for a lead to reassign.")
     return lines or ["Enough people have judged every question of every open batch."]
 
 
@@ -253,7 +251,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     ]
     cards = stores.cards.disputed([*order[: AHEAD + MAX_AHEAD], *earlier])
     for card in cards:
-        card["progress"] = f"{count_and_noun(len(disputed), 'question')} in dispute"
+        card["progress"] = f"{quantity(len(disputed), 'question')} in dispute"
     judging.mount(
         "judge",
         component,
@@ -281,13 +279,13 @@ def _nothing_to_settle(stores: Desk, held_back: int) -> list[str]:
         held_back: Number of disputed questions that the adjudicator still has to judge.
     """
     if held_back:
-        return [f"You still have to judge {count_and_noun(held_back, 'question')} in dispute. Settle them after that."]
+        return [f"You still have to judge {quantity(held_back, 'question')} in dispute. Settle them after that."]
     pairs = [pair for pair in stores.labels.consensus() if pair.people > 1 or pair.state == "adjudicated"]
     if not pairs:
         return ["No passage has been judged by two people yet."]
     settled = sum(pair.state == "adjudicated" for pair in pairs)
     if settled:
-        return [f"Every dispute is settled: {count_and_noun(settled, 'passage')}."]
+        return [f"Every dispute is settled: {quantity(settled, 'passage')}."]
     return ["Annotators agree on every passage that at least two people judged."]
 
 

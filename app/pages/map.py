@@ -41,7 +41,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
@@ -116,7 +116,7 @@ def _answer(
         show(
             tag(
                 "h1",
-                f"{count_and_noun(map.shown_questions, 'question')} among {count_and_noun(len(map.ordinals), 'passage')}",
+                f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}",
             )
         )
         return
@@ -125,7 +125,7 @@ def _answer(
         first = first_hits(map.study, run)
         ranks = [first[id] for id in map.question_ids if id in first]
         missed = sum(not 0 < rank <= k for rank in ranks)
-        title = f"{run} misses {missed:,} of {count_and_noun(len(ranks), 'question')} at {k}"
+        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} at {k}"
         show(tag("h1", title), tag("p", where))
         return
     compared = opened_study.comparison(
@@ -235,7 +235,7 @@ def _selection_panel(
     elif saved is not None:
         on_map = [id for id in saved if id in points.number]
         if len(on_map) < len(saved):
-            show(notice(f"Not on this map: {count_and_noun(len(saved) - len(on_map), 'point')} of this selection."))
+            show(notice(f"Not on this map: {quantity(len(saved) - len(on_map), 'point')} of this selection."))
         selection.panel(map, points, on_map, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
@@ -282,7 +282,7 @@ def _plot(map: Map, points: MapPoints, state: Clusters, coloured: Colouring, vie
         height="stretch",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
         alt=(
-            f"Map {map.name}: {count_and_noun(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
+            f"Map {map.name}: {quantity(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
             "same passages."
         ),
     )

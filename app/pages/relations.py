@@ -29,7 +29,7 @@ from blindspot.backend.evaluation.panel_report import frequency_figures, frequen
 from blindspot.backend.evaluation.panel_words import frequency_sentence, relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
@@ -73,7 +73,7 @@ def page() -> None:
             [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
         ),
     )
-    said = f"{count_and_noun(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
+    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     choosers = div(*pickers, cls="choosers")
     if view == "frequency":

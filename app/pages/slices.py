@@ -36,7 +36,7 @@ from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, Fo
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
@@ -111,7 +111,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
     if not total:
         show(notice("This slice contains no question of these runs."))
         return
-    words = f"{count_and_noun(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
+    words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
     links = (
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
@@ -226,7 +226,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
         units = noun_form(2, found.units.name)
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
         tested = (
-            f"{count_and_noun(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
+            f"{quantity(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
             "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
         )
         instead = (
@@ -244,7 +244,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         code = span(tag("code", found_slice.expression), f" A − B {interval(found_slice)}", cls="soft")
         inside = (slice_line(each, ()) for each in nested)
-        summary = tag("summary", count_and_noun(len(nested), "nested slice"))
+        summary = tag("summary", quantity(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
     def spoken(found_slice: FoundSlice) -> Html:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 
 def fact_lines(facts: LogFacts) -> list[str]:
     lines = [
-        f"{count_and_noun(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
-        f"{count_and_noun(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
+        f"{quantity(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
+        f"{quantity(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
     ]
     if facts.without_chunks:
         lines.append(
-            f"nothing came back for {count_and_noun(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
+            f"nothing came back for {quantity(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
         )
     if facts.identical:
-        lines.append(f"{count_and_noun(facts.identical, 'chunk')} with the same text as another one, under another id")
+        lines.append(f"{quantity(facts.identical, 'chunk')} with the same text as another one, under another id")
     if facts.near_identical > facts.identical:
         lines.append(
-            f"{count_and_noun(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
+            f"{quantity(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
         )
     if facts.fields:
         lines.append(f"fields for slices and filters: {', '.join(facts.fields)}")
@@ -33,8 +33,8 @@ def precision_words(precision: LogPrecision | None) -> str:
     share, unanswered = precision.precision, precision.unanswered
     between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
     words = (
-        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {count_and_noun(precision.judged, 'question')} drawn at "
-        f"random and {count_and_noun(share.passages, 'judged chunk')}."
+        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {quantity(precision.judged, 'question')} drawn at "
+        f"random and {quantity(share.passages, 'judged chunk')}."
     )
     if unanswered is not None:
         words += (

@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import folded_field_of, gold_of, take
 from blindspot.db.records import Question
 
@@ -53,33 +53,37 @@ class Units:
         return count_with_units(len(self), self.count, self.name)
 
 
-def count_with_units(questions: int, units: int | None, unit: Unit | None = None) -> str:
+def count_with_units(question_count: int, unit_count: int | None, unit: Unit | None = None) -> str:
     """Return "452 questions about 226 facts", or "226 questions" if every question is its own unit.
 
     Args:
-        units: their number; None if each question is one, as in results of older versions. unit: None where a result does
+        unit_count: their number; None if each question is one, as in results of older versions. unit: None where a result does
             not say what it counts by: "452 questions of 226 units".
     """
-    if units is None or units == questions:
-        return count_and_noun(questions, "question")
+    if unit_count is None or unit_count == question_count:
+        return quantity(question_count, "question")
     preposition = "of" if unit is None else PREPOSITIONS[unit]
-    return f"{count_and_noun(questions, 'question')} {preposition} {count_and_noun(units, unit or 'unit')}"
+    return f"{quantity(question_count, 'question')} {preposition} {quantity(unit_count, unit or 'unit')}"
 
 
-def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
+def n_cell(question_count: int, unit_count: int | None, unit: Unit | None = None) -> str:
     """Return the n of a table row: "452 (226 facts)", or "226" if every question is its own unit."""
     return (
-        f"{questions:,}"
-        if units is None or units == questions
-        else f"{questions:,} ({count_and_noun(units, unit or 'unit')})"
+        f"{question_count:,}"
+        if unit_count is None or unit_count == question_count
+        else f"{question_count:,} ({quantity(unit_count, unit or 'unit')})"
     )
 
 
-def n_value(questions: int, units: int | None, unit: Unit | None = None) -> int | str:
+def n_value(question_count: int, unit_count: int | None, unit: Unit | None = None) -> int | str:
     """Return the n of a result table: the number of questions, or the text of `n_cell` if a unit can hold several
     questions.
     """
-    return questions if units is None or units == questions else n_cell(questions, units, unit)
+    return (
+        question_count
+        if unit_count is None or unit_count == question_count
+        else n_cell(question_count, unit_count, unit)
+    )
 
 
 def generalisation(unit: Unit) -> str:

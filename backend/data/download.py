@@ -50,7 +50,7 @@ MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A completely downloaded file. `again`: whether the file had been downloaded before."""
+    """A completely downloaded file. `was_present`: whether the file had been downloaded before."""
 
     path: Path
     size: int

@@ -24,7 +24,7 @@ from blindspot.backend.data.formats.streams import (
     has_invalid_utf8,
     text_blocks,
 )
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _csv_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableR
             yield record
             continue
         if len(record) != len(names):
-            problem = f"{count_and_noun(len(record), 'field')} where the header names {len(names)}"
+            problem = f"{quantity(len(record), 'field')} where the header names {len(names)}"
             yield BadInput(problem, file.path, line)
             continue
         values = dict(zip(names, record, strict=True))

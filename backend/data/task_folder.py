@@ -19,7 +19,7 @@ from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.tables import read_qrels
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
         name = name if name[0].isalpha() else f"Task{name}"
         facts = {"name": name, "split": split, "digest": study.corpus.digest}
         counts = {
-            "passages": count_and_noun(passages, "passage"),
-            "questions": count_and_noun(len(questions), "question"),
-            "judgements": count_and_noun(judgements, "judgement"),
+            "passages": quantity(passages, "passage"),
+            "questions": quantity(len(questions), "question"),
+            "judgements": quantity(judgements, "judgement"),
         }
         write_text(building / "README.md", README.format(**facts, **counts))
         write_text(building / "task.py", TASK.format(**facts, ignore=own_passages_left_out))

@@ -17,7 +17,7 @@ from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOU
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
@@ -156,7 +156,7 @@ def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
         return "The training data uses these passages as negatives. Do they answer their question?"
     if batch.done < batch.questions:
-        return f"{batch.done} of {count_and_noun(batch.questions, 'passage')} judged."
+        return f"{batch.done} of {quantity(batch.questions, 'passage')} judged."
     who = "You judged all five" if own_labels == batch.questions else "All five are judged"
     return f"{who}. Training offers a new set with {'your' if own_labels == batch.questions else 'the'} labels."
 

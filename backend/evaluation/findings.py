@@ -15,7 +15,7 @@ from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
 from blindspot.backend.retrieval.engines.engine import OPENED
 from blindspot.backend.retrieval.retriever import kind_of_run
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
@@ -85,7 +85,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         "only_b": (names[1], figures.difference.only_b),
     }
     sentences += [
-        RunFinding(topic, f"Only {name} answers {count_and_noun(count, 'question')}.")
+        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.")
         for topic, (name, count) in only_one_run.items()
         if count
     ]

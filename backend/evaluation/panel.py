@@ -36,7 +36,7 @@ from blindspot.backend.evaluation.comparison import (
     macro_at,
 )
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import columns_of, rows_among, take
 from blindspot.db.records import Question
@@ -309,7 +309,7 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
     subjects = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
     return (
         subjects,
-        f"the subjects of {count_and_noun(len(subjects), 'imported training question')}" if subjects else None,
+        f"the subjects of {quantity(len(subjects), 'imported training question')}" if subjects else None,
     )
 
 

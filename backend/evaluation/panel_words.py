@@ -11,7 +11,7 @@ from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
@@ -21,7 +21,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     A run is ahead in a relation if the Holm-adjusted p value is at most 0.05. The relation that is named is the one with
     the largest difference among those with enough questions, if there are any.
     """
-    total = count_and_noun(len(table.differences or table.rows), "relation")
+    total = quantity(len(table.differences or table.rows), "relation")
     if not table.differences:
         return f"{runs[0]} in {total}"
     gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in table.differences.items()}

@@ -22,7 +22,7 @@ from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measu
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
@@ -428,7 +428,7 @@ def _notes(relevance: Relevance, in_run: int, too_deep: list[int], depth: int) -
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in relevance.left_out.items()]
     if relevance.n_relevant is not None and (zeros := int((relevance.n_relevant == 0).sum())):
         notes.append(
-            f"{count_and_noun(zeros, 'question')} {noun_form(zeros, 'was', 'were')} judged without any relevant passage and "
+            f"{quantity(zeros, 'question')} {noun_form(zeros, 'was', 'were')} judged without any relevant passage and "
             f"{noun_form(zeros, 'counts', 'count')} as 0, as in trec_eval"
         )
     if too_deep:

@@ -12,7 +12,7 @@ from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 CONTAINED = 0.9
 """A slice counts as nested in another slice if at least this share of its questions is in the other one."""
@@ -96,7 +96,7 @@ def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
     """
     estimate = found_slice.figures.difference.estimate
     here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
-    questions = f"on {count_and_noun(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
+    questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
     if not here:
         outside = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead" if elsewhere else "as well"
         return f"{names[0]} and {names[1]} are level {questions}; elsewhere {outside}."

@@ -22,7 +22,7 @@ from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
 
@@ -64,9 +64,7 @@ def _by_kind(parts: Sequence[Part]) -> Counter[str]:
 
 
 def _cost_in_words(kinds: Mapping[str, int]) -> str:
-    return (
-        ", ".join(count_and_noun(count, _singular_noun(plural), plural) for plural, count in kinds.items()) or "nothing"
-    )
+    return ", ".join(quantity(count, _singular_noun(plural), plural) for plural, count in kinds.items()) or "nothing"
 
 
 def _singular_noun(plural: str) -> str:

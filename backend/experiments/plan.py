@@ -17,7 +17,7 @@ from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEn
 from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from blindspot.db.errors import BadInput
 
@@ -281,7 +281,7 @@ class PaperClaim:
     def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference between two cells, or of a single cell."""
         few = [
-            f"{count_and_noun(count, noun)} (at least {minimum} needed)"
+            f"{quantity(count, noun)} (at least {minimum} needed)"
             for count, noun, minimum in (
                 (seeds, "seed", MIN_SEEDS),
                 (estimate.n_units, "independent question", LEAST_QUESTIONS),

@@ -32,7 +32,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import AuditSample, audit_samples
 from blindspot.backend.judging.corrected import CorrectedRun
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Item, Queue
 
@@ -76,7 +76,7 @@ class RunSuccess:
         name = f"Success@{self.k} of {self.run} if people judged every hit"
         if self.labelled is None:
             return [f"{name}: no estimate. {'; '.join(filter(None, (self.reason, self.todo)))}."]
-        base = f"{count_and_noun(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
+        base = f"{quantity(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
         lines = [
             f"{name}: {percent_words(each.share)} from the labels of {base}, and the scores of {each.share.scored:,}, judge "
             f"{each.judge}, lambda {each.share.weight:.2f} (its scores alone say {100 * each.share.predicted:.1f}%)"
@@ -222,7 +222,7 @@ def _success(
     if isinstance(found, str):
         return RunSuccess(name, top_hits.k, None, reason=found, todo=todo)
     if (few := found.settled) < FEW:
-        said = f"Random audits settled all of the first {top_hits.k} hits of {count_and_noun(few, 'question')}, and {FEW} are needed"
+        said = f"Random audits settled all of the first {top_hits.k} hits of {quantity(few, 'question')}, and {FEW} are needed"
         return RunSuccess(name, top_hits.k, None, reason=said, todo=todo)
     powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items()]
     return RunSuccess(name, top_hits.k, labelled_success(found.sample, found.counts), found.counts.open, powered)

@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.trec import read_qrels, write_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import MACHINE, EventRow, Label
 from blindspot.db.labels import Labels
@@ -171,12 +171,10 @@ def _write_qrels(labels: Labels, target: Path, last_event: int) -> tuple[int, tu
     open_pairs, related = len(pairs) - len(settled), sum(label == "related" for _, _, label in settled)
     notes = []
     if open_pairs:
-        notes.append(
-            f"{count_and_noun(open_pairs, 'pair')} in dispute or unsure {noun_form(open_pairs, 'has')} no line"
-        )
+        notes.append(f"{quantity(open_pairs, 'pair')} in dispute or unsure {noun_form(open_pairs, 'has')} no line")
     if related:
         notes.append(
-            f"{count_and_noun(related, 'related passage')} {noun_form(related, 'has')} grade 0, as negatives have; jsonl and csv "
+            f"{quantity(related, 'related passage')} {noun_form(related, 'has')} grade 0, as negatives have; jsonl and csv "
             "distinguish them"
         )
     return rows, tuple(notes)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def refuse_live(study: Study, question: str, hidden: Set[str], sees_others: bool
     if not sees_others:
         raise Refused(
             "you can ask your own questions once you have judged those assigned to you: "
-            f"{count_and_noun(len(hidden), 'question')} remaining"
+            f"{quantity(len(hidden), 'question')} remaining"
         )
     if _normalised_words(question) in {
         _normalised_words(each.text) for each in study.questions.with_ids(sorted(hidden))

@@ -19,7 +19,7 @@ from blindspot.backend.judging.quality import (
     standing_labels,
     work_of,
 )
-from blindspot.backend.text.number_words import count_and_noun, duration, noun_form
+from blindspot.backend.text.number_words import duration, noun_form, quantity
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
 
@@ -57,16 +57,14 @@ def _count_sentence(own_events: Sequence[EventRow], work: AnnotatorStats) -> str
         {(event.question, event.passage): event.label for event in own_events}.values()
     )
     kinds = ", ".join(f"{label_counts[label]:,} {label}" for label in LABELS if label_counts[label])
-    return f"{count_and_noun(work.questions, 'different question')}, {count_and_noun(work.labels, 'passage')}: {kinds}"
+    return f"{quantity(work.questions, 'different question')}, {quantity(work.labels, 'passage')}: {kinds}"
 
 
 def _pace_sentence(work: AnnotatorStats) -> str:
     if work.seconds is None or not work.per_hour:
         return "not timed"
     hours = work.timed / work.per_hour
-    untimed = (
-        "" if work.timed == work.labels else f"; {work.timed:,} of {count_and_noun(work.labels, 'label')} have a time"
-    )
+    untimed = "" if work.timed == work.labels else f"; {work.timed:,} of {quantity(work.labels, 'label')} have a time"
     return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all{untimed}"
 
 
@@ -107,11 +105,11 @@ def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
     ]
     found = [trains for label, trains in pairs if label == "positive"]
     kept = sum(label == "negative" for label, _ in pairs)
-    confirmed = f"{count_and_noun(kept, 'passage')} {noun_form(kept, 'is', 'are')} confirmed as {noun_form(kept, 'a negative', 'negatives')}"
+    confirmed = f"{quantity(kept, 'passage')} {noun_form(kept, 'is', 'are')} confirmed as {noun_form(kept, 'a negative', 'negatives')}"
     if not found:
         return f"no passage answers that was not known to; {confirmed}"
     training = f", {sum(found):,} of them for training questions" if any(found) else ""
     return (
-        f"{count_and_noun(len(found), 'passage')} {noun_form(len(found), 'answers', 'answer')} "
+        f"{quantity(len(found), 'passage')} {noun_form(len(found), 'answers', 'answer')} "
         f"{noun_form(len(found), 'its question and was', 'their questions and were')} not known to{training}; {confirmed}"
     )

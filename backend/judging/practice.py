@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.backend.core.require_right import require
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
@@ -60,7 +60,7 @@ def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None =
             else "label passages or import labels first"
         )
         raise Refused(
-            f"a practice batch of {count_and_noun(size, 'question')} is impossible: {count_and_noun(len(settled), 'question')} "
+            f"a practice batch of {quantity(size, 'question')} is impossible: {quantity(len(settled), 'question')} "
             f"{noun_form(len(settled), 'has')} settled labels; {advice}"
         )
     chosen = sorted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
 from blindspot.db.waiting import Reassignment, UnfinishedQuestion
 
@@ -32,15 +32,15 @@ def reassigned_words(result: Reassignment) -> str:
         return "No question is waiting for a person who is not active."
     sentences = []
     if result.moved:
-        sentences.append(f"Active people now get {count_and_noun(result.moved, 'question')}.")
+        sentences.append(f"Active people now get {quantity(result.moved, 'question')}.")
     if result.done:
         sentences.append(
-            f"{count_and_noun(result.done, 'question')} {noun_form(result.done, 'counts', 'count')} as done: no other active person "
+            f"{quantity(result.done, 'question')} {noun_form(result.done, 'counts', 'count')} as done: no other active person "
             "can judge more."
         )
     if result.left:
         sentences.append(
-            f"{count_and_noun(result.left, 'question')} {noun_form(result.left, 'was', 'were')} skipped by every active person; "
+            f"{quantity(result.left, 'question')} {noun_form(result.left, 'was', 'were')} skipped by every active person; "
             "invite somebody, or close the batch."
         )
     return " ".join(sentences)
@@ -49,7 +49,7 @@ def reassigned_words(result: Reassignment) -> str:
 def _waiting_sentence(
     count: int, reserved: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
 ) -> str:
-    questions = count_and_noun(count, "question")
+    questions = quantity(count, "question")
     if reserved is not None:
         verb = noun_form(count, "is", "are")
         if reserved in names:
@@ -58,7 +58,7 @@ def _waiting_sentence(
     if len(names) >= missing:
         more = "" if missing == 1 else f"{missing} of "
         return f"{questions} {noun_form(count, 'waits', 'wait')} for {more}{_any_of(names)}."
-    need = f"{questions} {noun_form(count, 'needs', 'need')} {count_and_noun(missing, 'more person', 'more people')}"
+    need = f"{questions} {noun_form(count, 'needs', 'need')} {quantity(missing, 'more person', 'more people')}"
     if not names:
         return f"{need}, but every active person has judged or skipped {noun_form(count, 'it', 'them')}."
     return f"{need}, but only {_all_of(names)} can still judge {noun_form(count, 'it', 'them')}."

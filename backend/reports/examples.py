@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.comparison import Comparison, Measured
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.text.spans import excerpt, split_at_spans
 from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question
@@ -41,10 +41,10 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
     drawn = _draw_rows(only)
     if not any(len(rows) for rows in drawn):
         return
-    yield heading(f"{count_and_noun(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
+    yield heading(f"{quantity(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
     names = comparison.run_a.name, comparison.run_b.name
     of = [
-        f"{len(rows):,} of the {count_and_noun(len(all_rows), 'question')} that only {name} answers in its first {k}"
+        f"{len(rows):,} of the {quantity(len(all_rows), 'question')} that only {name} answers in its first {k}"
         for name, rows, all_rows in zip(names, drawn, only, strict=True)
     ]
     yield remark(f"Drawn at random (seed {SEED}): {' and '.join(of)}. The rarest subjects come first.")
@@ -70,7 +70,7 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
     question = comparison.questions[row]
     facts = [f"Answer: {'; '.join(question.answers[:4])}"] if question.answers else []
     if question.frequency is not None:
-        facts.append(f"subject mentioned {count_and_noun(question.frequency, 'time')}")
+        facts.append(f"subject mentioned {quantity(question.frequency, 'time')}")
     facts.append(f"only {winner} answers it in its first {k}")
     sides = (
         (comparison.run_a, comparison.rows_a, comparison.first_ranks_a),
@@ -106,7 +106,7 @@ def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
     if explanation.trained is not None:
         seen = explanation.trained
         sentences.append(
-            f"Of {count_and_noun(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
+            f"Of {quantity(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
             f"{seen.subject:,} name this subject."
         )
     return sentences

@@ -39,7 +39,7 @@ from blindspot.backend.reports.markup import as_plot, heading, navigation, page,
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -99,7 +99,7 @@ def html_report(
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _study_section(study), *_conclusions(conclusions)]
     if hidden:
         parts.append(
-            remark(f"{count_and_noun(len(hidden), 'question')} that you still have to judge: none is an example here.")
+            remark(f"{quantity(len(hidden), 'question')} that you still have to judge: none is an example here.")
         )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):

@@ -11,7 +11,7 @@ from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import heading, remark
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import trial_run_name
@@ -116,8 +116,8 @@ def _differences(study: Study, run_before: str, run_after: str) -> Iterator[str]
         yield remark(f"{run_before} and {run_after} have the same pairs in the same roles.")
         return
     rows = [[KINDS[kind], why, count] for kind, reasons in summary.by_kind().items() for why, count in reasons.items()]
-    same = f"{count_and_noun(summary.same, 'pair')} with the same role"
-    title = f"From {run_before} to {run_after}: {count_and_noun(summary.changed, 'changed pair')}, {same}"
+    same = f"{quantity(summary.same, 'pair')} with the same role"
+    title = f"From {run_before} to {run_after}: {quantity(summary.changed, 'changed pair')}, {same}"
     yield ResultTable(title, ["", "reason", "pairs"], rows).as_html()
 
 

@@ -99,7 +99,7 @@ def _load_encoder(settings: EncoderSettings) -> str:
         from blindspot.backend.retrieval.sparse_encoder import load_sparse_encoder
 
         sparse = load_sparse_encoder(settings, "cpu")
-        return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
+        return f"sparse, {sparse.vocabulary_size:,} terms, similarity {sparse.similarity}"
     from blindspot.backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
 
     late = load_multi_vector_encoder(settings, "cpu")

@@ -55,14 +55,14 @@ def question_vectors(
     path = study.path("indexes", dense.name, FILE)
     if not questions or not os.access(path.parent, os.W_OK):
         return dense.encode(questions, progress)
-    model, store = _key(dense), PerThread(path)
+    model, store = _cache_key(dense), PerThread(path)
     keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions]
     try:
         with readable_sqlite_errors(path):
             store.connection.executescript(_SCHEMA)
             stored = _stored_vectors(store, model, keys, dense.manifest["dimension"])
             kept = sum(key in stored for key in keys)
-            dense.seconds_saved += kept * _seconds_each(store, model)
+            dense.seconds_saved += kept * _seconds_per_question(store, model)
             absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
             for begin in range(0, len(absent), QUESTIONS_PER_STEP):
                 block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
@@ -89,7 +89,7 @@ class SearchesVectors(Protocol):
 
 
 @contextmanager
-def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
+def cached_question_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
     """Make the dense retriever in `retriever` use the cache within the `with` block. Yields that dense retriever, or
     None if there is none.
     """
@@ -105,7 +105,7 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
             dense.kept_in = None
 
 
-def _key(dense: Dense) -> str:
+def _cache_key(dense: Dense) -> str:
     """Return a hash of everything that influences the vectors. If changes of the model's files cannot be detected
     otherwise, the model is loaded to compute its hash.
     """
@@ -114,7 +114,7 @@ def _key(dense: Dense) -> str:
     return text_sha256(now, json.dumps(index, sort_keys=True))
 
 
-def _seconds_each(store: PerThread, model: str) -> float:
+def _seconds_per_question(store: PerThread, model: str) -> float:
     """Return the average number of seconds that encoding a question took."""
     row = store.connection.execute("SELECT seconds / questions FROM encoding WHERE model = ?", (model,)).fetchone()
     return row[0] if row else 0.0

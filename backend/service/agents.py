@@ -145,7 +145,7 @@ class AgentTools:
         from blindspot.backend.retrieval import live
 
         found = reading.describe_study(self._study)
-        retrievers = live.available(self._study) if self._study.has_corpus else []
+        retrievers = live.answering_retrievers(self._study) if self._study.has_corpus else []
         sets = [_split_off(each, "dataset") for each in found["questions"]]
         return {**found, "questions": sets, "retrievers": retrievers}
 

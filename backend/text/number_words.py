@@ -13,7 +13,7 @@ _IRREGULAR = {
 }
 
 
-def count_and_noun(number: int, singular: str, plural: str | None = None) -> str:
+def quantity(number: int, singular: str, plural: str | None = None) -> str:
     """Return the number and its noun, singular or plural. Give `plural` only for nouns with an irregular plural."""
     return f"{number:,} {noun_form(number, singular, plural)}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -164,17 +164,15 @@ def worked_batches(point: CurvePoint) -> list[str]:
     if point.before is None:
         return []
     lines = []
-    sentence = (
-        f"The last {count_and_noun(point.new_labels, 'label')} changed {count_and_noun(point.changed, 'training pair')}"
-    )
+    sentence = f"The last {quantity(point.new_labels, 'label')} changed {quantity(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{sentence}; learned from {scope}: {count_and_noun(learned.answered, 'dev question')} answered at rank 1 now "
+            f"{sentence}; learned from {scope}: {quantity(learned.answered, 'dev question')} answered at rank 1 now "
             f"that {'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
         )
     if point.held_out_labels:
         lines.append(
-            f"{count_and_noun(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            f"{quantity(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
             "evaluation and never train."
         )
     return lines

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate, mean_difference
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.judges.feature_judge import settled_labels
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus
@@ -56,9 +56,9 @@ class OwnEffect:
         """Return the effect in plain words; simulated annotators' labels are named separately."""
         beside = [f"{self.others:,} of other people"] if self.others else []
         beside += [f"{self.simulated:,} of simulated annotators"] if self.simulated else []
-        counts = f"You gave {count_and_noun(self.labels, 'label')} that {noun_form(self.labels, 'teaches', 'teach')}"
+        counts = f"You gave {quantity(self.labels, 'label')} that {noun_form(self.labels, 'teaches', 'teach')}"
         lines = [counts + (f", beside {' and '.join(beside)}." if beside else ".")]
-        lines.append(f"Without yours {count_and_noun(self.pairs, 'training pair')} would have another role.")
+        lines.append(f"Without yours {quantity(self.pairs, 'training pair')} would have another role.")
         if self.further_labels_needed:
             about = (
                 f"more than {self.further_labels_needed:,}"
@@ -74,7 +74,7 @@ class OwnEffect:
                 if each is not None
             )
             lines.append(
-                f"With them the reranker answers {count_and_noun(self.gained, 'dev question')} first that it does not without, and "
+                f"With them the reranker answers {quantity(self.gained, 'dev question')} first that it does not without, and "
                 f"loses {self.lost:,}: {signed_number(value)} points ({signed_ends(low, high)})."
             )
         return lines

@@ -35,7 +35,7 @@ from blindspot.analysis.certificates import bet_against_hits, remaining_share
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
 from blindspot.backend.judging.quality import missed_positives
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.certificate_draws import (
     FOLDER,
     STATED,
@@ -212,7 +212,7 @@ def proof(certificate: Certificate) -> list[str]:
 
 def _bound_line(certificate: Certificate) -> str:
     return (
-        f"False negatives: at most {percent(certificate.upper)} of {count_and_noun(certificate.negatives, 'negative')} as the set is, at most "
+        f"False negatives: at most {percent(certificate.upper)} of {quantity(certificate.negatives, 'negative')} as the set is, at most "
         f"{percent(certificate.upper_after)} after the found ones are taken out ({percent(certificate.confidence)} confidence, "
         f"{certificate.judged:,} drawn and {certificate.known:,} earlier labels, {_judge_words(certificate)}, "
         f"seed {certificate.seed})."
@@ -229,7 +229,7 @@ def _judge_words(certificate: Certificate) -> str:
 
 def _positives_line(certificate: Certificate) -> str:
     return (
-        f"Right positives: at least {percent(certificate.right_at_least)} of {count_and_noun(certificate.positives, 'positive')} "
+        f"Right positives: at least {percent(certificate.right_at_least)} of {quantity(certificate.positives, 'positive')} "
         f"({certificate.right:,} of {certificate.positives_judged:,} judged ones are right)."
     )
 

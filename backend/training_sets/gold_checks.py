@@ -40,7 +40,7 @@ from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
@@ -133,9 +133,9 @@ class GoldEstimate:
         """Return a sentence with the estimated share, or a sentence that states what is missing."""
         check = self.check
         what = {
-            "misses": f"{count_and_noun(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
+            "misses": f"{quantity(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
             "hits": f"{self.claims:,} questions that {check.of} finds at {check.k}",
-            "training": f"{count_and_noun(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
+            "training": f"{quantity(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
         }[check.population]
         if self.share is None or self.share.value is None or self.share.low is None or self.share.high is None:
             left = (
@@ -156,10 +156,10 @@ class GoldEstimate:
             check.population
         ]
         settled = self.judged - self.unsettled
-        facts = f" of {count_and_noun(self.share.units or 0, self.unit)}" if self.share.units != settled else ""
+        facts = f" of {quantity(self.share.units or 0, self.unit)}" if self.share.units != settled else ""
         left_open = f", {self.unsettled:,} left open" if self.unsettled else ""
         base = (
-            f"From {self.judged:,} judged {noun[self.judged != 1]}{facts} ({count_and_noun(self.pairs, 'labelled pair')}{left_open}), "
+            f"From {self.judged:,} judged {noun[self.judged != 1]}{facts} ({quantity(self.pairs, 'labelled pair')}{left_open}), "
             f"drawn{judge or ' at random'}"
         )
         without = ""
@@ -421,7 +421,7 @@ def unchecked_gold(study: Study) -> str:
     if not drawn or holding < len(drawn):
         return ""
     return (
-        f"All of {count_and_noun(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
+        f"All of {quantity(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
         "Nobody checked whether they state the fact."
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, read_json
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Queue
 
@@ -71,7 +71,7 @@ def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
     """Return everything that depends on a part. Dependents that do not work without the part come first."""
     if kind == "batch":
         count = Queue(study.labels_path).count_events(name)
-        return [Dependent("annotators' work", f"({count_and_noun(count, 'event')})", "", "needs")] if count else []
+        return [Dependent("annotators' work", f"({quantity(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),
         *(_files_of_part(study, name) if kind == "model" else ()),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.require_right import require
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.queue import Queue
 
@@ -67,9 +67,7 @@ def download(
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
     hidden = frozenset() if actor is None else Queue(study.labels_path).hidden_questions(actor)
     if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
-        raise Refused(
-            f"you have still to judge {count_and_noun(len(waiting), 'question')} of {name}; download it after that"
-        )
+        raise Refused(f"you have still to judge {quantity(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:
         if kind == "run":
             return _download_run(study, name, format, Path(folder))

@@ -27,7 +27,7 @@ from blindspot.backend.checking.jobs import draw_log_questions
 from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
 
@@ -70,7 +70,7 @@ def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: b
     if not sees_labels:
         return tag(
             "h1",
-            f"{count_and_noun(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
+            f"{quantity(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
         )
     return tag("h1", precision_words(precision))
 

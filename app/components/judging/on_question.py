@@ -11,7 +11,7 @@ from blindspot.app.components import judging
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.judgements import Consensus
 from blindspot.db.people import Person
 from blindspot.db.records import Question
@@ -61,7 +61,7 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     rows = [_row(pair, titles.get(pair.passage, "")) for pair in pairs]
     return tag(
         "details",
-        tag("summary", f"All labels: {count_and_noun(len(pairs), 'passage')}"),
+        tag("summary", f"All labels: {quantity(len(pairs), 'passage')}"),
         *rows,
         cls="gold-table judged",
     )
@@ -74,7 +74,7 @@ def _row(pair: Consensus, title: str) -> Html:
         tag("b", title, " ") if title else "",
         join(
             span(
-                f"{pair.passage}, {_STATES[pair.state]}, {count_and_noun(pair.people, 'person', 'people')}",
+                f"{pair.passage}, {_STATES[pair.state]}, {quantity(pair.people, 'person', 'people')}",
                 cls="soft",
             )
         ),

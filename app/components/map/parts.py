@@ -15,7 +15,7 @@ from blindspot.backend.core.result_table import with_minus_sign
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
@@ -88,7 +88,7 @@ def quality_line(map: Map) -> Html:
         tag(
             "p",
             f"{method} on {settings['components']} principal components ({explained} of the variance), seed "
-            f"{settings['seed']}; {count_and_noun(map.shown_questions, 'question')} and {count_and_noun(len(map.ordinals), 'passage')} "
+            f"{settings['seed']}; {quantity(map.shown_questions, 'question')} and {quantity(len(map.ordinals), 'passage')} "
             f"({sources}); created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. "
             f"{manifest['determinism']}",
             cls="convention",
@@ -256,7 +256,7 @@ def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[in
         tag(
             "p",
             f"In the original space of {encoder['name']} ({measure}), over "
-            f"{count_and_noun(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
+            f"{quantity(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
             cls="convention",
         ),
         tag("ol", *lines, cls="map-list"),

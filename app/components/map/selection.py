@@ -17,7 +17,7 @@ from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 PLOT, _CHOSEN, _EPOCH = "map-plot", "map-chosen", "map-epoch"
 
@@ -73,7 +73,7 @@ def panel(
             div(
                 tag("h2", heading),
                 span(
-                    f"{count_and_noun(questions, 'question')}, {count_and_noun(len(ids) - questions, 'passage')}",
+                    f"{quantity(questions, 'question')}, {quantity(len(ids) - questions, 'passage')}",
                     cls="soft",
                 ),
                 cls="list-head",
@@ -101,18 +101,16 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
     opened = map.study.run(run)
     pairs = pairs_to_judge(map, known_kinds, opened, ids, k)
     summary = (
-        f"{count_and_noun(len(pairs.pairs), 'unlabelled pair')} of {count_and_noun(pairs.questions, 'question')}: selected "
+        f"{quantity(len(pairs.pairs), 'unlabelled pair')} of {quantity(pairs.questions, 'question')}: selected "
         f"passages among the first {k} of {run}."
     )
     if pairs.without_pairs:
         summary += (
-            f" Not included: {count_and_noun(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
+            f" Not included: {quantity(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
             "map, or already labelled."
         )
     if pairs.further_pairs:
-        summary += (
-            f" Not included: {count_and_noun(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
-        )
+        summary += f" Not included: {quantity(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
     with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
         if not pairs.pairs:
@@ -132,8 +130,8 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
 def _send(map: Map, known_kinds: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
     result = send_to_judging(map, known_kinds, run, ids, k, name.strip(), actor=acting_person(map))
     return (
-        f"Created batch “{result.name}”: {count_and_noun(result.frame, 'question')}, "
-        f"{count_and_noun(result.passages, 'passage')} to judge."
+        f"Created batch “{result.name}”: {quantity(result.frame, 'question')}, "
+        f"{quantity(result.passages, 'passage')} to judge."
     )
 
 
@@ -143,7 +141,7 @@ def _save(map: Map, known_kinds: Any, ids: Sequence[str]) -> None:
         show(
             tag(
                 "p",
-                f"{count_and_noun(len(questions), 'question')}: the selected ones, and those with a positive among the "
+                f"{quantity(len(questions), 'question')}: the selected ones, and those with a positive among the "
                 "selected passages.",
                 cls="convention",
             )
@@ -162,7 +160,9 @@ def _save(map: Map, known_kinds: Any, ids: Sequence[str]) -> None:
 def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
     result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
-    return f"Saved “{result.name}”: {count_and_noun(len(questions), 'question')}. The address of this page now shows the slice."
+    return (
+        f"Saved “{result.name}”: {quantity(len(questions), 'question')}. The address of this page now shows the slice."
+    )
 
 
 def hint() -> None:

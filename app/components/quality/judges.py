@@ -23,7 +23,7 @@ from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, g
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
 RECALL = f"Share of the positives that the judge scores {CUT:g} or more"
@@ -79,7 +79,7 @@ def judges_panel(
         title,
         tag(
             "p",
-            f"{count_and_noun(judge_table.pairs, 'pair')} of {count_and_noun(judge_table.questions, 'question')}: {judge_table.sample_words}.",
+            f"{quantity(judge_table.pairs, 'pair')} of {quantity(judge_table.questions, 'question')}: {judge_table.sample_words}.",
             cls="convention",
         ),
         _samples(judge_table.sample, page_address),
@@ -119,7 +119,7 @@ def _judge_row(judge: MeasuredJudge, is_chosen: bool, page_address: Here) -> Htm
     if figures is None:
         return row("0", *["–"] * 7, _cost(judge.cost), head=name)
     cut, overall = figures.at_decision_threshold, figures.trust["all"][0]
-    unscored = f"{count_and_noun(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
+    unscored = f"{quantity(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
     return row(
         span(f"{figures.pairs:,}", title=unscored),
         coefficient(

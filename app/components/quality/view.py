@@ -25,7 +25,7 @@ from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, meas
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from blindspot.backend.judging.quality import Quality, quality
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.labels import Labels
 from blindspot.db.people import Person
@@ -142,7 +142,7 @@ def _show_empty_page(open_study: Study) -> None:
 
 
 def _page_head(open_study: Study, to_settle: int) -> Html:
-    rest = f"; {count_and_noun(to_settle, 'passage')} to settle" if to_settle else ""
+    rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
     return tag("h1", f"{given_words(open_study)}{rest}.")
 
 

@@ -25,7 +25,7 @@ from blindspot.backend.judging.batches import former_order, make_batch, question
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
 from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description
@@ -81,7 +81,7 @@ def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequen
     """Show a button that makes a batch of all these questions; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
-    words = f"Send {count_and_noun(len(question_ids), 'question')} to judging"
+    words = f"Send {quantity(len(question_ids), 'question')} to judging"
     st.button(words, key=key, on_click=_send, args=(open_study, list(question_ids), list(runs)))
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
@@ -133,7 +133,7 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
     kind, note = "practice, " if batch.practice else "", former_order(batch)
-    state = f"  {kind}{batch.state}, {batch.done:,} of {count_and_noun(batch.questions, 'question')} done"
+    state = f"  {kind}{batch.state}, {batch.done:,} of {quantity(batch.questions, 'question')} done"
     title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
         show(title)
@@ -186,7 +186,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
         show(notice(moved))
     if blocked := sum(each.is_blocked for each in waiting):
         st.button(
-            f"Reassign {count_and_noun(blocked, 'question')}",
+            f"Reassign {quantity(blocked, 'question')}",
             key=f"reassign-{batch.name}",
             help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
             on_click=_apply_change,

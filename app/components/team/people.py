@@ -12,7 +12,7 @@ from blindspot.app import network, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
@@ -44,7 +44,7 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
             show(
                 tag(
                     "details",
-                    tag("summary", f"{count_and_noun(len(programs), 'program')} with labels"),
+                    tag("summary", f"{quantity(len(programs), 'program')} with labels"),
                     ", ".join(programs),
                 )
             )

@@ -14,7 +14,7 @@ from blindspot.app.components.team.progress import progress_panel
 from blindspot.app.desk import desk, given_words
 from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
 
 
@@ -44,4 +44,4 @@ def _answer(open_study: Study) -> str:
     if not open_batches:
         return f"{given}; no batch is open."
     waiting = sum(each.questions - each.done for each in open_batches)
-    return f"{given}; {count_and_noun(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged."
+    return f"{given}; {quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged."

@@ -16,7 +16,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.text.spans import excerpt
 from blindspot.backend.training_sets.differences import (
     KINDS,
@@ -56,10 +56,10 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
     show(
         style_sheet("training/changes.css"),
         div(
-            tag("h2", f"From {older_set.name} to {newer_set.name}: {count_and_noun(found.changed, 'changed pair')}"),
+            tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
             tag("p", _unchanged(found), cls="convention"),
             tag("table", tag("tbody", *rows), cls="small kinds"),
-            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {count_and_noun(total, 'pair')}"),
+            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"),
             tag("ul", *_pairs(open_study, changes), cls="changed-pairs"),
             pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number})),
             cls="panel",
@@ -69,9 +69,7 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
 
 
 def _unchanged(summary: ChangeSummary) -> str:
-    words = (
-        f"{count_and_noun(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
-    )
+    words = f"{quantity(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
     return f"{words}, {summary.other_source:,} of them from another source." if summary.other_source else f"{words}."
 
 

@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judge_agreement import (
     ANSWERS,
     CROSS_ENCODER,
@@ -102,7 +102,7 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h3", f"{count_and_noun(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
+            tag("h3", f"{quantity(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
             scrolling(_table(found, table)),
             tag("p", _convention(found), cls="convention"),
             cls="panel",
@@ -229,7 +229,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     title = (
         "Hide these pairs"
         if chosen
-        else f"Show these {count_and_noun(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
+        else f"Show these {quantity(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
     )
     return tag(
         "td",
@@ -280,7 +280,7 @@ def _pairs(
     show(
         div(
             div(
-                tag("h3", f"{count_and_noun(len(positions), 'pair')} at {where}"),
+                tag("h3", f"{quantity(len(positions), 'pair')} at {where}"),
                 span(_pattern_words(agreement.judges, pattern), cls="soft"),
                 cls="list-head",
             ),

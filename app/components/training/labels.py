@@ -9,7 +9,7 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 
 
 def label_counts(open_study: Study) -> Html:
@@ -23,12 +23,10 @@ def label_counts(open_study: Study) -> Html:
     if training:
         others = f", {total - training:,} on other questions, which correct the evaluation and never train"
         rest = "" if training == total else others
-        return tag(
-            "p", f"{count_and_noun(total, 'label')}: {training:,} on training questions{rest}.", cls="convention"
-        )
+        return tag("p", f"{quantity(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
     show(
         notice(
-            f"{count_and_noun(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
+            f"{quantity(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
             kind="warning",
         )
     )

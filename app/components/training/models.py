@@ -28,7 +28,7 @@ from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.text.number_words import count_and_noun, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.before_after import run_before, start_name
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -114,7 +114,7 @@ def _sentence(open_study: Study, model: str, run_before: str | None, run_after: 
         if len(compared) and k:
             found = figures_at(compared, k)
             return (
-                f"{model} answers {percent(found.b.value)}% of {count_and_noun(found.n, 'question')} within the first {k}, "
+                f"{model} answers {percent(found.b.value)}% of {quantity(found.n, 'question')} within the first {k}, "
                 f"{run_before} {percent(found.a.value)}%: {found.flips.only_b:,} got better, {found.flips.only_a:,} worse."
             )
     if not training_set:

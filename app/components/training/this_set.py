@@ -27,7 +27,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
-from blindspot.backend.text.number_words import count_and_noun, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
@@ -60,7 +60,7 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     """Show the set: first what new labels would change, then its contents, its certificate and its export."""
     sees_labels = _sees_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
-    new = f" New labels would change {count_and_noun(len(found), 'pair')}." if found else ""
+    new = f" New labels would change {quantity(len(found), 'pair')}." if found else ""
     tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
     labels = label_counts(open_study)
     if found:
@@ -96,11 +96,11 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
     if not mined:
         return (
-            f"{name} holds {count_and_noun(counts['questions'], 'question')}, {count_and_noun(roles['positive'], 'positive')}, "
-            f"{count_and_noun(roles['negative'], 'negative')}."
+            f"{name} holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
+            f"{quantity(roles['negative'], 'negative')}."
         )
     return (
-        f"{name} takes {100 * (mined - kept) / mined:.1f}% of the {count_and_noun(mined, 'passage')} mined from "
+        f"{name} takes {100 * (mined - kept) / mined:.1f}% of the {quantity(mined, 'passage')} mined from "
         f"{' and '.join(asked['runs'])} out of the negatives (policy {manifest['policy']})."
     )
 
@@ -165,17 +165,17 @@ def _send(open_study: Study, name: str) -> None:
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
         made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = f"Queued {count_and_noun(made.passages, 'passage')} as batch {batch}."
+        st.session_state[_SAID] = f"Queued {quantity(made.passages, 'passage')} as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
 
 
 def _sources(counts: dict) -> Html:
-    parts = [tag("p", f"{count_and_noun(counts['questions'], 'question')}, {count_and_noun(counts['pairs'], 'pair')}")]
+    parts = [tag("p", f"{quantity(counts['questions'], 'question')}, {quantity(counts['pairs'], 'pair')}")]
     for role, row in counts["sources"].items():
         if row:
             total = sum(row.values())
-            name = f"{total:,} dropped" if role == "dropped" else count_and_noun(total, role)
+            name = f"{total:,} dropped" if role == "dropped" else quantity(total, role)
             sources = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in row.items())
             parts.append(tag("p", tag("b", f"{name}: "), sources))
     return join(*parts)
@@ -268,4 +268,4 @@ def _build_again(
         else ""
     )
     table = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
-    show(div(tag("h2", f"New labels would change {count_and_noun(len(new_labels), 'pair')}"), table, more, cls="panel"))
+    show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), table, more, cls="panel"))

@@ -2,7 +2,7 @@
 
 It is used for demonstrations and measurements. Its people, places, works and companies are invented. The article of an
 entity states its facts, and other articles repeat them in other words. Only one of these passages is the question's
-gold passage, so the others are planted false negatives; `truth` lists all of them. `world` decides which facts are true
+gold passage, so the others are planted false negatives; `answering_passages` lists all of them. `world` decides which facts are true
 and which articles state them, `prose` writes the passages, `language` contains the sentences.
 """
 

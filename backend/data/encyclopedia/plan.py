@@ -144,14 +144,14 @@ class Plan:
         tells = np.searchsorted(NOTICE_REPEAT_SHARES, generator.uniform(size=self.noticed), side="right")
         return is_asked, np.where(is_asked, tells, 0)
 
-    def _article_lengths(self, passages: int, generator: np.random.Generator) -> np.ndarray:
+    def _article_lengths(self, passage_count: int, generator: np.random.Generator) -> np.ndarray:
         entities = self.entities
         popular_first = np.argsort((np.arange(entities) + 1) * generator.uniform(0.5, 2.0, entities), kind="stable")
         shares, sizes = zip(*LENGTHS)
         bounds = np.ceil(np.array(shares) * entities)
         lengths = np.empty(entities, np.int64)
         lengths[popular_first] = np.array(sizes)[np.searchsorted(bounds, np.arange(entities), side="right")]
-        missing = passages - int(lengths.sum())
+        missing = passage_count - int(lengths.sum())
         change = np.flatnonzero(lengths == (1 if missing > 0 else 2))[: abs(missing)]
         lengths[change] += 1 if missing > 0 else -1
         return lengths

@@ -28,7 +28,7 @@ from blindspot.backend.data.formats.files import one_line, open_atomically
 from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -118,7 +118,7 @@ def write(path: Path, questions: Iterable[Question]) -> WriteResult:
             rows += 1
     return WriteResult(
         rows,
-        (f"{count_and_noun(folded, 'question')} contained tabs or line ends, which became spaces",) if folded else (),
+        (f"{quantity(folded, 'question')} contained tabs or line ends, which became spaces",) if folded else (),
     )
 
 

@@ -33,7 +33,7 @@ from blindspot.backend.data.formats.passage_lines import read_passage_lines
 from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, Passage, Question
 
@@ -121,7 +121,7 @@ def write_collection(path: Path, passages: Iterable[Passage]) -> WriteResult:
             file.write(f"{passage.id}\t{text}\n")
             rows, titles, folded = rows + 1, titles + bool(passage.title), folded + (text != passage.text)
     notes = (
-        [f"{count_and_noun(titles, 'title')} {noun_form(titles, 'was')} left out: the format has no place for titles"]
+        [f"{quantity(titles, 'title')} {noun_form(titles, 'was')} left out: the format has no place for titles"]
         if titles
         else []
     )
@@ -152,7 +152,7 @@ def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved
 
 
 def _whitespace_notes(count: int, noun: str) -> tuple[str, ...]:
-    return (f"{count_and_noun(count, noun)} contained tabs or line ends, which became spaces",) if count else ()
+    return (f"{quantity(count, noun)} contained tabs or line ends, which became spaces",) if count else ()
 
 
 FORMATS = [

@@ -28,7 +28,7 @@ from blindspot.backend.data.formats.contexts import parse_score as score_of
 from blindspot.backend.data.formats.dpr_results import Retrieved
 from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
 
@@ -104,9 +104,9 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
             )
 
     lines = _write_lines(path, name, rows())
-    notes = [count_and_noun(questions, "question")]
+    notes = [quantity(questions, "question")]
     if silent:
-        notes.append(f"{count_and_noun(silent, 'question')} without hits {noun_form(silent, 'has')} no line")
+        notes.append(f"{quantity(silent, 'question')} without hits {noun_form(silent, 'has')} no line")
     return WriteResult(lines, tuple(notes), "line")
 
 

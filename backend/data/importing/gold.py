@@ -11,7 +11,7 @@ from blindspot.backend.data.formats.base import ImportedQuestion, Paragraph
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
 from blindspot.backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.gold import GoldMatch
 from blindspot.db.records import Question
@@ -113,7 +113,7 @@ def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) 
     with_gold = {match.question for match in matches if match.passage is not None}
     bare = sum(item.question.id not in with_gold and not item.question.gold for item in items)
     if bare:
-        lines.append(f"{count_and_noun(bare, 'question')} {noun_form(bare, 'has')} no gold.")
+        lines.append(f"{quantity(bare, 'question')} {noun_form(bare, 'has')} no gold.")
     return tuple(lines)
 
 
@@ -122,7 +122,7 @@ def graded_notes(judgements: Sequence[GoldMatch]) -> tuple[str, ...]:
     grades = Counter(int(match.score) for match in judgements if match.score is not None)
     if set(grades) <= {1}:
         return ()
-    counts = ", ".join(f"{count_and_noun(count, 'pair')} of grade {grade}" for grade, count in sorted(grades.items()))
+    counts = ", ".join(f"{quantity(count, 'pair')} of grade {grade}" for grade, count in sorted(grades.items()))
     return (f"Judgements kept: {counts}.",)
 
 

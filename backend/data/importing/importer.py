@@ -28,7 +28,7 @@ from blindspot.backend.data.importing.tools import (
     source_sha256,
 )
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
@@ -100,9 +100,7 @@ def import_passages(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
     notes = (
-        (
-            f"{count_and_noun(written.spanning, 'passage')} {noun_form(written.spanning, 'goes', 'go')} over several lines",
-        )
+        (f"{quantity(written.spanning, 'passage')} {noun_form(written.spanning, 'goes', 'go')} over several lines",)
         if written.spanning
         else ()
     )
@@ -187,7 +185,7 @@ def import_frequencies(
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
     notes = (
-        (f"{absent:,} of {count_and_noun(len(subjects), 'subject')} {noun_form(absent, 'is')} not in {path.name}",)
+        (f"{absent:,} of {quantity(len(subjects), 'subject')} {noun_form(absent, 'is')} not in {path.name}",)
         if absent
         else ()
     )
@@ -326,7 +324,7 @@ def _refuse_second_collection(study: Study, path: Path, format: str | None) -> I
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     raise Refused(
         f"{study.folder}: the study already has a passage collection ({source.name}, "
-        f"{count_and_noun(len(study.corpus), 'passage')}); make a new study for another collection"
+        f"{quantity(len(study.corpus), 'passage')}); make a new study for another collection"
     )
 
 
@@ -412,7 +410,7 @@ def _extended_sets_notes(study: Study, items: Sequence[ImportedQuestion]) -> tup
     had = {(row["dataset"], row["split"]): row["questions"] for row in study.questions.counts()}
     joined = dict.fromkeys((each.question.dataset, each.question.split) for each in items)
     return tuple(
-        f"They join {count_and_noun(had[dataset, split], split + ' question')} "
+        f"They join {quantity(had[dataset, split], split + ' question')} "
         + (f"of dataset {dataset!r}" if dataset else "without a dataset")
         + "; --dataset names another"
         for dataset, split in joined
@@ -440,7 +438,7 @@ def _repeated_text_notes(study: Study, items: Sequence[ImportedQuestion]) -> tup
         return ()
     id, other = repeated[0]
     return (
-        f"{count_and_noun(len(repeated), 'question')} {noun_form(len(repeated), 'has', 'have')} the text of another question of the "
+        f"{quantity(len(repeated), 'question')} {noun_form(len(repeated), 'has', 'have')} the text of another question of the "
         f"same split, as {id!r} has that of {other!r}; both count in every mean",
     )
 

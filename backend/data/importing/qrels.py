@@ -16,7 +16,7 @@ from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors, source_sha256
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.gold import GoldMatch
@@ -78,9 +78,9 @@ def import_qrels(
         report.report_now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     ungraded = sum(match.score is not None and match.score <= 0 for match in matches)
-    notes = [f"{count_and_noun(grown, 'question')} {noun_form(grown, 'has')} more gold than before"]
+    notes = [f"{quantity(grown, 'question')} {noun_form(grown, 'has')} more gold than before"]
     notes += (
-        [f"{count_and_noun(ungraded, 'line')} with a grade of 0 or less {noun_form(ungraded, 'makes', 'make')} no gold"]
+        [f"{quantity(ungraded, 'line')} with a grade of 0 or less {noun_form(ungraded, 'makes', 'make')} no gold"]
         if ungraded
         else []
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
@@ -41,9 +41,9 @@ class FlagComparison:
         if not self.compared:
             return f"{file} has no answer flags."
         if not self.differing_rows:
-            return f"has_answer: all {count_and_noun(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
+            return f"has_answer: all {quantity(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
         return (
-            f"has_answer: {self.differing_rows:,} of {count_and_noun(self.compared, 'flag')} of {file} disagree with the rule "
+            f"has_answer: {self.differing_rows:,} of {quantity(self.compared, 'flag')} of {file} disagree with the rule "
             f"{rule!r} ({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
         )
 
@@ -85,7 +85,7 @@ class RunRows:
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MAX_CELLS:
             raise Refused(
-                f"{count_and_noun(len(ids), 'question')} with up to {count_and_noun(k, 'hit')} each are too many for a run; reduce "
+                f"{quantity(len(ids), 'question')} with up to {quantity(k, 'hit')} each are too many for a run; reduce "
                 "the depth of the file"
             )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)

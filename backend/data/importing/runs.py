@@ -28,7 +28,7 @@ from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
 from blindspot.backend.data.importing.settings import RunImport
 from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import count_and_noun, noun_form
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Question
@@ -112,13 +112,11 @@ def _split_notes(file: str, split: str | None, without_hits: int, matcher: _Ques
     notes = []
     if without_hits:
         notes.append(
-            f"{count_and_noun(without_hits, 'question')} of {split!r} {noun_form(without_hits, 'is')} not in {file}, and "
+            f"{quantity(without_hits, 'question')} of {split!r} {noun_form(without_hits, 'is')} not in {file}, and "
             f"{noun_form(without_hits, 'counts')} as not found"
         )
     if others := len(matcher.left_out):
-        notes.append(
-            f"{count_and_noun(others, 'question')} of other splits {noun_form(others, 'was', 'were')} left out"
-        )
+        notes.append(f"{quantity(others, 'question')} of other splits {noun_form(others, 'was', 'were')} left out")
     return notes
 
 

@@ -34,7 +34,7 @@ from blindspot.backend.data.importing.tools import ThrottledProgress, readable_w
 from blindspot.backend.data.importing.triple_files import read_templates, read_triples
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES
-from blindspot.backend.text.number_words import count_and_noun
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.corpus import Row
 from blindspot.db.errors import BadInput
 from blindspot.db.imports import ImportRecord
@@ -204,8 +204,8 @@ def questions_from_facts(
         covered = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
         answers = len({answer for fact in covered for answer in fact.answers})
         summary = (
-            f"{relation}: {count_and_noun(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a "
-            f"passage, {count_and_noun(answers, 'different answer')}"
+            f"{relation}: {quantity(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a "
+            f"passage, {quantity(answers, 'different answer')}"
         )
         if len(covered) < sampling.least:
             notes.append(f"{summary}; left out, fewer than {sampling.least:,} facts")
@@ -262,5 +262,5 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
 
 
 def _largest_counts(unknown: Counter[str]) -> str:
-    largest = ", ".join(f"{relation} ({count_and_noun(count, 'triple')})" for relation, count in unknown.most_common(5))
+    largest = ", ".join(f"{relation} ({quantity(count, 'triple')})" for relation, count in unknown.most_common(5))
     return largest + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

@@ -15,7 +15,7 @@ from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, Sto
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority_label
-from blindspot.backend.text.number_words import count_and_noun, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Asking:
         if self._answers_are_unreadable:
             raise Refused(
                 f"{UNREADABLE_IN_A_ROW} answers in a row of {self.endpoint.url} hold no grade that can be read; the last "
-                f"one: {self.unreadable!r}. {count_and_noun(self.judged, 'pair')} of {self.pairs:,} are judged and kept. Mend the "
+                f"one: {self.unreadable!r}. {quantity(self.judged, 'pair')} of {self.pairs:,} are judged and kept. Mend the "
                 "server, the prompt or --tokens; the same command asks again"
             )
 
@@ -213,7 +213,7 @@ class Asking:
                 self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
                 if self._in_a_row >= AWAY_IN_A_ROW:
                     raise EndpointAway(
-                        f"{error}; {count_and_noun(self.judged, 'pair')} of {self.pairs:,} are judged and kept. The same "
+                        f"{error}; {quantity(self.judged, 'pair')} of {self.pairs:,} are judged and kept. The same "
                         "command goes on from there"
                     ) from None
                 continue
@@ -300,7 +300,7 @@ class Asking:
             left = (time_now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
             words.append(f"{duration(left)} left")
         if self.failed:
-            words.append(f"{count_and_noun(self.failed, 'pair')} without an answer")
+            words.append(f"{quantity(self.failed, 'pair')} without an answer")
         return ", ".join(words)
 
 

@@ -143,7 +143,7 @@ def encoder_for(
     return encoder
 
 
-def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
+def check_same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
     """Raise Refused if the encoder's weights or settings differ from those with which the index was opened."""
     if encoder.model_hash != manifest["model_hash"]:
         raise Refused(

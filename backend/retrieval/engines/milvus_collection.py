@@ -19,10 +19,10 @@ from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
     changed_index_error,
+    check_same_model,
     encoder_for,
     hits_of,
     run_settings,
-    same_model,
 )
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.milvus import (
@@ -31,7 +31,7 @@ from blindspot.backend.retrieval.milvus import (
     SECONDS,
     absolute_uri,
     connect,
-    count,
+    count_vectors,
     one_line,
 )
 from blindspot.db.corpus import Row
@@ -63,28 +63,28 @@ class Collection:
             self.about = self.client.describe_collection(self.name)
             self.fields = {field["name"]: field for field in self.about["fields"]}
             self.key = next(name for name, field in self.fields.items() if field.get("is_primary"))
-            self.id_field = self._field(settings.id_field or self.key, "--id-field")
-            self.vector = self._vector(settings.vector_field)
-            self.metric = self._metric()
+            self.id_field = self._checked_field(settings.id_field or self.key, "--id-field")
+            self.vector = self._vector_field(settings.vector_field)
+            self.metric = self._collection_metric()
             self.client.load_collection(self.name)
-            self.count = count(self.client, self.name)
+            self.count = count_vectors(self.client, self.name)
 
-    def _field(self, name: str, option: str) -> str:
+    def _checked_field(self, name: str, option: str) -> str:
         if name not in self.fields:
             raise Refused(
                 f"the collection {self.name} has no field {name!r} for {option}; fields: {', '.join(self.fields)}"
             )
         return name
 
-    def _vector(self, name: str) -> str:
+    def _vector_field(self, name: str) -> str:
         vectors = [each for each, field in self.fields.items() if field["type"].name in FLOATS]
         if name:
-            return self._field(name, "--vector-field")
+            return self._checked_field(name, "--vector-field")
         if len(vectors) != 1:
             raise Refused(f"the collection {self.name} has {len(vectors)} vector fields; name one with --vector-field")
         return vectors[0]
 
-    def _metric(self) -> str:
+    def _collection_metric(self) -> str:
         for index in self.client.list_indexes(self.name):
             about = self.client.describe_index(self.name, index)
             if about.get("field_name", self.vector) == self.vector:
@@ -102,7 +102,7 @@ class Collection:
         fields = [[name, field["type"].name, str(field.get("params"))] for name, field in self.fields.items()]
         return hashlib.sha256(json.dumps([self.name, kept, fields, self.count]).encode()).hexdigest()
 
-    def some_ids(self) -> list[str]:
+    def sample_ids(self) -> list[str]:
         with one_line(self.uri):
             rows = self.client.query(
                 self.name, filter="", limit=IDS_TRIED, output_fields=[self.id_field], timeout=SECONDS
@@ -133,8 +133,8 @@ class CollectionPassages:
 
     def __init__(self, collection: Collection, settings: EngineSettings, progress: Progress | None):
         self._collection, self._progress = collection, progress
-        self._text = collection._field(settings.text_field, "--text-field")
-        self._title = collection._field(settings.title_field, "--title-field") if settings.title_field else None
+        self._text = collection._checked_field(settings.text_field, "--text-field")
+        self._title = collection._checked_field(settings.title_field, "--title-field") if settings.title_field else None
 
     def blocks(self) -> Iterator[list[Row]]:
         collection, done = self._collection, 0
@@ -169,7 +169,7 @@ class OpenedCollection:
             if collection.fingerprint != self._manifest["fingerprint"]:
                 raise changed_index_error(self._manifest["name"], self._manifest, f"({collection.name}) has changed")
             encoder = encoder_for(self._study, settings, collection.width, collection.name, self._device)
-            same_model(encoder, self._manifest["name"], self._manifest)
+            check_same_model(encoder, self._manifest["name"], self._manifest)
             self._opened = collection, encoder
         return self._opened
 
@@ -199,7 +199,7 @@ class MilvusEngine(Engine):
         uri = absolute_uri(where)
         collection = Collection(study, uri, settings)
         encoder = encoder_for(study, settings, collection.width, f"the collection {collection.name}")
-        ids = collection.some_ids()
+        ids = collection.sample_ids()
         known = len(study.corpus.ordinals(ids))
         if not known:
             raise Missing(

@@ -182,13 +182,13 @@ def _blocks(ordinals: np.ndarray, rows: np.ndarray) -> Iterator[PlacedBlock]:
 
 @contextmanager
 def _open_matcher(
-    corpus: PassageStore, table: AnswerTable, hits: int, processes: int | None
+    corpus: PassageStore, table: AnswerTable, hit_count: int, processes: int | None
 ) -> Iterator[Callable[[Iterator[PlacedBlock]], Iterator[tuple[np.ndarray, np.ndarray]]]]:
     """Yield a function that maps an iterator of (positions, block) to an iterator of (positions, whether each contains
     an answer), in any order.
     """
     if processes is None:
-        processes = min(processors(), hits // HITS_PER_PROCESS)
+        processes = min(processors(), hit_count // HITS_PER_PROCESS)
     if processes < 2 or not isinstance(corpus, Corpus) or isinstance(RULES[table.rule], PatternRule):
         matcher = Matcher(corpus, table)
         yield lambda blocks: ((positions, matcher.match(block)) for positions, block in blocks)
