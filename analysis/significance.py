@@ -116,15 +116,6 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), valid under any
-    dependence.
-    """
-    from scipy.stats import false_discovery_control
-
-    return np.asarray(false_discovery_control(p_values, method="by"))
-
-
 def independent_difference(estimate_a: Estimate, estimate_b: Estimate) -> Estimate:
     """Return the difference of two shares measured on different questions, with Newcombe's interval (1998, method 10).
 

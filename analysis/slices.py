@@ -26,20 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.intervals import renumber_units
-from blindspot.analysis.significance import benjamini_yekutieli, holm
+from blindspot.analysis.intervals import compact
 
 MIN_QUESTIONS = 30
 FLIPS = 1_000
 MONTE_CARLO_ERRORS = 2
 MAX_OVERLAP = 0.8
 """Two slices whose Jaccard index exceeds this value are reported as one finding."""
-Correction = Literal["westfall-young", "holm", "benjamini-yekutieli"]
-CORRECTIONS: tuple[str, ...] = ("westfall-young", "holm", "benjamini-yekutieli")
 _FLIPS_PER_BLOCK = 250
 _TIE = 1e-5
 """Relative tolerance when counting flips that are "at least as extreme": their statistics are float32."""
@@ -84,7 +80,6 @@ def find_departing_slices(
     families: Sequence[str] | None = None,
     limit: int = 20,
     confidence: float = 0.05,
-    correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
     units: np.ndarray | None = None,
 ) -> SliceSearch:
@@ -103,18 +98,16 @@ def find_departing_slices(
         limit: maximum number of findings.
         units: (q,) int, the unit of observation of each question; None if each question is its own.
 
-    Raises ValueError for an unknown correction and for shapes that do not fit.
+    Raises ValueError for shapes that do not fit.
     """
     differences, predicates = np.asarray(differences, np.float64), np.asarray(predicates, bool)
     if predicates.ndim != 2 or predicates.shape[1] != len(differences):
         raise ValueError(f"predicates {predicates.shape} do not fit {len(differences)} questions")
-    if correction not in CORRECTIONS:
-        raise ValueError(f"unknown correction {correction!r}; choose {', '.join(CORRECTIONS)}")
     if not np.isin(differences, (-1, 0, 1)).all():
         raise ValueError("differences of success must be -1, 0 or 1")
     n_questions = len(differences)
     mean = float(differences.mean()) if n_questions else 0.0
-    tests = slice_tests(differences, predicates, families, correction, min_questions, units)
+    tests = slice_tests(differences, predicates, families, min_questions, units)
     explained = tests.n / max(n_questions, 1) * (tests.inside - tests.outside)
     listed = np.flatnonzero(tests.reported_slices(confidence))
     findings: list[Finding] = []
@@ -156,7 +149,6 @@ def slice_tests(
     differences: np.ndarray,
     predicates: np.ndarray,
     families: Sequence[str] | None = None,
-    correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
     units: np.ndarray | None = None,
     seed: int = 0,
@@ -181,13 +173,10 @@ def slice_tests(
     flipping = _sign_flip_sums(differences, predicates, (first, second), units, n)
     totals = n_questions, int(wins.sum()), int(losses.sum())
     p = p_values(n, plus, minus, *totals, flipping.design)
-    if correction == "westfall-young":
-        observed = statistics(n, plus, minus, *totals) / np.sqrt(flipping.design)
-        resampled = flipped_statistics(flipping, n, n_questions, FLIPS, seed)
-        # An adjusted p value is never below the p value of the slice on its own.
-        adjusted = np.maximum(step_down(np.abs(observed), resampled), p)
-    else:
-        adjusted = (benjamini_yekutieli if correction == "benjamini-yekutieli" else holm)(p)
+    observed = statistics(n, plus, minus, *totals) / np.sqrt(flipping.design)
+    resampled = flipped_statistics(flipping, n, n_questions, FLIPS, seed)
+    # An adjusted p value is never below the p value of the slice on its own.
+    adjusted = np.maximum(step_down(np.abs(observed), resampled), p)
     return SliceTests(first, second, n, inside, outside, beyond_parts, p, adjusted)
 
 

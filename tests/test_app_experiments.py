@@ -54,3 +54,14 @@ def test_a_result_is_data(study, tmp_path):
     write_json(path, result)
     page = Page(study.folder, "experiments")
     assert HOSTILE in page.text and "<script>" not in page.html
+
+
+def test_a_result_of_an_experiment_that_is_gone_stays_readable(study, tmp_path):
+    study = copied(study, tmp_path / "s")
+    found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
+    path = next((study.folder / "experiments").glob("retrieval-*/result.json"))
+    write_json(path, {**read_json(path), "experiment": "joint", "asks": "Are both better together?"})
+    page = Page(study.folder, "experiments")
+    assert "Are both better together?" in page.text and found["sentence"] in page.text
+    assert "This version cannot run this experiment" in page.text and "--plan" not in page.text
+    assert "experiment retrieval --plan" in Page(study.folder, "experiments", experiment="retrieval").text

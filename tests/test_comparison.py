@@ -375,7 +375,7 @@ def test_the_html_report_escapes_data(tmp_path):
 
 
 def test_found_slices_in_every_form(study):
-    made = find_in_runs(study, "alpha", "beta")
+    made = find_in_runs(study, ("alpha", "beta"))
     assert json.loads(made.as_json())["slices"] == [] and made.as_csv().startswith("slice,k,n")
     assert "0 slices" in made.as_latex()
 

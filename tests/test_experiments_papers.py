@@ -16,7 +16,6 @@ from blindspot.backend.training.training_settings import check
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.db.errors import BadInput, Refused
 from tests.experiments import TINY, experiment_study
-from tests.training_studies import copied
 
 
 @pytest.fixture(scope="module")
@@ -236,35 +235,6 @@ def test_starts_and_random_negatives(study):
     assert len(rows(found(study, "random-negatives", batches=[2, 3, 4]))) == 6
     with pytest.raises(BadInput, match="three sizes"):
         found(study, "random-negatives", batches=[2, 3])
-
-
-def test_the_audit_is_what_people_said(study, tmp_path):
-    """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
-    from blindspot.backend.judging.batches import make_batch
-    from blindspot.backend.judging.settings import ArmShares
-    from blindspot.backend.retrieval.retrieve import retrieve
-    from blindspot.db.events import Choice, LabelEvent
-    from blindspot.db.labels import Labels
-    from blindspot.db.people import People
-    from blindspot.db.queue import Queue
-
-    study = copied(study, tmp_path / "s")
-    with pytest.raises(BadInput, match="nobody has finished a question of an audit"):
-        found(study, "audit")
-    retrieve(study, "bm25", k=3, split="dev", name="r")
-    People(study.labels_path).add("ann", "annotator")
-    make_batch(study, "b", ["r"], size=4, mix=ArmShares(audit=1.0, second=0.0, repeat=0.0))
-    labels, given = Labels(study.labels_path, passages=study.corpus.ordinals), []
-    for item in Queue(study.labels_path).items("b"):
-        choices = tuple(
-            Choice(each.passage, "positive" if len(given) + n < 3 else "negative")
-            for n, each in enumerate(item.candidates)
-        )
-        labels.add("ann", LabelEvent(f"g-{item.question}", "label", item.question, choices, batch="b"))
-        given += [choice.label for choice in choices]
-    cell = found(study, "audit")["cells"][0]
-    assert cell["n"] == 4 and 0 < cell["value"] < 1
-    assert cell["value"] == pytest.approx(given.count("positive") / len(given))
 
 
 def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.denoising.planted import prepared, truth_of
+from benchmarks.denoising.planted import prepared
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
@@ -13,13 +13,6 @@ from blindspot.backend.data.importing.importer import import_questions
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import experiment_named, run_experiment
-from blindspot.backend.judging.batches import make_batch
-from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.db.events import Choice, LabelEvent
-from blindspot.db.labels import Labels
-from blindspot.db.people import People
-from blindspot.db.queue import Queue
 from tests.studies import tiny_bert
 
 pytestmark = pytest.mark.slow
@@ -49,22 +42,7 @@ def study(tmp_path_factory) -> Study:
         "other",
         {"model": str(made.folder / "models" / "other"), "pooling": "cls", "max_tokens": 64},
     )
-    _judge_an_audit(made)
     return made
-
-
-def _judge_an_audit(study: Study) -> None:
-    truth = truth_of(study)
-    retrieve(study, "bm25", k=10, split="dev", name="audited")
-    People(study.labels_path).add("simulated")
-    make_batch(study, "audit", ["audited"], size=20, mix=ArmShares(audit=1.0, second=0.0, repeat=0.0))
-    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
-    for item in Queue(study.labels_path).items("audit"):
-        choices = tuple(
-            Choice(each.passage, "positive" if each.passage in truth[item.question] else "negative")
-            for each in item.candidates
-        )
-        labels.add("simulated", LabelEvent(f"audit-{item.question}", "label", item.question, choices, batch="audit"))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

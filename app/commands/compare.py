@@ -37,7 +37,7 @@ def compare(
         raise typer.BadParameter("--find-slices tests Success@k only; for other measures use --by slice or --slice")
     opened = Study.open(study)
     report = (
-        find_in_runs(opened, a, b, chosen.k, chosen.relevance, chosen.rule, chosen.slice)
+        find_in_runs(opened, (a, b), chosen.k, chosen.relevance, chosen.rule, chosen.slice)
         if find
         else compare_with(opened, a, b, chosen)
     )

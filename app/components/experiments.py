@@ -12,7 +12,7 @@ from blindspot.app.components.marks import command, methods_note
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
-from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no finding": "–"}
 BEST = ("supported", "not supported", "inconclusive", "no finding")
+
+
+def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, About]:
+    """Every experiment by name, also those that only older versions, or packages that are gone, could run."""
+    former = {each["experiment"]: About(each["paper"], each["source"], each["asks"]) for each in results}
+    return {name: about for name, about in former.items() if name not in experiments()} | experiments()
 
 
 def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
@@ -30,19 +36,20 @@ def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
             verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
     parts = []
-    for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
-        rows = [tag("li", _experiment_link(name, verdicts.get(name), name == chosen)) for name in names]
+    listed = listed_experiments(results)
+    for paper, names in groupby(listed, key=lambda name: listed[name].paper):
+        rows = [tag("li", _experiment_link(name, listed[name], verdicts.get(name), name == chosen)) for name in names]
         parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
     return tag("nav", *parts, cls="panel", aria_label="Experiments")
 
 
-def _experiment_link(name: str, verdict: str | None, is_chosen: bool) -> Html:
-    source = span(experiments()[name].source, cls="word")
+def _experiment_link(name: str, about: About, verdict: str | None, is_chosen: bool) -> Html:
+    source = span(about.source, cls="word")
     return link(
         join(name, _verdict(verdict) if verdict else source),
         url.href(url.EXPERIMENTS, {"experiment": name}),
         aria_current="true" if is_chosen else None,
-        title=experiments()[name].asks,
+        title=about.asks,
     )
 
 

@@ -7,7 +7,14 @@ import streamlit as st
 from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
+from blindspot.app.components.experiments import (
+    commands,
+    experiment_list,
+    figure_of,
+    listed_experiments,
+    result_table,
+    verdict_panel,
+)
 from blindspot.app.components.marks import notice
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
@@ -20,7 +27,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.cost import planned_parts
-from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.db.errors import BlindspotError
 
@@ -39,21 +46,20 @@ def page() -> None:
 
 def _page(open_study: Study) -> None:
     all_results = results(open_study)
-    name = url.one_of(
-        "experiment", list(experiments()), all_results[0]["experiment"] if all_results else next(iter(experiments()))
-    )
+    listed = listed_experiments(all_results)
+    name = url.one_of("experiment", list(listed), all_results[0]["experiment"] if all_results else next(iter(listed)))
     show(style_sheet("analysis.css"))
     with st.container(key="experiments"):
         left, right = st.columns([3, 10], gap="medium")
         with left:
             show(experiment_list(all_results, name))
         with right:
-            _experiment(open_study, name, [result for result in all_results if result["experiment"] == name])
+            of_name = [result for result in all_results if result["experiment"] == name]
+            _experiment(open_study, name, listed[name], of_name)
     jobs.panel(open_study)
 
 
-def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
-    about = experiments()[name]
+def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
     show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
     if not results:
         show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
@@ -75,6 +81,9 @@ def _experiment(open_study: Study, name: str, results: list[dict]) -> None:
                 )
             )
         _result(chosen)
+    if name not in experiments():
+        show(tag("p", "This version cannot run this experiment; its results stay here.", cls="convention"))
+        return
     with st.container(key="try-experiment"):
         lacking = _what_it_makes(open_study, name)
         with st.container(horizontal=True):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import streamlit as st
@@ -32,7 +31,7 @@ from blindspot.backend.evaluation.comparison_words import reservation
 from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, join_expressions
+from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
@@ -41,7 +40,6 @@ from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
 PAGE = "slices"
-CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}
 
 
 def page() -> None:
@@ -202,26 +200,21 @@ def _saved(open_study, chosen: Selection, facts: Facts) -> None:
 
 
 @st.cache_resource(max_entries=16, show_spinner="Looking for slices …")
-def _found_slices(_facts: Facts, slice: str, correction: Correction, *key: object) -> FoundSlices:
-    return find_slices(_facts, np.flatnonzero(_facts.mask(slice)), correction=correction)
+def _found_slices(_facts: Facts, slice: str, *key: object) -> FoundSlices:
+    return find_slices(_facts, np.flatnonzero(_facts.mask(slice)))
 
 
 def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
     """Show the slices that explain the difference, largest effect first; the first one is the page's main sentence."""
-    correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
-    found = _found_slices(facts, chosen.slice, correction, *key)
+    found = _found_slices(facts, chosen.slice, *key)
     heading = "h2" if chosen.slice else "h1"
-    ways = [
-        (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == correction)
-        for key, words in CORRECTIONS.items()
-    ]
     asked = (
         f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
     )
-    about = methods_note(asked, " ", method_note(found), " ", choices("correction", ways))
+    about = methods_note(asked, " ", method_note(found))
     if not found.slices:
         units = noun_form(2, found.units.name)
         none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."

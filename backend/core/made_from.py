@@ -5,10 +5,9 @@ differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
+from blindspot.backend.core.study import Study
 
 CHECK = "check"  # the folder of a check in its study
 LOGGED = "log"  # what the manifest of a log's run calls its retriever

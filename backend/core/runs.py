@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,11 @@ from blindspot.backend.core.manifest import (
     write_manifest,
 )
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-
 
 RUN = "run"  # in manifests: the kind of a run whose retriever names none
 _AGAIN = "delete the run and retrieve again"

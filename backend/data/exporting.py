@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.runs import Run, answer_matrix
 from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.ties import check_ties, tied_order
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Format, WriteResult
@@ -20,9 +20,6 @@ from blindspot.db.errors import Missing
 from blindspot.db.gold import GoldMatches
 from blindspot.db.labels import Labels
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 QUESTIONS_PER_BLOCK = 200
 

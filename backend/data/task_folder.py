@@ -11,9 +11,9 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from blindspot.backend.core.manifest import atomic_folder, write_text
+from blindspot.backend.core.manifest import whole_folder, write_text
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
@@ -21,9 +21,6 @@ from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.tables import read_qrels
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 README = """---
 configs:

@@ -4,12 +4,8 @@ and trained models.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from blindspot.backend.core.study import Study
 from blindspot.db.people import SIMULATED
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SOURCE = "encyclopedia"
 """The folder in the study that holds the generated files."""

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import Study
 from blindspot.backend.demo import ANNOTATORS, SOURCE
 from blindspot.backend.progress import Progress
 from blindspot.db.events import Choice, Label, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Lease, Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 MISTAKES: dict[Label, Label] = {"positive": "related", "related": "negative", "negative": "related"}
 SECONDS = 7.0  # median time for a passage

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +37,8 @@ from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_ru
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.errors import Refused
+from blindspot.db.jobs import Job
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.db.jobs import Job
 
 PASSAGES, SEED = 2000, 0
 SPLIT = "dev"

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import success_from_ranks
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.analysis.accuracy import found_by
+from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
@@ -23,9 +24,6 @@ from blindspot.backend.training_sets.differences import ChangeSummary, change_su
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.queue import Batch, Queue
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 KS = (1, 5, 20)  # ranks at which the two trained models are compared; Holm adjusts p for all of them
 NAMES = ("BM25", "dense retrieval")

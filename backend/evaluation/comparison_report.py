@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import (
     KS,
@@ -30,9 +30,6 @@ from blindspot.backend.evaluation.settings import By, ComparisonOptions, Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput, Missing
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 COLUMNS = (
     "group", "k", "n", "units", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",

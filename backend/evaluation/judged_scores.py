@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.db.connection import PerThread
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> dict[str, set[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.core.settings import Unit
-from blindspot.backend.core.units import count_with_units, n_value
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import counted_by, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
@@ -18,9 +19,6 @@ from blindspot.backend.evaluation.settings import HEADLINE_K, Kind, MissOptions
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 COLUMNS = (
     "run", "k", "questions", "misses", "cause", "count", "measured", "share", "low", "high", "found", "found_measured",

@@ -6,20 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean
 from blindspot.analysis.significance import difference
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import Measured, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from blindspot.analysis.buckets import (
 )
 from blindspot.analysis.relations import GroupRow, relation_order, value_table
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import (
     KS,
@@ -40,9 +41,6 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import columns_of, rows_among, take
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 TRAINING_FILE = "training_subjects.txt"
 ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in training"

@@ -6,18 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.text.answers import STOP_WORDS, nfd, spaced_tokens, tokens
 from blindspot.db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
 from blindspot.db.question_table import columns_of, fields_of, gold_of
 from blindspot.db.records import AnswerRule, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "where", "when", "why", "how")
 OTHER = "other"

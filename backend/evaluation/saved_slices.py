@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from blindspot.analysis.expressions import NotAnExpression, parse
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import BadInput, Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FILE = "slices.json"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
-from blindspot.analysis.slices import MIN_QUESTIONS, Correction, find_departing_slices
+from blindspot.analysis.slices import MIN_QUESTIONS, find
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.slices import Facts
@@ -49,7 +49,6 @@ class FoundSlices:
     tried: int
     n: int
     mean: float
-    correction: str
     min_questions: int
     units: Units
 
@@ -58,7 +57,6 @@ def find_slices(
     facts: Facts,
     rows: np.ndarray | None = None,
     limit: int = 20,
-    correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
 ) -> FoundSlices:
     """Return the slices of a comparison (or of some of its questions) in which the difference between the runs is not
@@ -88,7 +86,6 @@ def find_slices(
         predicates,
         families,
         limit,
-        correction=correction,
         min_questions=min_questions,
         units=units.codes,
     )
@@ -103,7 +100,7 @@ def find_slices(
         )
         for finding in search.findings
     ]
-    return FoundSlices(slices, search.tried, search.n, search.mean, correction, min_questions, units)
+    return FoundSlices(slices, search.tried, search.n, search.mean, min_questions, units)
 
 
 def join_expressions(expressions: list[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.slices import Correction
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import generalisation, n_value
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -19,24 +19,11 @@ from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.text.number_words import noun_form
 from blindspot.db.errors import BadInput
 
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-
 COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 HEAD = (
     "Slice", "n", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"), "elsewhere",
     "contribution", Column("p (adjusted)", format="p"),
 )  # fmt: skip
-CORRECTION_NAMES = {
-    "westfall-young": (
-        "the step-down maximum of Westfall and Young over sign flips, which controls the probability "
-        "of any false finding"
-    ),
-    "holm": "Holm's method, which controls the probability of any false finding",
-    "benjamini-yekutieli": (
-        "the method of Benjamini and Yekutieli, which controls the share of false findings among those listed"
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +43,7 @@ class SliceReport(Results):
             "unit": self.found_slices.units.name,
             "difference": self.found_slices.mean,
             "tried": self.found_slices.tried,
-            "correction": self.found_slices.correction,
+            "correction": "westfall-young",
             "method": method_note(self.found_slices),
             "slices": [_slice_figures(slice_) for slice_ in self.found_slices.slices],
         }
@@ -98,7 +85,8 @@ def method_note(slices: FoundSlices) -> str:
         f"{slices.tried:,} slices of at least {slices.min_questions} {noun_form(2, slices.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
-        f"test. Its p values are adjusted by {CORRECTION_NAMES[slices.correction]}; slices with an adjusted p of at "
+        "test. Its p values are adjusted by the step-down maximum of Westfall and Young over sign flips, which controls the "
+        "probability of any false finding; slices with an adjusted p of at "
         f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
         f"{slices.units.count_words()} ({100 * slices.mean:+.1f} points) away from the difference elsewhere. A slice shows where the runs differ, not why. Confirm the finding on other questions. "
         f"{generalisation(slices.units.name)}"
@@ -107,44 +95,28 @@ def method_note(slices: FoundSlices) -> str:
 
 def find_in_runs(
     study: Study,
-    run_a: str,
-    run_b: str,
+    runs: tuple[str, str],
     k: int | None = None,
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    correction: Correction = "westfall-young",
-) -> SliceReport:
-    """Find the slices in which the difference between two runs is not the same as elsewhere. Raises Missing for an
-    unknown run, and BadInput for an invalid argument.
-    """
-    measured = measure_all(study, (run_a, run_b), relevance, rule)
-    return _find_slices(Comparison.of_runs(measured[run_a], measured[run_b]), k, slice, correction)
-
-
-def find_in(
-    study: Study,
-    runs: tuple[str, str],
-    k: int | None,
-    relevance: Kind,
-    slice: str = "",
     hidden: frozenset[str] = frozenset(),
     with_evidence: bool = True,
 ) -> SliceReport:
-    """Do the same as `find_in_runs`, without the questions in `hidden`, which the reader still has to judge.
-    `with_evidence`: see `Comparison`.
+    """Find the slices in which the difference between two runs is not the same as elsewhere.
+
+    Args:
+        hidden: questions that the reader still has to judge; they are left out.
+        with_evidence: see `Comparison`.
+
+    Raises Missing for an unknown run, and BadInput for an invalid argument.
     """
-    measured = measure_all(study, runs, relevance)
+    measured = measure_all(study, runs, relevance, rule)
     if hidden:
         measured = {name: each.without_questions(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
     compared = replace(Comparison.of_runs(measured[runs[0]], measured[runs[1]]), with_evidence=with_evidence)
-    return _find_slices(compared, k, slice, "westfall-young")
-
-
-def _find_slices(comparison: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
-    a, b = comparison.run_a.name, comparison.run_b.name
-    if not len(comparison):
-        raise BadInput(f"{a} and {b} share no question measured by {comparison.run_a.kind} that you may see")
-    k = min(SUCCESS.default_k, comparison.depth) if k is None else check_k(k, comparison)
-    facts = Facts(comparison, k)
-    return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))
+    if not len(compared):
+        raise BadInput(f"{' and '.join(runs)} share no question measured by {compared.run_a.kind} that you may see")
+    k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
+    facts = Facts(compared, k)
+    return SliceReport(*runs, k, find_slices(facts, np.flatnonzero(facts.mask(slice))))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import json
 import time
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.study import Study
 from blindspot.db.tags import QuestionTag, Tags
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 COLUMNS = ("tag", "question", "text", "run", "annotator", "time")
 

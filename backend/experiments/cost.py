@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.fine_tuning import Adapted, Begun
 from blindspot.backend.experiments.hits import Index, RunPart
@@ -25,9 +26,6 @@ from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 TIMED_PASSAGES = 32  # passages encoded in a timing trial
 TIMED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size

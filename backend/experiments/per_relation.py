@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, encoder_settings
 from blindspot.backend.training.checkpoints import TrainingPlace, new_model_folder
@@ -27,10 +28,6 @@ from blindspot.backend.training.examples import Subset, TrainingExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.core.study import Study
 
 ABOUT_FILE = "specialised.json"
 MIN_QUESTIONS = 10  # minimum questions of a relation for a separate encoder

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.experiments.papers import OURS
@@ -47,9 +48,6 @@ from blindspot.backend.experiments.plan import (
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 RESULT = "result.json"
 OWN = frozenset({"shares", "policy", "worth"})

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.manifest import read_object
-from blindspot.backend.text.number_words import quantity
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import counted
 
 TAGS = ["blindspot", "information-retrieval"]
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
@@ -21,6 +21,7 @@ from blindspot.backend.core.manifest import read_json, versions, write_json, wri
 from blindspot.backend.core.model_files import PACKAGED, code_in_model
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS
+from blindspot.backend.core.study import Study
 from blindspot.backend.hub.cards import model_card, record_of, study_card, with_dataset_header
 from blindspot.backend.hub.repository import ABOUT, HubRepository
 from blindspot.backend.judges.judge import judge_kind_of
@@ -31,9 +32,6 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.private_rows import remove_private_rows
 from blindspot.db.pseudonyms import people_named, rename_people, replace_names
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FORM = 1
 SET_FOLDER, FILES_FOLDER = "blindspot", "files"

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.significance import difference
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_object, text_sha256, write_json, write_manifest
+from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import DOUBT, EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
@@ -27,9 +28,6 @@ from blindspot.backend.interventions.settings import MissesToExplain
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FOLDER, RESULT = "interventions", "result.json"
 NONE = "none of the edits"

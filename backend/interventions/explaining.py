@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.miss_facts import name_words
 from blindspot.backend.interventions.edits import (
@@ -39,9 +39,6 @@ from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks

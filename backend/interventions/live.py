@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
 from blindspot.backend.retrieval import live, remote
 from blindspot.backend.retrieval.dense import Dense, dense_indexes, dense_name
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import Missing
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:

@@ -5,21 +5,18 @@ reranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean_difference, proportion
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.feature_judge import FeatureJudge
 from blindspot.backend.judges.lists import lists_of
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 KS = (1, 5, 20)
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import apply_labels, settled_labels, trainable_questions, truth_of
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
@@ -26,15 +27,11 @@ from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudge
 from blindspot.backend.judges.lists import Lists, refuse_other_retriever, scored_rows
 from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
 from blindspot.backend.judging.priority import Calibration, Evidence
+from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.manifest import Manifest
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 KIND = "labels"
 MODEL = "model.npz"

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
-from blindspot.analysis.judge_quality import JudgedPairs, JudgeFigures, judge_figures
+from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.judge import judges_of, kind_title
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audited_pairs
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 Sample = Literal["audit", "settled"]
 SAMPLES: dict[Sample, str] = {

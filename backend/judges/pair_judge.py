@@ -14,20 +14,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
 from blindspot.backend.judges.lists import Lists, judge_lists
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
-    from blindspot.db.records import Passage
+from blindspot.db.records import Passage
 
 DEPTH = 100  # ranks of a run that are judged
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from blindspot.analysis.expected_success import (
 from blindspot.analysis.judged import corrected_relevance, is_judged, relevance_bounds
 from blindspot.analysis.prediction_powered import FEW
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import AuditSample, audit_samples
 from blindspot.backend.judging.corrected import CorrectedRun
@@ -35,9 +35,6 @@ from blindspot.backend.judging.pools import Pools
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Item, Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.core.manifest import MANIFEST
+from blindspot.backend.core.settings import Settings
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
 from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
 from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
+from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
@@ -33,11 +36,6 @@ from blindspot.backend.retrieval.retriever import (
 from blindspot.backend.retrieval.stored_run import retriever_behind
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Settings
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 QUESTIONS_PER_STEP = 256
 OVER = "@"  # between a judge and what it reranks: "rerank:mine@hybrid:minilm"

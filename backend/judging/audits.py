@@ -12,21 +12,19 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.audit import WIDTH, Rate, rate, rates_by
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
 from blindspot.backend.judging.quality import standing_labels
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Batch, Candidate, Item, Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 _SAMPLING_SETTINGS = ("runs", "depth", "splits", "slice", "rule", "frame")  # they define what an audit was drawn from
 SETTLED = ("positive", "related", "negative")

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batch_order import select_spread
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
@@ -25,9 +25,6 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Arm, Candidate, Item, Queue, SettledCandidate
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
 """Maps question ids to passage ids, with or without the probability of each."""

@@ -20,13 +20,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batch_builder import (
     BatchBuilder,
     PriorityEvidence,
@@ -44,9 +45,6 @@ from blindspot.db.errors import BadInput, Missing
 from blindspot.db.queue import Batch, Candidate, Item, Queue
 from blindspot.db.records import Question
 from blindspot.db.tags import Tags
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

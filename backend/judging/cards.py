@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
 from blindspot.backend.text.spans import excerpt_start, split_at_spans
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Candidate, Lease, Queue
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 Card = dict[str, Any]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import write_json
-from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.formats.trec import read_qrels, write_qrels
@@ -27,9 +27,6 @@ from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import MACHINE, EventRow, Label
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FORMATS = ("jsonl", "csv", "qrels")
 QRELS_OF_A_PERSON = "qrels of a person"

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from typing import TYPE_CHECKING
 
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 _WORDS = re.compile(r"\w+")
 

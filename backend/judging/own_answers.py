@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import key
 from blindspot.db.events import LABELS
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 LATEST = 200  # answers listed
 

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SIZE = 20
 _SETTLED = ("positive", "related", "negative")

@@ -12,18 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.agreement import Agreement, alpha, kappa
 from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.db.events import LABELS, EventRow, Label
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 MAX_GESTURE_MS = 120_000
 """Maximum number of milliseconds counted for one key press; after a longer time the annotator was probably away."""

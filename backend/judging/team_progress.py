@@ -8,16 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, standing_labels
 from blindspot.db.events import EventRow
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 WORDS_PER_SECOND = 15
 """Faster than anybody reads: 900 words a minute, three to four times the usual speed."""

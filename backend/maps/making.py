@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from blindspot.analysis.projection import (
 )
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_json, write_manifest
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.study import Study
 from blindspot.backend.maps.request import Points, chosen_points
 from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.spreads import spreads
@@ -32,9 +33,6 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.db.errors import Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 Result = TypeVar("Result")
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.study import Study
 from blindspot.backend.maps.settings import FEWEST, SOURCES, MapRequest
 from blindspot.db.errors import Refused
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

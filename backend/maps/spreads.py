@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.spread import SpreadGroup, group_spread, spread_change
+from blindspot.backend.core.study import Study
 from blindspot.backend.maps.request import Points
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ALL = "all"
 

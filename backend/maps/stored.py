@@ -6,17 +6,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.neighbours import Neighbours, Similarity, nearest_rows
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {

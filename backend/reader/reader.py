@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.reader.best_span import ANSWER_TOKENS, best_spans
 from blindspot.backend.reader.inputs import Encoded
 from blindspot.backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16

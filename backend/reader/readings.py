@@ -7,24 +7,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, macro_average, mean, proportion
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, compare, compare_groups
+from blindspot.analysis.significance import Difference, compare, family
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.reader.answer_scores import score_prediction
 from blindspot.backend.reader.reading import Reading
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Unit
-from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import Units, units_of
 
 Group = Literal["relation", "bucket"]
 SEED = 0

@@ -12,12 +12,13 @@ import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder
+from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
@@ -42,9 +43,6 @@ from blindspot.backend.training.examples import BatchSampler, NegativeSampler, S
 from blindspot.backend.training.scoring import weights_hash
 from blindspot.backend.training.training_log import write_line
 from blindspot.backend.training.training_settings import TrainingOptions
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)

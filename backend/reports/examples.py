@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.analysis.accuracy import success_from_ranks
+from blindspot.analysis.accuracy import found_by
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import Comparison, Measured
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
@@ -19,9 +19,6 @@ from blindspot.backend.text.number_words import quantity
 from blindspot.backend.text.spans import excerpt, split_at_spans
 from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"

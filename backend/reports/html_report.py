@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name, relation_order
 from blindspot.backend.core.manifest import write_text
 from blindspot.backend.core.result_table import ResultTable
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
@@ -40,9 +40,6 @@ from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.backend.text.number_words import quantity
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 CLOSING = (
     "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
@@ -179,7 +176,7 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
-    found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
+    found = find_in_runs(study, (a.name, b.name), None, a.kind, a.rule)
     if found.found_slices.slices:
         (table,) = found.tables()
         title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"

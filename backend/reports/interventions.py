@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.result_table import ResultTable
+from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.batch import FOLDER, RESULT
 from blindspot.backend.interventions.table import cause_table
 from blindspot.backend.reports.markup import heading, with_notes
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ANCHOR, PROBES = "interventions", "probes"
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.judged import NONE, JudgedFigures
 from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
@@ -20,9 +20,6 @@ from blindspot.backend.judging.corrected import corrected_run
 from blindspot.backend.judging.quality import Quality, quality
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.number_words import quantity
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ANCHOR = "labels"
 KS = (1, 5, 20)

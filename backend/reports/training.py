@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from blindspot.backend.core.result_table import Column, ResultTable, signed_ends, signed_number
+from blindspot.backend.core.result_table import Column, ResultTable, signed, signed_ends
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
@@ -17,9 +17,6 @@ from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import KINDS, change_summary
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ANCHOR = "training"
 

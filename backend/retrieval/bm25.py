@@ -15,14 +15,16 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.children import child
 from blindspot.backend.core.jobs import job, request
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import Settings
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.lucene import java_command, on_jvm
@@ -31,13 +33,9 @@ from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
 from blindspot.backend.retrieval.postings.arrays import Postings, can_search, write_postings
 from blindspot.backend.retrieval.postings.from_lucene import QuestionTerms
 from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, OpenPart, RetrieverKind, refuse_other_index
+from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Settings
-    from blindspot.backend.core.study import Study
-    from blindspot.db.corpus import Corpus
 
 NAME = "bm25"
 KIND = "bm25 index"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.core.jobs import job, request
 from blindspot.backend.core.manifest import file_sha256, read_manifest, write_manifest
-from blindspot.backend.core.settings import VECTOR_SETTINGS
+from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, Settings
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard
@@ -36,10 +37,6 @@ from blindspot.backend.retrieval.retriever import (
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import EncoderSettings, Settings
-    from blindspot.backend.core.study import Study
 
 KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample

@@ -9,11 +9,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import EncoderKind, encoder_settings
 from blindspot.backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
@@ -21,10 +23,6 @@ from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_ki
 from blindspot.backend.retrieval.retriever import refuse_other_index
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.core.study import Study
 
 Blocks = Callable[[], Iterator[dict[str, np.ndarray]]]
 """Yields the arrays of consecutive passages; it can be called repeatedly."""

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from blindspot.backend.core.declared import Field, declared_settings, settings_class
+from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
@@ -36,10 +38,6 @@ from blindspot.backend.retrieval.retriever import (
 )
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Settings
-    from blindspot.backend.core.study import Study
 
 MISSING = ("exact", "minimum")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)

@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import EncoderOptions, encoder_settings
@@ -24,10 +26,6 @@ from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
 from blindspot.backend.retrieval.search import ExactSearch, default_device
 from blindspot.backend.retrieval.token_vectors import TokenVectors, write_token_vectors
 from blindspot.db.records import Hits, Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.core.study import Study
 
 CANDIDATES = 1000
 QUESTIONS_PER_STEP = 32

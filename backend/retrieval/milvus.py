@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,15 +24,13 @@ from blindspot.backend.core.consent import require_consent
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.faiss_options import MilvusSettings
 from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FILE = "milvus.json"
 PORT = 19530

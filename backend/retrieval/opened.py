@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.declared import Field, build_settings, declared_settings, settings_class
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
-from blindspot.backend.core.settings import check_name
-from blindspot.backend.data.importing.tools import readable_write_errors
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import Settings, check_name
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.tools import writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
@@ -23,10 +24,6 @@ from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, Retrieve
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Settings
-    from blindspot.backend.core.study import Study
 
 KIND = "opened index"
 OWN_INDEXES = ("bm25", "titles")  # "titles": of version 0.2

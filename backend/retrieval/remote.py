@@ -13,17 +13,15 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from blindspot.backend.retrieval.indexes import manifest_hashes
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.indexes import hashes
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
 SECONDS_TO_CONNECT = 3.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.declared import Field, named_settings, settings_class
 from blindspot.backend.core.extras import require
@@ -16,6 +16,7 @@ from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from blindspot.backend.core.runs import Run, claim_run, write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.cost import index_bytes, live_latency
 from blindspot.backend.retrieval.question_vectors import cached_question_vectors
@@ -24,9 +25,6 @@ from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def _check_retriever(study: Study, kind: str, **_: object) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import EncoderOptions, encoder_settings
@@ -22,10 +24,6 @@ from blindspot.backend.retrieval.inverted_index import InvertedIndex, write_inve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
 from blindspot.backend.retrieval.sparse_encoder import SparseModel, TermRows, load_sparse_encoder
 from blindspot.db.records import Hits, Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.core.study import Study
 
 QUESTIONS_PER_STEP = 128
 

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, RetrieverKind, kind_of_run, pad_hits
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 NAME = "run"
 KIND = "stored run"  # in manifests, where "run" is the kind of every run

@@ -11,15 +11,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.children import end_child, start_child
 from blindspot.backend.core.extras import first_missing
+from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
 from blindspot.db.errors import BlindspotError
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SECONDS_TO_START = 60
 SECONDS_TO_RESTART = 1

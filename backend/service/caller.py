@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import Forbidden, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
 from blindspot.db.rights import ACTIONS
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 Kind = Literal["keeper", "local", "client", "person"]
 OF_A_CLIENT = ("see results", "ask live")

@@ -7,13 +7,11 @@ trackers or other servers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.model_files import PACKAGED
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import BadInput, Forbidden
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 TEXTS = frozenset({"slice", "split", "splits", "questions", "relations", "question_prompt", "passage_prompt"})
 """Arguments that are only compared with the study's own questions, or put before a text. They may therefore contain a

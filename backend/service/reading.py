@@ -182,11 +182,11 @@ def find_slices(
     study: Study, caller: Caller, run_a: str, run_b: str, k: int | None, relevance: Kind, slice: str
 ) -> dict[str, Any]:
     """Find the slices that explain the difference of two runs, as `blindspot compare --find-slices --json` does."""
-    from blindspot.backend.evaluation.slice_report import find_in
+    from blindspot.backend.evaluation.slice_report import find_in_runs
 
-    return find_in(
-        study, (run_a, run_b), k, relevance, slice, caller.hidden(study), caller.may_use_labels(study)
-    ).as_dict()
+    hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
+    found = find_in_runs(study, (run_a, run_b), k, relevance, slice=slice, hidden=hidden, with_evidence=evidence)
+    return found.as_dict()
 
 
 def explain_question(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str, Any]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.retriever import kind_of_run
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def start_name(study: Study, description: Mapping[str, Any]) -> str | None:

@@ -10,16 +10,14 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FOLDER = "learning_curve"
 LABELS_PER_POINT = 25

@@ -11,17 +11,15 @@ import random
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile, zip_longest
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.training.distributed import world_size
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 class HasPassages(Protocol):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.result_table import signed_number
+from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of
+from blindspot.backend.progress import Progress
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
@@ -30,10 +32,6 @@ from blindspot.backend.training.forecast_steps import (
     cleaning_steps,
     learning_steps,
 )
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 FILE = "label_forecast.json"
 MEASURING = 600  # dev questions that measure a step

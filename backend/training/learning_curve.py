@@ -11,14 +11,15 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
+from blindspot.backend.progress import Progress
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share
 from blindspot.backend.training.curve_points import (
     FOLDER,
@@ -36,10 +37,6 @@ from blindspot.backend.training.curve_points import (
 )
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 KIND = "learning curve"
 AUTOMATIC: tuple[Reason, ...] = ("start", "labels", "batch")

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels
-from blindspot.backend.text.number_words import noun_form, quantity
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.number_words import counted, noun
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus
 from blindspot.db.people import SIMULATED
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 USUAL_GAIN = 0.0004  # of a label in Success@1 while labels are few: 3 points for the first 80 on real data
 MOST_MORE = 500

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.encoder import load_encoder
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def share_index(study: Study, encoder: str, name: str, adapter: bool = False) -> None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from blindspot.analysis.certificate_plan import further_draws
 from blindspot.analysis.certificates import bet_against_hits, remaining_share
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.quality import missed_positives
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.certificate_draws import (
@@ -49,9 +50,6 @@ from blindspot.backend.training_sets.certificate_draws import (
 from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SHOWN = 3  # changed labels that a withdrawal names
 FEW = 10

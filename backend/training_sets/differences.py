@@ -7,15 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, label_role
 from blindspot.backend.training_sets.training_set import Pair, Role, Source, TrainingSet
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 NOT_ASKED = "the question was not selected"
 _A_JUDGE = re.compile("^the (judge|cross-encoder)(?= is )")  # the subject of the reasons that a judge gives

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from blindspot.analysis.weighted_draws import draw_keys, inclusion_probabilities
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.scores import ScoreStore
@@ -48,9 +49,6 @@ from blindspot.db.gold import GoldMatches
 from blindspot.db.labels import Labels
 from blindspot.db.question_table import ids_of, take
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 POPULATIONS: tuple[Population, ...] = get_args(Population)
 KEY = "gold_check"  # of a batch's settings

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, make_batch
+from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.training_set import TrainingSet
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 NEGATIVES_DRAWN = 4  # hard negatives of a question in a training step, as adapters and retrievers draw by default
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import SETTLED, as_one_sample
 from blindspot.backend.judging.quality import standing_labels
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Candidate, Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, read_json
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
 """The kinds of part that are folders, and the folder that holds them."""

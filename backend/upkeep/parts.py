@@ -9,19 +9,16 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import check_name, remove_encoder
+from blindspot.backend.core.study import Study
 from blindspot.backend.upkeep.dependents import FOLDERS, RECORDS, Dependent, dependents
 from blindspot.db.descriptions import Description, Descriptions
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.names import check_display_name
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 KINDS = (*FOLDERS, "batch")
 """The kinds of part, as the command line and the app name them."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.consent import server_of
 from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.retrieval import milvus
 from blindspot.backend.retrieval.opened import KIND
 from blindspot.db.errors import BlindspotError
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 def servers_used(study: Study) -> dict[str, list[str]]:

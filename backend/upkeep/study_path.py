@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.extras import first_missing, install_command
-from blindspot.backend.core.made_from import is_check, log_run_name
+from blindspot.backend.core.made_from import is_check, log_run
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.training.before_after import run_before
@@ -20,9 +21,6 @@ from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)

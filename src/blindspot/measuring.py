@@ -90,7 +90,7 @@ class StudyMeasures(OpenedStudy):
         """
         from blindspot.backend.evaluation.slice_report import find_in_runs, method_note
 
-        made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
+        made = find_in_runs(self.study, (a, b), k, relevance, slice=slice)
         return _frame(made, method=method_note(made.found_slices))
 
     def causes(
@@ -194,7 +194,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.report_plots import slice_plot
         from blindspot.backend.evaluation.slice_report import find_in_runs
 
-        return slice_plot(find_in_runs(self.study, a, b, k, relevance, slice=slice))
+        return slice_plot(find_in_runs(self.study, (a, b), k, relevance, slice=slice))
 
     def plot_causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"

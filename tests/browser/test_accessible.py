@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge", "find?words=born",
+PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19", "question?why=1", "judge", "find?words=born",
          "quality", "map", "team", "training", "training?tab=models", "experiments", "check")  # fmt: skip
 WIDTHS = {"light": (1400, 1000, 400), "dark": (1400,)}
 MAIN = """() => [...document.querySelectorAll('a.button.main, .path a.next, [data-testid^=stBaseButton-primary]')].filter(

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.made_from import LOGGED
 from blindspot.backend.core.runs import run_name_of, write_run
@@ -29,14 +28,11 @@ from blindspot.backend.data.importing.tools import ThrottledProgress, readable_w
 from blindspot.backend.data.retrieval_logs import open_log
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.db.corpus import CorpusWriter
+from blindspot.db.corpus import CorpusWriter, Row
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.question_fields import QuestionFields
 from blindspot.db.records import SPLITS, Question
-
-if TYPE_CHECKING:
-    from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
 """Written in place of a retriever in the manifest of a run imported from a log."""

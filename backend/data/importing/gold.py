@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.base import ImportedQuestion, Paragraph
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
@@ -15,9 +15,6 @@ from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.gold import GoldMatch
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older ones do not
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import find_format, settings_of
 from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, check_batch
 from blindspot.backend.data.formats.streams import file_sha256
@@ -34,9 +34,6 @@ from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.records import SPLITS, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 COUNTED = "counted in the passages"
 

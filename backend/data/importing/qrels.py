@@ -6,9 +6,9 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import find_format, settings_of
 from blindspot.backend.data.formats.base import Options, Qrel
 from blindspot.backend.data.importing.gold import known_ids
@@ -21,9 +21,6 @@ from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 _BLOCK = 5000
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from blindspot.backend.core.runs import Run, claim_run, write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.ties import TIES, tied_order
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options, RunEntry
@@ -32,10 +33,6 @@ from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-
 
 HITS_LOOKED_UP = 20_000
 

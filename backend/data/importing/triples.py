@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.analysis.buckets import subject_key
 from blindspot.analysis.relations import relation_order
@@ -23,6 +23,7 @@ from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.base import as_split, question_fault
 from blindspot.backend.data.formats.entityquestions import TEMPLATES
 from blindspot.backend.data.formats.streams import ByteSource
@@ -39,9 +40,6 @@ from blindspot.db.corpus import Row
 from blindspot.db.errors import BadInput
 from blindspot.db.imports import ImportRecord
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 TRAINING = 8  # times as many training questions of a relation as in dev and in test
 MAX_GOLD = 10

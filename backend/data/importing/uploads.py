@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import recognise_formats
 from blindspot.backend.data.formats.base import (
     Context,
@@ -27,9 +28,6 @@ from blindspot.backend.data.importing.importer import import_frequencies, import
 from blindspot.backend.data.importing.qrels import import_qrels
 from blindspot.backend.data.importing.runs import import_run
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 UPLOADS = "uploads"
 TYPES = (

@@ -41,7 +41,6 @@ EXPERIMENTS = {
     "denoised-by-rank": About("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?"),
     "augmentation-size": About("RocketQA", "Figure 6", "How many unlabelled questions help?"),
     "pretrained": About("RocketQA", "Table 6", "How much does the initial model of the training matter?"),
-    "audit": About("RocketQA", "section 4.2.2", "How many top-ranked unlabelled passages answer the question?"),
     "relations": About("EntityQuestions", "Tables 1 and 5", "On which relations is a dense retriever worse than BM25?"),
     "blocks": About("EntityQuestions", "Table 6", "Do blocks of 288 tokens find more than passages of 100 words?"),
     "buckets": About("EntityQuestions", "Figure 1", "Does the accuracy of a dense retriever depend on the frequency of the entity?"),

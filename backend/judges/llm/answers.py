@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import text_sha256
-from blindspot.db.connection import PerThread, write_transaction
+from blindspot.backend.core.study import Study
+from blindspot.db.connection import PerThread, writing
 from blindspot.db.records import Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 FILE = "answers.db"
 _SCHEMA = """

@@ -9,17 +9,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority_label
-from blindspot.backend.text.number_words import duration, quantity
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.number_words import counted, duration
 from blindspot.db.errors import Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.progress import Progress
 
 AWAY_IN_A_ROW = 10  # pairs without an answer, one after another, after which the endpoint counts as away
 UNREADABLE_IN_A_ROW = 10  # answers that cannot be read, one after another, after which nothing more is asked

@@ -6,21 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.asking import ask_about_pairs
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 FILE = "injections.json"
 PAIRS = 10

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.consent import find_consent, how_to_allow
 from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import Manifest
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import (
@@ -23,13 +25,9 @@ from blindspot.backend.judges.llm.endpoint import destination
 from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import Prompt
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.manifest import Manifest
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 DEPTH = 20
 PAIRS_PER_BLOCK = 400  # whose texts are in memory together

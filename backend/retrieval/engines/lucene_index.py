@@ -10,11 +10,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.contexts import split_contents
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, Engine, changed_index_error, rows_of_ids, run_settings
@@ -24,9 +25,6 @@ from blindspot.backend.retrieval.lucene_batch import FIELD
 from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
 from blindspot.db.corpus import Row
 from blindspot.db.errors import BadInput, Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 ROWS = "rows.npy"
 DOCUMENTS_PER_BLOCK = 20_000

@@ -1,5 +1,5 @@
-"""The common base for vector stores that store passage ids with their vectors: LanceDB, Chroma, Qdrant, and stores
-added by plug-ins.
+"""The common base for vector stores that store passage ids with their vectors: Milvus, LanceDB, Chroma, Qdrant, and
+stores added by plug-ins.
 
 To add a store, write a module with a subclass of `VectorStore`, which reads the store, and a subclass of
 `VectorStoreEngine`, which describes it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 IDS_TRIED = 1000  # of the store, when it is opened
 MARGIN = 32  # hits fetched beyond k
-QUESTIONS_PER_CALL = 256
 
 
 class VectorStore(ABC):
@@ -45,11 +45,14 @@ class VectorStore(ABC):
 
     Attributes:
         width: Dimensions. count: Vectors. metric: In the store's words; "" if each search chooses it.
+        largest_k: The store returns no more hits. questions_per_call: Questions in one call of `search_block`.
     """
 
     width: int
     count: int
     metric: str
+    largest_k = sys.maxsize
+    questions_per_call = 256
 
     @abstractmethod
     def search(self, vector: np.ndarray, k: int, similarity: str) -> list[tuple[str, float]]:
@@ -60,16 +63,26 @@ class VectorStore(ABC):
             similarity: The encoder's: "dot", "cosine" or "l2"; for stores that can choose.
         """
 
+    def search_block(self, vectors: np.ndarray, k: int, similarity: str) -> list[list[tuple[str, float]]]:
+        """Return the result of `search` for each question vector (q, d) float32."""
+        return [self.search(vector, k, similarity) for vector in vectors]
+
     @abstractmethod
     def rows(self) -> Iterator[Row]:
         """Yield (passage id, title, text) for all vectors in a fixed order; "" for a missing text."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the number of vectors, their width and metric, and the first ids with their texts."""
+        first = list(islice(self.rows(), IDS_TRIED))
+        return hashlib.sha256(json.dumps([self.count, self.width, self.metric, first]).encode()).hexdigest()
 
     def close(self) -> None:  # noqa: B027, most stores have nothing to close
         """Let other processes open the store."""
 
 
 class VectorStoreEngine(Engine):
-    """An engine for vector stores whose WHERE is a folder.
+    """An engine for vector stores; their WHERE is a folder unless `opened` says otherwise.
 
     Attributes:
         store: The `VectorStore` that opens one collection, given the folder and the settings. It raises Missing: none of
@@ -79,7 +92,11 @@ class VectorStoreEngine(Engine):
     store: ClassVar[Any]
     uses: ClassVar[tuple[str, ...]] = ("encoder", "collection", "id_field", "title_field", "text_field", "vector_field")
 
-    def opened(self, where: str, settings: EngineSettings) -> VectorStore:
+    def location(self, where: str) -> str:
+        """Return what is recorded of WHERE."""
+        return str(Path(where).absolute())
+
+    def opened(self, study: Study, where: str, settings: EngineSettings) -> VectorStore:
         if not Path(where).is_dir():
             raise Missing(f"there is no folder {where} with a store of {self.title}")
         if not settings.collection:
@@ -89,7 +106,7 @@ class VectorStoreEngine(Engine):
     def examine(
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
-        store = self.opened(where, settings)
+        store = self.opened(study, where, settings)
         try:
             encoder = encoder_for(study, settings, store.width, f"the collection {settings.collection}")
             ids = [id for id, _, _ in islice(store.rows(), IDS_TRIED)]
@@ -100,8 +117,8 @@ class VectorStoreEngine(Engine):
                     "the field with the passage ids with --id-field"
                 )
             return {
-                "where": str(Path(where).absolute()),
-                "fingerprint": fingerprint(store),
+                "where": self.location(where),
+                "fingerprint": store.fingerprint,
                 "documents": store.count,
                 "matched": known if len(ids) == store.count else None,
                 "lexical": False,
@@ -115,7 +132,9 @@ class VectorStoreEngine(Engine):
     def read_passages(
         self, study: Study, where: str, settings: EngineSettings, progress: Progress | None
     ) -> PassagesInStore | None:
-        return PassagesInStore(self.opened(where, settings)) if settings.text_field else None
+        if not settings.text_field:
+            return None
+        return PassagesInStore(self.opened(study, where, settings), self.title, progress)
 
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> OpenedStore:
         return OpenedStore(self, study, name, manifest, device)
@@ -124,13 +143,16 @@ class VectorStoreEngine(Engine):
 class PassagesInStore:
     """The passages of a store, without those that have no text."""
 
-    def __init__(self, store: VectorStore):
-        self._store = store
+    def __init__(self, store: VectorStore, title: str, progress: Progress | None):
+        self._store, self._title, self._progress = store, title, progress
 
     def blocks(self) -> Iterator[list[Row]]:
-        rows = (row for row in self._store.rows() if row[2].strip())
+        rows, done = iter(self._store.rows()), 0
         while block := list(islice(rows, IDS_TRIED)):
-            yield block
+            done += len(block)
+            if self._progress is not None:
+                self._progress(done, self._store.count, f"reading the passages in {self._title}")
+            yield [row for row in block if row[2].strip()]
         self._store.close()
 
 
@@ -147,8 +169,8 @@ class OpenedStore:
     def _open(self) -> tuple[VectorStore, Encoder]:
         if self._opened is None:
             settings = EngineSettings(**self._manifest["settings"])
-            store = self._engine.opened(self._manifest["where"], settings)
-            if fingerprint(store) != self._manifest["fingerprint"]:
+            store = self._engine.opened(self._study, self._manifest["where"], settings)
+            if store.fingerprint != self._manifest["fingerprint"]:
                 raise changed_index_error(
                     self._manifest["name"], self._manifest, f"({settings.collection}) has changed"
                 )
@@ -159,17 +181,13 @@ class OpenedStore:
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         store, encoder = self._open()
-        wanted = min(k + MARGIN, max(store.count, 1))
+        if k > store.largest_k:
+            raise Refused(f"k is {k:,}, but {self._engine.title} returns at most {store.largest_k:,} hits")
+        wanted, step = min(k + MARGIN, store.largest_k, max(store.count, 1)), store.questions_per_call
         lists: list[list[tuple[str, float]]] = []
-        for start in range(0, len(questions), QUESTIONS_PER_CALL):
+        for start in range(0, len(questions), step):
             if progress is not None:
                 progress(start, len(questions), f"searching with {self._engine.title}")
-            vectors = encoder.encode_questions(questions[start : start + QUESTIONS_PER_CALL])
-            lists += [store.search(vector, wanted, encoder.similarity) for vector in vectors.astype(np.float32)]
+            vectors = encoder.encode_questions(questions[start : start + step])
+            lists += store.search_block(vectors.astype(np.float32), wanted, encoder.similarity)
         return hits_of(self._study, lists, k)
-
-
-def fingerprint(store: VectorStore) -> str:
-    """Return a hash of the number of vectors, their width and metric, and the first ids with their texts."""
-    first = list(islice(store.rows(), IDS_TRIED))
-    return hashlib.sha256(json.dumps([store.count, store.width, store.metric, first]).encode()).hexdigest()

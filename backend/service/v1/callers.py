@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
 
 from fastapi import HTTPException, Request
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
 from blindspot.backend.service.guard import Guesses
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 PERSON = "blindspot-person"
 NEEDS_TOKEN = (

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from blindspot.backend.core.manifest import atomic_folder, file_sha256, write_manifest, write_text
+from blindspot.backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.certificates import stated_certificate
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportOptions, ExportRows
 from blindspot.backend.training_sets.exports.card import card
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

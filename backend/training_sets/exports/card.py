@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
+from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.certificates import Certificate, proof, stated_certificate
 from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from blindspot.backend.training_sets.training_set import TrainingSet
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
 
 SOURCE_WORDS = {
     "label": "people", "gold": "gold of the question set", "distant": "the highest BM25 passage that contains an answer (distant supervision)",
