@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.intervals import compact
+from blindspot.analysis.intervals import renumber_units
 
 MIN_QUESTIONS = 30
 FLIPS = 1_000

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks import slice_finder
 from benchmarks.slice_finder import exact_tail
 from blindspot.analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
-from blindspot.analysis.slices import find, null_rate, p_values, slice_tests, step_down
+from blindspot.analysis.slices import find_departing_slices, null_rate, p_values, slice_tests, step_down
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.slice_finder import candidates, find_slices, join_expressions
@@ -277,7 +277,7 @@ def test_findings_carry_the_figures_of_their_slices():
     p = dict(
         zip(slices, p_values(*counts.T, 600, int((differences > 0).sum()), int((differences < 0).sum())), strict=True)
     )
-    found = find(differences, predicates, confidence=1.0, limit=100)
+    found = find_departing_slices(differences, predicates, confidence=1.0, limit=100)
     assert found.tried == len(slices) and (1, 3) in [each.members for each in found.findings]
     for each in found.findings:
         mask = slices[each.members]
@@ -306,14 +306,17 @@ def test_the_finder_leaves_out_small_slices_repetitions_and_pairs_of_one_family(
     assert found.tried == 5  # 0, 1, 3, and 3 with either copy
     assert find_departing_slices(differences, np.zeros((0, 400), bool)).findings == []
     with pytest.raises(ValueError, match="-1, 0 or 1"):
-        find(differences / 2, strong[None])
+        find_departing_slices(differences / 2, strong[None])
 
 
 def test_without_any_difference_between_slices_few_are_found():
     """Without an effect about 5% of searches may report something."""
     rng = np.random.default_rng(2)
     for values in ([-1.0, 0, 0, 1], [0.0] * 19 + [1], [0.0] * 30 + [-1, 1, 1]):  # also where differences are rare
-        reported = [bool(find(rng.choice(values, 500), rng.random((12, 500)) < 0.15).findings) for _ in range(120)]
+        reported = [
+            bool(find_departing_slices(rng.choice(values, 500), rng.random((12, 500)) < 0.15).findings)
+            for _ in range(120)
+        ]
         assert np.mean(reported) <= 0.12
 
 

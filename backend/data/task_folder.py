@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from blindspot.backend.core.manifest import whole_folder, write_text
+from blindspot.backend.core.manifest import atomic_folder, write_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer

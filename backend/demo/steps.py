@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.analysis.accuracy import success_from_ranks
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall

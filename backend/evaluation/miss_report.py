@@ -10,7 +10,7 @@ import numpy as np
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by, n_value
+from blindspot.backend.core.units import count_with_units, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes

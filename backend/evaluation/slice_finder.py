@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
-from blindspot.analysis.slices import MIN_QUESTIONS, find
+from blindspot.analysis.slices import MIN_QUESTIONS, find_departing_slices
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.slices import Facts

@@ -10,7 +10,7 @@ from typing import Any
 
 from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 TAGS = ["blindspot", "information-retrieval"]
 

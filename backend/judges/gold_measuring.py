@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean_difference, proportion
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant

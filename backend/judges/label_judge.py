@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
-from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.analysis.judge_quality import JudgedPairs, JudgeFigures, judge_figures
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.judge import judges_of, kind_title

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.formats.trec import read_qrels, write_qrels

@@ -9,7 +9,7 @@ import re
 from collections.abc import Set
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 
 _WORDS = re.compile(r"\w+")

@@ -23,7 +23,7 @@ from blindspot.analysis.projection import (
 )
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.request import Points, chosen_points
 from blindspot.backend.maps.settings import MapRequest

@@ -14,7 +14,7 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, macro_average, mean, proportion
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, compare, family
+from blindspot.analysis.significance import Difference, compare, compare_groups
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, units_of

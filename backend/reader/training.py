@@ -17,7 +17,7 @@ from typing import Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash

@@ -9,7 +9,7 @@ from html import escape
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import Comparison, Measured
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blindspot.backend.core.result_table import Column, ResultTable, signed, signed_ends
+from blindspot.backend.core.result_table import Column, ResultTable, signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all

@@ -22,7 +22,7 @@ import numpy as np
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.children import child
 from blindspot.backend.core.jobs import job, request
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.declared import Field, declared_settings, settings_class
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.study import Study

@@ -13,10 +13,10 @@ from typing import Any
 
 from blindspot.backend.core.declared import Field, build_settings, declared_settings, settings_class
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import Settings, check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.indexes import hashes
+from blindspot.backend.retrieval.indexes import manifest_hashes
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue

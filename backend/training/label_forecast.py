@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of

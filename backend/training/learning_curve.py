@@ -16,7 +16,7 @@ import numpy as np
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.progress import Progress

@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass, replace
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus

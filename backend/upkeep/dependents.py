@@ -10,7 +10,7 @@ from typing import Any, Literal
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, read_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Queue
 

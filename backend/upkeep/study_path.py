@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from blindspot.backend.core.extras import first_missing, install_command
-from blindspot.backend.core.made_from import is_check, log_run
+from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.evaluation.pairs import default_pair

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, fields
 
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.study import Study
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.records import Passage
 
 FILE = "answers.db"

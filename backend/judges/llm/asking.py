@@ -16,7 +16,7 @@ from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_sam
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority_label
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
 
 AWAY_IN_A_ROW = 10  # pairs without an answer, one after another, after which the endpoint counts as away

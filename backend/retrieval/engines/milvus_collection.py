@@ -49,12 +49,12 @@ class Collection(VectorStore):
             self.about = self.client.describe_collection(self.name)
             self.fields = {field["name"]: field for field in self.about["fields"]}
             self.key = next(name for name, field in self.fields.items() if field.get("is_primary"))
-            self.id_field = self._field(settings.id_field or self.key, "--id-field")
-            self.title_field = settings.title_field and self._field(settings.title_field, "--title-field")
-            self.text_field = settings.text_field and self._field(settings.text_field, "--text-field")
-            self.vector = self._vector(settings.vector_field)
+            self.id_field = self._checked_field(settings.id_field or self.key, "--id-field")
+            self.title_field = settings.title_field and self._checked_field(settings.title_field, "--title-field")
+            self.text_field = settings.text_field and self._checked_field(settings.text_field, "--text-field")
+            self.vector = self._vector_field(settings.vector_field)
             self.width = int(self.fields[self.vector]["params"]["dim"])
-            self.metric = self._metric()
+            self.metric = self._collection_metric()
             self.client.load_collection(self.name)
             self.count = count_vectors(self.client, self.name)
 

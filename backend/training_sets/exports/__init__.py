@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from blindspot.backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
+from blindspot.backend.core.manifest import atomic_folder, file_sha256, write_manifest, write_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.certificates import stated_certificate

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from blindspot.db.records import Passage, Question
