@@ -96,9 +96,9 @@ def difference(
 
 def mcnemar(only_a: int, only_b: int) -> float:
     """Return the exact two-sided p value of McNemar's test; 1.0 if no question is found by one run alone."""
-    from scipy.stats import binomtest
+    from scipy.special import bdtr  # scipy.stats.binomtest gives the same, and loads for half a second
 
-    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -22,8 +22,13 @@ def test_without_anything_it_says_where_to_begin(tmp_path):
 
 
 def test_every_experiment_is_there_to_ask(study):
+    page = Page(study.folder, "experiments")
+    assert "No claim is tested yet: " in page.text
+    assert all(name in page.text and each.asks in page.text for name, each in EXPERIMENTS.items())
+    assert {f"experiments?experiment={name}" for name in EXPERIMENTS} <= set(page.links())
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
-    assert all(name in page.text for name in EXPERIMENTS)
+    chosen = next(each for each in page.app.selectbox if each.label == "Experiment")
+    assert len(chosen.options) == len(EXPERIMENTS) and "denoised-by-rank" in chosen.value
     assert (
         EXPERIMENTS["denoised-by-rank"].asks in page.text
         and "blindspot experiment denoised-by-rank --plan" in page.text
@@ -35,7 +40,12 @@ def test_every_experiment_is_there_to_ask(study):
 def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     study = copied(study, tmp_path / "s")
     found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
-    page = Page(study.folder, "experiments")
+    words = [claim["word"] for claim in found["claims"]]
+    assert (
+        f"{words.count('supported')} of {len(words)} tested claims of the papers"
+        in Page(study.folder, "experiments").text
+    )
+    page = Page(study.folder, "experiments", experiment="retrieval")
     assert found["verdict"] in page.text and found["sentence"] in page.text
     for claim in found["claims"]:
         assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
@@ -52,7 +62,7 @@ def test_a_result_is_data(study, tmp_path):
     result = read_json(path)
     result["cells"][0]["row"] = result["claims"][0]["says"] = HOSTILE
     write_json(path, result)
-    page = Page(study.folder, "experiments")
+    page = Page(study.folder, "experiments", experiment="retrieval")
     assert HOSTILE in page.text and "<script>" not in page.html
 
 
@@ -61,7 +71,8 @@ def test_a_result_of_an_experiment_that_is_gone_stays_readable(study, tmp_path):
     found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
     path = next((study.folder / "experiments").glob("retrieval-*/result.json"))
     write_json(path, {**read_json(path), "experiment": "joint", "asks": "Are both better together?"})
-    page = Page(study.folder, "experiments")
+    assert "Are both better together?" in Page(study.folder, "experiments").text
+    page = Page(study.folder, "experiments", experiment="joint")
     assert "Are both better together?" in page.text and found["sentence"] in page.text
     assert "This version cannot run this experiment" in page.text and "--plan" not in page.text
     assert "experiment retrieval --plan" in Page(study.folder, "experiments", experiment="retrieval").text

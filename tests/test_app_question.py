@@ -39,6 +39,13 @@ def test_both_lists_with_rank_score_title_and_marks(study):
     assert len(re.findall("<article", page.html)) == 20
 
 
+def test_the_finding_is_directly_below_the_title(study):
+    page = read(study, "q2")
+    assert "</h1><p" in page.html, "nothing between the question and what is found of it"
+    assert "alpha finds a relevant passage at rank 3; beta finds a relevant passage at rank 1" in page.text
+    assert "alpha finds none in its first 15" in "".join(read(study, f"q{number}").text for number in range(8))
+
+
 def test_gold_is_shown_wherever_it_ranks(study):
     page = read(study, "q4")
     assert "★ gold doubtful Filler 29 A rank 12 B not in the top 15" in page.text, "it never mentions the subject"
@@ -141,6 +148,8 @@ def test_own_question_is_answered_live(indexed_study):
     assert card(page, "a-1").startswith("1 Arve Aurset0 ✓ answer")
     assert 'id="b-5"' in page.html
     assert page.app.text_input(key="url-ask").value == "Where was Arve Aurset0 born?"
+    lists = [re.findall(rf'<article[^>]*id="{side}-\d+"[^>]*data-passage="([^"]*)"', page.html) for side in "ab"]
+    assert re.search(r"bm25 and tiny share (\d+|none) of their first 10 passages", page.text) and all(lists)
 
 
 def test_an_overlong_own_question_is_one_line(indexed_study):

@@ -9,7 +9,6 @@ import pytest
 
 from blindspot.app.components.explanation import heat_map, marked_passage, term_weights
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.retrieval import late_interaction, live, sparse
 from blindspot.backend.retrieval.explanation import TermMatch, TermWeights, TokenMatches
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
@@ -99,8 +98,3 @@ def test_the_commands_index_and_retrieve(study, blindspot):
     code, _, err = blindspot("index", "sparse", "--encoder", name, "--study", study.folder)
     assert code == 1 and "is a late-interaction encoder (ColBERT), not a sparse encoder (SPLADE); use" in err
     assert encoders_of_kind(study, "sparse") == ["splade"] and encoders_of_kind(study, "dense") == ["minilm"]
-
-
-def test_findings_call_the_retrievers_by_their_kind(study):
-    runs = {name: study.run(name).manifest for name in ("splade-dev", "colbert-dev")}
-    assert spoken_names(runs, "splade-dev", "colbert-dev") == ("learned sparse (splade)", "late interaction (colbert)")

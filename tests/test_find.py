@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from urllib.parse import quote_plus
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -127,13 +130,34 @@ def test_over_http_and_in_the_app_an_annotator_finds_their_own_notes(study):
     assert "ben" not in "".join(unnamed.part("<ol.*?</ol>")), "notes are not offered before sign-in"
 
 
+def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retrieved_most(study):
+    page = Page(study.folder, "find", "lea", run="alpha")
+    assert page.html.index("<h1") < page.html.index("For example:") < page.html.index('<ol class="found"')
+    subject = study.questions.get(study.run("alpha").question_ids[0]).subject
+    assert f"find?words={quote_plus(subject)}" in page.links(), "an example is a subject of the run's questions"
+    hits = np.asarray(study.run("alpha").hits.ordinals[:, :20])
+    rows, counts = np.unique(hits[hits >= 0], return_counts=True)
+    shown = study.corpus.ordinals(re.findall(r'<span class="soft id">(.*?)</span>', page.html)).values()
+    kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
+    told = Page(study.folder, "find", "ann", run="alpha").part('<ol class="found".*?</ol>')[0]
+    assert study.questions.get("q1").text not in told, "ann still has to judge this question"
+
+
+def test_the_title_says_how_many_passages_a_run_retrieves(study):
+    page = Page(study.folder, "find", "lea", words="filler", run="beta")
+    (title,) = page.part("<h1.*?</h1>")
+    retrieved = page.html.count("retrieved for ")
+    assert title.endswith(f"for “filler”; beta retrieves {retrieved or 'none'} in its first 15")
+
+
 def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
     page = Page(study.folder, "find", words="ansver6 before")
     assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
     assert '<mark class="word">Ansver6</mark>' in page.html
     assert "question?question=q6" in page.links(), "the question whose gold the passage is"
     assert "1 passage for “ansver6 before”" in page.text, "the answer is the title"
-    assert "Find words" in Page(study.folder, "find").text
+    assert "Find passages, questions and notes by their words" in Page(study.folder, "find").text
     assert "No question has “nowhere”" in Page(study.folder, "find", words="nowhere", place="questions").text
     assert 'data-key="/"' in page.html, "the key / leads here from every page"
 

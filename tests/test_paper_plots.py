@@ -178,3 +178,15 @@ def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_pa
     done = subprocess.run([ENGINES[0], *options, "paper.tex"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_a_dark_page_has_lighter_colours_and_the_figure_itself_stays():
+    from plotly.graph_objects import Figure, Scatter
+
+    from blindspot.app.components.plots import IN_DARK, _in_dark
+    from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
+
+    chart = Figure(Scatter(x=[1, 2], y=[3, 4], line={"color": BLUE}, error_y={"array": [1, 1], "color": VERMILION}))
+    (drawn,) = _in_dark(chart).data
+    assert (drawn.line.color, drawn.error_y.color) == (IN_DARK[BLUE], IN_DARK[VERMILION])
+    assert list(drawn.x) == [1, 2] and chart.data[0].line.color == BLUE

@@ -89,16 +89,22 @@ def test_the_relation_that_is_named_has_enough_facts():
     def said(units, p=0.01):
         gains = {"P19": 0.7, "P50": 0.3}
         differences = {
-            name: SimpleNamespace(difference=SimpleNamespace(p_shown=p, estimate=SimpleNamespace(value=gain)))
+            name: SimpleNamespace(
+                difference=SimpleNamespace(
+                    p_shown=p, estimate=SimpleNamespace(value=gain, low=gain - 0.1, high=gain + 0.1)
+                )
+            )
             for name, gain in gains.items()
         }
         rows = [SimpleNamespace(group=name, units=count) for name, count in zip(gains, units, strict=True)]
         return relations_sentence(SimpleNamespace(differences=differences, rows=rows, k=5), ("one", "two"))
 
-    assert said((29, 30)) == "one is ahead in 2 of 2 relations at 5; most on author (P50): +30.0 points."
-    assert said((30, 30)).endswith("most on place of birth (P19): +70.0 points.")
-    assert said((2, 3)).endswith("most on place of birth (P19): +70.0 points.")
+    assert said((29, 30)) == (
+        "one is ahead in 2 of 2 relations at 5 (Holm-adjusted); most on author (P50): +30.0 points (+20.0 to +40.0)."
+    )
+    assert said((30, 30)).endswith("most on place of birth (P19): +70.0 points (+60.0 to +80.0).")
+    assert said((2, 3)).endswith("most on place of birth (P19): +70.0 points (+60.0 to +80.0).")
     assert said((29, 30), p=0.2) == (
-        "Tested together, none of 2 relations shows a difference between one and two at 5; the largest is +30.0 points on "
-        "author (P50)."
+        "No difference in any of 2 relations is certain at 5 (Holm-adjusted); the largest before the adjustment is on author "
+        "(P50): +30.0 points (+20.0 to +40.0)."
     )

@@ -112,7 +112,13 @@ function onKey(event) {
     return;
   }
   const tags = event.key === "t" && document.querySelector(".st-key-own-tags [data-testid=stMultiSelect] input");
-  if (tags) { event.preventDefault(); tags.focus(); return; }
+  if (tags) {
+    event.preventDefault();
+    const fold = tags.closest("details:not([open])");
+    fold?.querySelector("summary").click();
+    setTimeout(() => tags.focus(), fold ? 100 : 0);        // a field in a closed expander takes no focus
+    return;
+  }
   if (event.key === "/") {
     const field = searchField();
     if (field) { event.preventDefault(); field.focus(); field.select(); return; }

@@ -17,6 +17,7 @@ from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, percentage, relation_label, success_head
 from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
+from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
@@ -63,20 +64,15 @@ def accuracy_table(
     lines = [
         tag(
             "tr",
-            tag("th", letter(side), " ", name, scope="row"),
+            _run_head(side, measured),
             *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
         )
-        for side, name in (("a", selection.a), ("b", selection.b))
+        for side, measured in (("a", comparison.run_a), ("b", comparison.run_b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
-    lines.append(
-        tag(
-            "tr",
-            tag("th", term("oracle", ORACLE), scope="row"),
-            *(_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks),
-        )
-    )
+    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks]
+    lines.append(tag("tr", tag("th", term("oracle", ORACLE), scope="row"), *oracle))
     ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
@@ -93,6 +89,12 @@ def accuracy_table(
         *heads,
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+
+
+def _run_head(side: str, measured: Measured) -> Html:
+    """The name of a run, with its retriever in words below it."""
+    retriever = span(retriever_label(measured.run.manifest), cls="retriever")
+    return tag("th", letter(side), " ", measured.name, retriever, scope="row")
 
 
 def _other_line(

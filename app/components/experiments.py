@@ -1,10 +1,9 @@
-"""The parts of the Experiments page: the list of experiments; and the verdict, table and plot of a result."""
+"""The parts of the Experiments page: the overview of experiments; and the verdict, table and plot of a result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from blindspot.app import url
@@ -14,6 +13,7 @@ from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
+from blindspot.backend.text.number_words import counted, noun
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -28,29 +28,41 @@ def listed_experiments(results: Sequence[Mapping[str, Any]]) -> dict[str, About]
     return {name: about for name, about in former.items() if name not in experiments()} | experiments()
 
 
-def experiment_list(results: Sequence[Mapping[str, Any]], chosen: str) -> Html:
-    """All experiments by paper, each with its strongest verdict."""
+def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many of the tested claims of the papers hold here, by the newest result of each experiment."""
+    listed = listed_experiments(results)
+    newest = {result["experiment"]: result for result in reversed(results) if result["verdict"] != "no finding"}
+    words = [claim["word"] for result in newest.values() for claim in result["claims"]]
+    if not newest:
+        papers = len({about.paper for about in listed.values()})
+        return f"No claim is tested yet: {counted(len(listed), 'experiment')} of {papers} papers can run on this study."
+    held, unsure = words.count("supported"), words.count("inconclusive")
+    return (
+        f"{held:,} of {counted(len(words), 'tested claim')} of the papers {noun(held, 'holds', 'hold')} here "
+        f"({unsure:,} inconclusive); {len(newest):,} of {counted(len(listed), 'experiment')} "
+        f"{noun(len(newest), 'has', 'have')} run."
+    )
+
+
+def overview(results: Sequence[Mapping[str, Any]]) -> Html:
+    """All experiments by paper: the question of each, and its strongest verdict."""
     verdicts: dict[str, str] = {}
     for result in results:
         verdicts[result["experiment"]] = min(
             verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
-    parts = []
-    listed = listed_experiments(results)
-    for paper, names in groupby(listed, key=lambda name: listed[name].paper):
-        rows = [tag("li", _experiment_link(name, listed[name], verdicts.get(name), name == chosen)) for name in names]
-        parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
-    return tag("nav", *parts, cls="panel", aria_label="Experiments")
+    panels, listed = [], listed_experiments(results)
+    for paper in dict.fromkeys(about.paper for about in listed.values()):
+        named = [name for name, about in listed.items() if about.paper == paper]
+        items = [tag("li", _experiment_link(name, listed[name], verdicts.get(name))) for name in named]
+        panels.append(div(tag("h2", paper), tag("ul", *items, cls="asked"), cls="panel"))
+    return div(*panels, cls="papers")
 
 
-def _experiment_link(name: str, about: About, verdict: str | None, is_chosen: bool) -> Html:
-    source = span(about.source, cls="word")
-    return link(
-        join(name, _verdict(verdict) if verdict else source),
-        url.href(url.EXPERIMENTS, {"experiment": name}),
-        aria_current="true" if is_chosen else None,
-        title=about.asks,
-    )
+def _experiment_link(name: str, about: About, verdict: str | None) -> Html:
+    words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
+    mark = _verdict(verdict) if verdict else span("not run", cls="word")
+    return link(join(words, mark), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 
 def _verdict(verdict: str) -> Html:

@@ -19,7 +19,6 @@ from blindspot.backend.evaluation.findings import (
     RunFinding,
     findings,
     frequency_points,
-    spoken_names,
 )
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.settings import HEADLINE_K
@@ -40,8 +39,7 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
     rule = study.rule_of_runs(open_study, a, b)
     compared = study.comparison(open_study, a, b, "answers", rule)
     k = min(HEADLINE_K, compared.depth) if len(compared) else 0
-    names = spoken_names(runs, a, b)
-    found = findings(compared, k, names) if k else []
+    found = findings(compared, k, (a, b)) if k else []
     if not found or a == b:
         return Html("")
     about = (
@@ -49,7 +47,7 @@ def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep |
         f"{generalisation(compared.units.name)}"
     )
     points = frequency_points(compared, k)
-    figure = curves(points, names, k, compared.units.name) if len(points) > 1 else ""
+    figure = curves(points, (a, b), k, compared.units.name) if len(points) > 1 else ""
     rest = [link(each.sentence, _address(each, a, b, k)) for each in found[1:]]
     button = link(step.label, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
     return div(

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from blindspot.app import url
-from blindspot.app.components.marks import empty
-from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import TextResult, TextSearch
@@ -26,31 +24,32 @@ class Retrieved(NamedTuple):
     by: Mapping[str, Sequence[tuple[int, str, str]]]
 
 
-def found_list(
-    study: Study, result: TextSearch, words: str, more_address: str | None, retrieved: Retrieved | None = None
-) -> Html:
-    """Show the number of results, and the results, best or first ones first.
+def found_title(result: TextSearch, words: str, retrieved: Retrieved | None) -> Html:
+    """Say how many texts have the words, and how many of them a run retrieves."""
+    place = result.place[:-1]
+    if not result.found:
+        return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.how, cls="soft"))
+    title = f"{'The first ' if result.more else ''}{counted(len(result.found), place)} for “{words}”"
+    if retrieved is not None:
+        number = len(retrieved.by) or "none"
+        title += f"; {retrieved.run} retrieves {number} in its first {retrieved.k}"
+    return join(tag("h1", title), tag("p", result.how, cls="soft"))
+
+
+def found_list(study: Study, result: TextSearch, more_address: str | None, retrieved: Retrieved | None = None) -> Html:
+    """Show the results, best or first ones first.
 
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
-    number = quantity(len(result.found), result.place[:-1])
-    if not result.found:
-        return empty(f"No {result.place[:-1]} has “{words}”", result.how)
-    gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
         _found_text_item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))
         for each in result.found
     ]
     foot = link("Show more", more_address, cls="button", data_focus="more") if more_address else ""
-    return join(
-        style_sheet("find.css"),
-        tag("h1", f"{'The first ' if result.more else ''}{number} for “{words}”"),
-        tag("p", result.how, cls="soft"),
-        tag("ol", *items, cls="found"),
-        div(foot, cls="foot"),
-    )
+    return join(tag("ol", *items, cls="found"), div(foot, cls="foot"))
 
 
 def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
@@ -71,8 +70,8 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
         for rank, id, text in found[:SHOWN_QUESTIONS]
     ]
     hidden = len(found) - len(shown)
-    words = f"{retrieved.run} retrieves it in its first {retrieved.k} for "
-    more = f" and {quantity(hidden, 'more question')}" if hidden else ""
+    words = "retrieved for "
+    more = f" and {counted(hidden, 'more question')}" if hidden else ""
     return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
 
 
@@ -95,9 +94,9 @@ def _found_text_item(
         tag("b", found_text.title or "untitled"),
         span(found_text.id, cls="soft id"),
         excerpt,
-        whole,
-        _gold_of(gold),
         retrieved,
+        _gold_of(gold),
+        whole,
     )
 
 

@@ -11,16 +11,19 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.marks import empty, notice
+from blindspot.app.components.marks import empty, methods_note, notice
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.pairs import pair_rows
-from blindspot.app.markup import Html, div, link, show, span, tag, term
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import count_with_units
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.core.units import counted_by
+from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.text.number_words import counted
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
+from blindspot.backend.training.curve_bench import share as share_of
 from blindspot.backend.training.curve_points import (
     SCOPES,
     CurveOutcome,
@@ -30,7 +33,8 @@ from blindspot.backend.training.curve_points import (
     changed_pairs,
     curve_points,
 )
-from blindspot.backend.training.label_forecast import forecast_labels, stored_forecast
+from blindspot.backend.training.forecast_steps import LABELS
+from blindspot.backend.training.label_forecast import LabelForecast, forecast_labels, stored_forecast
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
 from blindspot.backend.training.own_labels import own_effect
 from blindspot.db.errors import BlindspotError
@@ -78,10 +82,13 @@ def _panel(open_study: Study, place: str) -> None:
         scope = url.one_of("learned", list(SCOPES), usual)
         show(style_sheet("learning_curve.css"), div(*_curve(open_study, points, scope, place)))
         person = None if lacking else who.signed_in_person(open_study.labels_path)
-        _forecast_sentence(open_study)
+        if place != "training":  # there, the first sentence and a table say it
+            _forecast_sentence(open_study)
         with st.container(horizontal=True, vertical_alignment="center"):
-            _button(open_study, lacking, place)
-            _forecast_button(open_study, place)
+            has_labels, has_forecast = desk(open_study).labels.last_event > 0, stored_forecast(open_study) is not None
+            is_tab = place == "training" and has_labels
+            _forecast_button(open_study, place, primary=is_tab and not has_forecast)
+            _button(open_study, lacking, place, primary=is_tab and has_forecast and not points)
             asked = person is not None and st.button("What did my labels change?", key=f"own-labels-{place}")
         if person is not None:
             _own_part(open_study, person.name, f"own-labels-{place}-lines", asked)
@@ -103,7 +110,7 @@ def _forecast_sentence(open_study: Study) -> None:
         show(tag("p", found.sentence, title="\n".join(found.lines())))
 
 
-def _forecast_button(open_study: Study, place: str) -> None:
+def _forecast_button(open_study: Study, place: str, primary: bool = False) -> None:
     found = stored_forecast(open_study)
     if found is None or found.last_event != Labels(open_study.labels_path, read_only=True).last_event:
         words = "Forecast what labels change" if found is None else "Forecast again"
@@ -113,6 +120,7 @@ def _forecast_button(open_study: Study, place: str) -> None:
             key=f"forecast-{place}",
             label=words,
             missing_part=_missing_reason(open_study),
+            primary=primary,
         )
 
 
@@ -134,7 +142,7 @@ def _missing_reason(open_study: Study) -> str:
     return ""
 
 
-def _button(open_study: Study, missing_reason: str, place: str) -> None:
+def _button(open_study: Study, missing_reason: str, place: str, primary: bool) -> None:
     if is_unfinished(open_study):
         show(tag("p", "Computing another point …", cls="soft", role="status"))
         return
@@ -144,7 +152,7 @@ def _button(open_study: Study, missing_reason: str, place: str) -> None:
         key=f"add-point-{place}",
         label="Add a point",
         missing_part=missing_reason,
-        primary=place == "training",
+        primary=primary,
     )
 
 
@@ -172,7 +180,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         _chart("Reranker, Success@1", shown, [p.scopes[scope].reranker for p in shown], last.base_reranker, "BM25")
     ]
     notes: list[Html] = []
-    adapters = [(p, share) for p in shown if (share := p.scopes[scope].adapter) is not None]
+    adapters = [(p, found) for p in shown if (found := p.scopes[scope].adapter) is not None]
     if adapters and last.base_adapter is not None:
         encoder = str(last.inputs["encoder"])
         charts.append(
@@ -294,7 +302,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
                 _questions_link(open_study, learned, "only_b", quantity(learned.answered, "dev question")),
                 f" {verb} not, ",
                 _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
-                " no longer.",
+                f" no longer: {learned.chance_words}.",
                 cls="curve-worked",
             )
         )
@@ -325,7 +333,10 @@ def _questions_link(open_study: Study, outcome: CurveOutcome, cell: str, label: 
 def curve_tab(open_study: Study) -> None:
     """The learning curve on the Training page: the curve, all points, and the pairs that a point's labels changed."""
     points = curve_points(open_study)
-    tabs.title("Learning curve", _answer_sentence(points))
+    found = stored_forecast(open_study)
+    tabs.title("Learning curve", _answer_sentence(open_study, points, found))
+    if found is not None:
+        show(_forecast_table(found))
     curve_panel(open_study, "training")
     if not points:
         return
@@ -338,14 +349,56 @@ def curve_tab(open_study: Study) -> None:
         _pairs(open_study, chosen)
 
 
-def _answer_sentence(points: Sequence[CurvePoint]) -> str:
-    if not points:
-        return "No point yet. The curve says how much better retrieval gets with the labels so far, measured on dev."
-    last = points[-1]
-    share = last.scopes["judged" if last.judged else "all"].reranker
-    return (
-        f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(share)}; BM25 alone has "
-        f"{_share_text(last.base_reranker)}."
+def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None) -> str:
+    """Say what the next labels are expected to add, and what the labels so far did; without either, what BM25 does."""
+    answer = found.answer if found is not None else ""
+    if points:
+        last = points[-1]
+        reranked = last.scopes["judged" if last.judged else "all"].reranker
+        so_far = (
+            f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
+            f"{_share_text(last.base_reranker)}."
+        )
+        return f"{answer} {so_far}".strip()
+    about = "The curve says how much better retrieval gets with the labels so far, measured on dev."
+    return answer or f"{_base_words(open_study)}No point yet. {about}"
+
+
+def _cell_with_interval(words: str) -> Html:
+    """Return a figure with its interval below it, from words such as "+0.9 (−1.8 to +3.5)"."""
+    value, _, interval = words.partition(" (")
+    return span(value, span(interval.rstrip(")"), cls="interval"), cls="figure")
+
+
+def _base_words(open_study: Study) -> str:
+    """Return what the lexical run over dev finds alone, which labels are to improve; "" without such a run."""
+    if _missing_reason(open_study):
+        return ""
+    run = curve_inputs(open_study).dev
+    found = study.measured(open_study, run, rule=study.rule_of(open_study, [run]))
+    if not len(found.questions):
+        return ""
+    alone = share_of(found.values(SUCCESS, 1), found.units.codes)
+    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {counted(alone.n, 'question')}. "
+
+
+def _forecast_table(found: LabelForecast) -> Html:
+    """What the next labels are expected to change, for each use of labels."""
+    rows = [
+        row(*map(_cell_with_interval, each.cells), head=each.title)
+        if each.expected
+        else row(tag("td", each.lacking, colspan=len(LABELS), cls="left soft"), head=each.title)
+        for each in found.uses
+    ]
+    head = table_head("use of labels", *(f"{number} more" for number in LABELS))
+    return div(
+        tag("h2", "What the next labels are expected to change"),
+        div(table(head, rows), cls="scrolling"),
+        methods_note(
+            "Points of the named measure, with 90% intervals, extrapolated from what earlier labels changed on this study's "
+            "own lists. Dev questions are used only for measuring."
+        ),
+        cls="panel",
     )
 
 

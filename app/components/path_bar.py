@@ -122,6 +122,10 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
     if len(runs) < 2:
         return []
     sets = study.parts(open_study, "training_sets")
+    models = study.models(open_study)
+    if (model := url.value("model")) in models:
+        # The change to see is that of the shown model, as if it were the newest.
+        models = {**{name: about for name, about in models.items() if name != model}, model: models[model]}
     judged = person is not None and open_study.labels.has_labelled(person.name)
     state = PathState(
         open_study,
@@ -130,7 +134,7 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
         judged,
         judged or (person is not None and desk(open_study).tags.has_tagged(person.name)),
         sets,
-        study.models(open_study),
+        models,
         url.one_of("set", list(sets), "") or None,
         lambda action: who.may_sign_in(person, action),
     )

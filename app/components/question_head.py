@@ -15,8 +15,8 @@ from blindspot.db.records import Passage, Question
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 
 
-def question_head(question: Question, frequency_source: str | None, with_answers: bool = True) -> Html:
-    """The question as a heading, with its facts in one line below.
+def question_head(question: Question, frequency_source: str | None, with_answers: bool = True, *finding: Html) -> Html:
+    """The question as a heading, what is found about it, and its facts in one line.
 
     Args:
         with_answers: whether a question of the study has a known answer.
@@ -41,7 +41,7 @@ def question_head(question: Question, frequency_source: str | None, with_answers
         )
     facts.append(_fact("set", set_label(question.dataset, question.split)))
     facts.append(_fact("id", question.id))
-    return div(tag("h1", question.text), tag("dl", *facts), cls="question-head")
+    return div(tag("h1", question.text), *finding, tag("dl", *facts), cls="question-head")
 
 
 def _fact(name: object, value: object) -> Html:

@@ -23,7 +23,7 @@ from blindspot.app.components.compare_tables import (
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import grouping, letter, methods_note, notice, relation_label, term
+from blindspot.app.components.marks import choices_fold, grouping, letter, methods_note, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
@@ -77,7 +77,8 @@ def page() -> None:
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)
-    with st.container(key="pickers"):
+    head, pickers = st.container(), st.container(key="pickers")
+    with pickers:
         columns = st.columns([3, 3, 3, 2.4, 3.4], vertical_alignment="bottom")
         with columns[0]:
             a = url.select("Run A", "a", names, pair[0], forget=("page",))
@@ -102,18 +103,16 @@ def page() -> None:
         with columns[4]:
             show(_k_picker(chosen, compared.depth))
     if not len(compared):
-        show(*_warnings(compared, chosen))
+        with head:
+            show(tag("h1", "Nothing to compare"), *_warnings(compared, chosen))
         return
     show(style_sheet("analysis.css"))
     chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
-    show(
-        tag("h1", headline(compared, chosen, kept)),
-        tag("p", significance_line(compared, chosen, kept)),
-        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
-        *_warnings(compared, chosen),
-    )
-    _filters(compared, chosen)
+    with head:
+        _answer(runs, compared, chosen, kept)
+    with pickers:
+        _filters(compared, chosen)
     beside = [
         each for name in others if (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
@@ -125,6 +124,17 @@ def page() -> None:
         )
     )
     _panels(opened, compared, chosen, kept)
+
+
+def _answer(runs: Mapping[str, dict], compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
+    """Show which run is ahead, how sure that is, and what the comparison leaves out."""
+    show(
+        tag("h1", headline(compared, chosen, subset)),
+        tag("p", significance_line(compared, chosen, subset)),
+        div(_methods(runs, compared, chosen), causes_link(chosen), _slices_link(chosen), cls="action"),
+        *_warnings(compared, chosen),
+        choices_fold(f"{chosen.a} and {chosen.b}, k = {chosen.k}"),
+    )
 
 
 def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
@@ -335,7 +345,7 @@ def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
 
 
 def _filters(compared: Comparison, chosen: Selection) -> None:
-    with st.container(key="filters"):
+    with st.container():
         columns = st.columns([4, 4, 4, 2.5])
         relations = sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)
         sets = sorted(set(compared.sets.tolist()))

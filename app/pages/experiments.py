@@ -9,9 +9,10 @@ from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.experiments import (
     commands,
-    experiment_list,
     figure_of,
     listed_experiments,
+    overview,
+    overview_sentence,
     result_table,
     verdict_panel,
 )
@@ -45,17 +46,20 @@ def page() -> None:
 
 
 def _page(open_study: Study) -> None:
-    all_results = results(open_study)
-    listed = listed_experiments(all_results)
-    name = url.one_of("experiment", list(listed), all_results[0]["experiment"] if all_results else next(iter(listed)))
+    found = results(open_study)
+    listed = listed_experiments(found)
+    name = url.one_of("experiment", list(listed), "")
     show(style_sheet("analysis.css"))
-    with st.container(key="experiments"):
-        left, right = st.columns([3, 10], gap="medium")
-        with left:
-            show(experiment_list(all_results, name))
-        with right:
-            of_name = [result for result in all_results if result["experiment"] == name]
-            _experiment(open_study, name, listed[name], of_name)
+    if not name:
+        show(tag("h1", overview_sentence(found)), overview(found))
+    else:
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            labels = {name: f"{about.paper}: {name}, {about.source}" for name, about in listed.items()}
+            with st.container(width=420):
+                url.select("Experiment", "experiment", list(listed), "", ["result"], lambda name: labels[name])
+            show(link("All experiments", url.EXPERIMENTS, cls="quiet"))
+        of_name = [result for result in found if result["experiment"] == name]
+        _experiment(open_study, name, listed[name], of_name)
     jobs.panel(open_study)
 
 

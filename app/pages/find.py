@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import streamlit as st
 
 from blindspot.app import hidden_questions, study, url, who
-from blindspot.app.components.found_texts import Retrieved, found_list
-from blindspot.app.components.marks import empty
+from blindspot.app.components.found_texts import Retrieved, found_list, found_title
+from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import show
+from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
 
-ABOUT = "In the passages, in the questions, and in the notes that annotators wrote. Of a passage: who retrieves it, and at what rank."
+EMPTY = "Find passages, questions and notes by their words"
+ABOUT = "Each passage comes with the questions for which a run retrieves it, and at what rank."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
+EXAMPLES, MOST_RETRIEVED, START = 3, 5, 160
 DEPTH = 20  # ranks in which a passage counts as retrieved
 
 
 def page() -> None:
     opened = study.current()
     places = _searchable_places(opened)
+    show(style_sheet("find.css"))
     head = st.container()
-    with st.container(key="find"):
-        words_column, place_column = st.columns([5, 2], vertical_alignment="bottom")
-        with words_column:
-            words = url.text_box(
-                "Words to find",
-                "words",
-                forget=("show",),
-                max_chars=full_text.MAX_WORDS,
-                placeholder="a name, a few words",
-            ).strip()
-        with place_column:
-            place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
+    words, place, run = _search_fields(opened, places)
     if not words:
         with head:
-            show(empty("Find words", ABOUT))
+            show(tag("h1", EMPTY), tag("p", ABOUT, " ", _examples(opened, run)))
+        if run and place == "passages":
+            show(*_most_retrieved(opened, run))
         return
     limit = url.number("show", SHOWN, 1, MOST)
     with st.spinner("Searching …"):
@@ -47,19 +43,68 @@ def page() -> None:
         )
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
-    retrieved = _retrieved(opened, [each.id for each in result.found]) if place == "passages" else None
-    show(found_list(opened, result, words, more, retrieved))
+    retrieved = _retrieved(opened, run, [each.id for each in result.found]) if run and place == "passages" else None
+    with head:
+        show(found_title(result, words, retrieved))
+    show(found_list(opened, result, more, retrieved))
 
 
-def _retrieved(open_study: Study, passages: list[str]) -> Retrieved | None:
-    """Return the questions for which a run ranks these passages: the run in the address, or else the newest run over
-    dev.
+def _search_fields(open_study: Study, places: list[full_text.Place]) -> tuple[str, full_text.Place, str]:
+    """Show the fields of a search, and return its words, its place and the run whose hits are shown; "" without runs.
+    The run is by default the newest over dev.
     """
     runs = offered_runs(open_study)
-    if not runs:
-        return None
-    usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs)))
-    name = url.one_of("run", list(runs), usual)
+    usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs), ""))
+    with st.container(key="find"):
+        columns = st.columns([6, 2, 2.4, 1.2], vertical_alignment="bottom")
+        with columns[0]:
+            words = url.text_box(
+                "Words to find",
+                "words",
+                forget=("show",),
+                max_chars=full_text.MAX_WORDS,
+                placeholder="a name, a few words",
+            ).strip()
+        with columns[1]:
+            place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
+        with columns[2]:
+            run = url.select("Retrieved by", "run", list(runs), usual) if runs and place == "passages" else usual
+        with columns[3]:
+            st.button("Find", type="primary", width="stretch")  # the field has stored its words when it loses the focus
+    return words, place, run
+
+
+def _examples(open_study: Study, run: str) -> Html:
+    """Links that search for the subjects of the first questions of a run."""
+    if not run:
+        return Html("")
+    first = open_study.questions.some(open_study.run(run).question_ids[:EXAMPLES])
+    subjects = dict.fromkeys(question.subject for question in first if question.subject)
+    links = [
+        join(" · " if number else "", link(each, url.href(url.FIND, {"words": each})))
+        for number, each in enumerate(subjects)
+    ]
+    return join("For example: ", *links) if links else Html("")
+
+
+def _most_retrieved(open_study: Study, name: str) -> tuple[Html, ...]:
+    """The passages that a run retrieves for the most questions: what a search without words shows."""
+    run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
+    visible = [row for row, id in enumerate(run.question_ids) if id not in hidden]
+    hits = np.asarray(run.hits.ordinals[visible, : min(DEPTH, run.hits.k)])
+    rows, counts = np.unique(hits[hits >= 0], return_counts=True)
+    most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
+    found = [
+        full_text.FoundText(each.id, each.title, [(textwrap.shorten(each.text, START, placeholder=" …"), "")])
+        for each in open_study.corpus.passages(most)
+    ]
+    result = full_text.TextSearch("passages", found, False, "")
+    heading = tag("h2", f"The passages that {name} retrieves for the most questions, in its first {DEPTH}")
+    return heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
+
+
+def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:
+    """Return the questions for which a run ranks these passages."""
     run, hidden = open_study.run(name), hidden_questions.hidden_ids(open_study)
     k = min(DEPTH, run.hits.k)
     rows = open_study.corpus.ordinals(passages)

@@ -66,7 +66,6 @@ def page() -> None:
     of_relations = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
     usual = "hit" if "hit" in colours else of_relations
     colour = colours[url.one_of("by", list(colours), usual)]
-    show(choices_fold(" · ".join(filter(None, (name, colour.title, run if colour.needs_run else "")))))
     with st.container(key="pickers"):
         columns = st.columns([2.4, 2, 2.2, 2.2, 1.2, 2.4, 1.7], vertical_alignment="bottom")
         with columns[0]:
@@ -92,6 +91,7 @@ def page() -> None:
     rows = clusters.rows_of_runs(map, state, runs, k)
     with head:
         _answer(map, rows, colour, run, other, k)
+        show(choices_fold(f"map {name}, by {colour.title}, k = {k}"))
     _picture(map, state, Colouring(colour, run, other, k), view)
     clusters.table(map, state, rows, k, _open_cluster(state))
     statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
@@ -137,7 +137,9 @@ def _answer(
     pair = {"a": run, "b": other, "k": k}
     title = f"{other} finds {cells.only_b:,} of the {cells.only_b + cells.neither:,} questions that {run} misses at {k}"
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
-    read = link(f"Read the {cells.only_b:,}", url.href(url.QUESTION, {**pair, "cell": "only_b"}), cls="after")
+    read = link(
+        f"Read the {counted(cells.only_b, 'question')}", url.href(url.QUESTION, {**pair, "cell": "only_b"}), cls="after"
+    )
     show(tag("h1", title), tag("p", "It misses ", lost, ". ", where, read if cells.only_b else ""))
 
 

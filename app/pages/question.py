@@ -86,15 +86,7 @@ def _listed_question(open_study: Study) -> None:
         compare = link("Compare", chosen.on_compare())
         show(notice("No question of the study can be measured in both runs. Choose other runs on ", compare, "."))
         return
-    with st.container(key="walk"):
-        left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
-        with left:
-            show(_list_position(compared, chosen, rows, asked))
-        with middle:
-            if rest := runs_like(runs, a, b):
-                _more_lists(rest)
-        with right:
-            _ask_box(open_study)
+    show(_list_position(compared, chosen, rows, asked))
     question = open_study.questions.get(asked)
     if hidden_questions.any_hidden(open_study, [question.id]):
         show(hidden_questions.notice_of_hidden(1))
@@ -111,17 +103,38 @@ def _listed_question(open_study: Study) -> None:
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.signed_in_person(open_study.labels_path)
-    show(
-        question_head(question, open_study.questions.frequency_source, study.with_answers(open_study, question)),
-        judged(open_study, question, person),
-    )
-    question_tags(open_study, question, person, chosen)
-    show(_miss_reasons(open_study, compared, question, rule, chosen.k))
+    finding = _finding(compared, question), _miss_reasons(open_study, compared, question, rule, chosen.k)
+    source, with_answers = open_study.questions.frequency_source, study.with_answers(open_study, question)
+    show(question_head(question, source, with_answers, *finding))
+    with st.expander("More: tags, labels, another list, your own question"):
+        show(judged(open_study, question, person))
+        question_tags(open_study, question, person, chosen)
+        if rest := runs_like(runs, a, b):
+            _more_lists(rest)
+        _ask_box(open_study)
+        address = url.href(
+            url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)}
+        )
+        show(link("Reword this question", address, cls="quiet"))
     _show_lists(open_study, lists, question, rule, judge_marks(open_study, question, [column.name for column in lists]))
     on_question(open_study, question, person)
-    address = url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_ask_as_own(question)})
-    reword = link("Reword this question", address, cls="quiet")
-    show(div(reword, span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
+    show(div(span(convention(compared.run_a.kind, rule), cls="soft"), cls="foot"))
+
+
+def _finding(compared: Comparison, question: Question) -> Html:
+    """Say at what rank each of the two runs finds the question; empty if it is not measured."""
+    row = compared.rows.get(question.id)
+    if row is None:
+        return Html("")
+    sides = {compared.run_a.name: compared.first_ranks_a, compared.run_b.name: compared.first_ranks_b}
+    depths = {compared.run_a.name: compared.run_a.k, compared.run_b.name: compared.run_b.k}
+    said = [
+        f"{name} finds a relevant passage at rank {ranks[row]:,}"
+        if ranks[row]
+        else f"{name} finds none in its first {depths[name]:,}"
+        for name, ranks in sides.items()
+    ]
+    return tag("p", "; ".join(said), ".", cls="answer-line")
 
 
 def _miss_reasons(open_study: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
@@ -317,6 +330,7 @@ def _own_question(open_study: Study) -> None:
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
     show(_way_back(), tag("h1", url.value("ask").strip()))
+    head = st.container()
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")
         with columns[0]:
@@ -346,7 +360,18 @@ def _own_question(open_study: Study) -> None:
         except BlindspotError as error:
             show(notice(letter(side), f" {name}: {error}", kind="error"))
     if lists:
+        with head:
+            show(_shared(lists))
         _show_lists(open_study, lists, question, "dpr")
+
+
+def _shared(lists: list[HitList]) -> Html:
+    """Say how many of their first passages the first two lists have in common."""
+    if len(lists) < 2:
+        return Html("")
+    tops = [set(column.ordinals[:SHOWN].tolist()) for column in lists[:2]]
+    number = len(tops[0] & tops[1]) or "none"
+    return tag("p", f"{lists[0].name} and {lists[1].name} share {number} of their first {SHOWN} passages.")
 
 
 enter(page)

@@ -8,13 +8,13 @@ from blindspot.app import study, url
 from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import methods_note, notice, relation_label
+from blindspot.app.components.marks import choices_fold, methods_note, notice, relation_label
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.app.markup import div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
 from blindspot.backend.core.jobs import request
@@ -24,7 +24,15 @@ from blindspot.backend.data.importing.importer import count_frequencies
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.pairs import default_pair
-from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
+from blindspot.backend.evaluation.panel import (
+    Curves,
+    Cut,
+    Panel,
+    RelationTable,
+    frequency_curves,
+    relation_table,
+    runs_named,
+)
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.panel_words import frequency_sentence, relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
@@ -46,11 +54,11 @@ def page() -> None:
         return
     show(missing_runs(known))
     names = runs_named(url.value("runs"), list(known), list(dict.fromkeys(default_pair(known))))
-    with st.container(key="pickers"):
+    head, pickers = st.container(), st.container(key="pickers")
+    with pickers:
         left, right = st.columns([8, 3], vertical_alignment="bottom")
         with left:
-            about = "Runs to show; the first two are compared with each other."
-            url.multiselect("Runs", "runs", list(known), names, help=about)
+            url.multiselect("Runs", "runs", list(known), names, help="The first two are compared with each other.")
         with right:
             relevance: Kind = url.select(
                 "Relevance",
@@ -65,7 +73,7 @@ def page() -> None:
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
-    pickers = (
+    choosers = (
         choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
         choices(
@@ -75,22 +83,23 @@ def page() -> None:
     )
     said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
-    choosers = div(*pickers, cls="choosers")
-    if view == "frequency":
-        _frequency(opened, panel, names, k, measure, about, choosers)
+    below = about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
+    with pickers:
+        show(div(*choosers, cls="choosers"))
+        curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
+    if curves is not None:
+        with head:
+            show(tag("h1", frequency_sentence(panel, curves)), *below)
+        _frequency(opened, panel, names, k, curves)
     elif related:
         table = relation_table(panel, k, measure=measure)
-        show(tag("h1", relations_sentence(table, names)), about, choosers)
+        with head:
+            show(tag("h1", relations_sentence(table, names)), *below)
         _relations(panel, table, names, k, measure)
     else:
-        show(tag("h1", "Relations"), choosers)
-        show(
-            notice(
-                "None of these questions has a relation. ",
-                link("Show by frequency", page_address(view="frequency")),
-                ".",
-            )
-        )
+        by_frequency = link("Show by frequency", page_address(view="frequency"))
+        with head:
+            show(tag("h1", "None of these questions has a relation"), *below, notice(by_frequency, "."))
 
 
 def _compare_address(names: list[str], k: int, **more: str) -> str:
@@ -103,7 +112,10 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     made = relations_tables.relations(
         table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
     )
-    note = f"Pale: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Hover over a figure for its 95% interval."
+    note = (
+        f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval. "
+    )
+    note += "A − B: 95% interval, not adjusted; pale if p (Holm) > 0.05."
     show(
         div(
             tag("h2", f"{measure.title_at('k')} by relation, %"),
@@ -125,10 +137,10 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
 
 
-def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: RankingMeasure, *choosers: Html) -> None:
+def _frequency_curves(panel: Panel, k: int, measure: RankingMeasure) -> Curves:
+    """Show the choices of the view by frequency, and return the curves that they ask for."""
     there = ("", *sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label))
     curves = frequency_curves(panel, k, url.one_of("relation", there, ""), CUTS.get(url.value("buckets")), measure)
-    show(tag("h1", frequency_sentence(panel, curves)), *choosers)
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
         url.select(
@@ -147,6 +159,10 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, measure: R
                 [(CUT_NAMES[each], page_address(buckets=each), curves.cut == CUTS[each]) for each in offered],
             )
         )
+    return curves
+
+
+def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Curves) -> None:
     if not any(points for each in curves.series.values() for points in each.values()):
         show(notice("The subjects of these questions have no frequencies."))
         if opened.questions.subjects(without_frequency=True):

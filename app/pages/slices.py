@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
-from blindspot.app.components.marks import methods_note, notice
+from blindspot.app.components.marks import choices_fold, methods_note, notice
+from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
@@ -26,9 +28,9 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.result_table import signed
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import reservation
-from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
@@ -39,7 +41,7 @@ from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
-PAGE = "slices"
+PAGE, EMPTY = "slices", Html("")
 
 
 def page() -> None:
@@ -53,6 +55,7 @@ def page() -> None:
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)
+    head = st.container()
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 6], vertical_alignment="bottom")
         with columns[0]:
@@ -68,18 +71,19 @@ def page() -> None:
             show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
     if not len(compared):
         words = f"No question of both {a} and {b} can be measured by {compared.run_a.kind}. Choose other runs."
-        show(notice(words, kind="warning"))
+        with head:
+            show(tag("h1", "No slices"), notice(words, kind="warning"))
         return
     facts, wrong = Facts(compared, chosen.k), ""
     try:
         kept = facts.mask(chosen.slice)
     except BlindspotError as error:
         wrong, chosen, kept = str(error), replace(chosen, slice=""), np.ones(len(compared), dtype=bool)
-    names = spoken_names(runs, a, b)
+    fold = choices_fold(f"{a} and {b}, k = {chosen.k}")
     if chosen.slice:
-        _slice(opened, compared, chosen, kept)
+        _slice(opened, compared, chosen, kept, head, fold)
     else:
-        _finder(opened, chosen, facts, names)
+        _finder(opened, chosen, facts, head, fold)
     with st.container(key="filters"):
         url.text_box(
             "Your own slice",
@@ -92,9 +96,9 @@ def page() -> None:
     tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)
-        head = tag("h2", "The questions of the slice")
-        show(div(head, question_table(compared, chosen, rows), cls="panel", id="questions"))
-        _finder(opened, chosen, facts, names)
+        title = tag("h2", "The questions of the slice")
+        show(div(title, question_table(compared, chosen, rows), cls="panel", id="questions"))
+        _finder(opened, chosen, facts, st.container())
 
 
 def address(chosen: Selection, **changes: object) -> str:
@@ -103,11 +107,18 @@ def address(chosen: Selection, **changes: object) -> str:
     )
 
 
-def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarray) -> None:
-    """Show the runs' figures on the current slice."""
+def _slice(
+    open_study, compared: Comparison, chosen: Selection, subset: np.ndarray, head: DeltaGenerator, fold: Html
+) -> None:
+    """Show the runs' figures on the current slice.
+
+    Args:
+        head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
+    """
     total = int(subset.sum())
     if not total:
-        show(notice("This slice contains no question of these runs."))
+        with head:
+            show(tag("h1", "This slice contains no question of these runs"), fold)
         return
     words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
     links = (
@@ -115,12 +126,15 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
     title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
+    about = methods_note(reservation(compared.run_a.kind, chosen.rule))
+    with head:
+        show(
+            tag("h1", title),
+            tag("p", significance_line(compared, chosen, subset)),
+            div(tag("code", chosen.slice), *links, about, cls="action"),
+            fold,
+        )
     show(
-        tag("h1", title),
-        tag("p", significance_line(compared, chosen, subset)),
-        div(
-            tag("code", chosen.slice), *links, methods_note(reservation(compared.run_a.kind, chosen.rule)), cls="action"
-        ),
         div(
             div(scrolling(accuracy_table(compared, chosen, subset)), cls="panel"),
             div(
@@ -139,8 +153,7 @@ def _slice(open_study, compared: Comparison, chosen: Selection, subset: np.ndarr
             with columns[1]:
                 st.button("Save", key="slice-save", on_click=_save, args=(open_study, chosen.slice))
         with columns[2]:
-            if said := st.session_state.pop("slice-said", None):
-                show(notice(said[0], kind=said[1]))
+            show_last_message()
             send_to_judging(
                 open_study,
                 ids_of(take(compared.questions, np.flatnonzero(subset))),
@@ -161,20 +174,21 @@ def _runs_on(open_study, compared: Comparison, chosen: Selection, subset: np.nda
 
 
 def _save(open_study, expression: str) -> None:
-    name = st.session_state.get("slice-name", "")
-    try:
-        made = saved_slices.save(open_study, name, expression, by=who.acting_name(open_study.labels_path))
-        st.session_state["slice-said"] = (f"Saved as “{made.name}”.", "")
+    def save() -> str:
+        name, by = st.session_state.get("slice-name", ""), who.acting_name(open_study.labels_path)
+        made = saved_slices.save(open_study, name, expression, by=by)
         st.session_state["slice-name"] = ""
-    except BlindspotError as error:
-        st.session_state["slice-said"] = (str(error), "error")
+        return f"Saved as “{made.name}”."
+
+    try_action(save)
 
 
 def _delete(open_study, name: str) -> None:
-    try:
+    def delete() -> str:
         saved_slices.delete(open_study, name, by=who.acting_name(open_study.labels_path))
-    except BlindspotError as error:
-        st.session_state["slice-said"] = (str(error), "error")
+        return f"Deleted “{name}”."
+
+    try_action(delete)
 
 
 def _saved(open_study, chosen: Selection, facts: Facts) -> None:
@@ -204,8 +218,14 @@ def _found_slices(_facts: Facts, slice: str, *key: object) -> FoundSlices:
     return find_slices(_facts, np.flatnonzero(_facts.mask(slice)))
 
 
-def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
-    """Show the slices that explain the difference, largest effect first; the first one is the page's main sentence."""
+def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, fold: Html = EMPTY) -> None:
+    """Show the slices that explain the difference, largest contribution first; the first one is the page's main
+    sentence.
+
+    Args:
+        head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
+    """
+    names = chosen.a, chosen.b
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
@@ -228,33 +248,31 @@ def _finder(open_study, chosen: Selection, facts: Facts, names: tuple[str, str])
             ".",
         )
         title = "No slice differs from the rest." if found.tried else none
-        show(tag(heading, title), tag("p", tested if found.tried else "", " ", *instead), about)
+        with head:
+            show(tag(heading, title), tag("p", tested if found.tried else "", " ", *instead), about, fold)
         return
 
     def opens(expression: str) -> str:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        code = span(tag("code", found_slice.expression), f" A − B {interval(found_slice)}", cls="soft")
+        contribution = f" A − B {interval(found_slice)}; contribution {signed(100 * found_slice.explained)}"
+        code = span(tag("code", found_slice.expression), contribution, cls="soft")
         inside = (slice_line(each, ()) for each in nested)
         summary = tag("summary", quantity(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
-    def spoken(found_slice: FoundSlice) -> Html:
-        return link(sentence(found_slice, names), opens(found_slice.expression))
-
     def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        return tag("li", spoken(found_slice), evidence(found_slice, nested))
+        spoken = link(sentence(found_slice, names), opens(found_slice.expression))
+        return tag("li", spoken, evidence(found_slice, nested))
 
     apart = merged(found, facts)
-    if chosen.slice:
-        show(tag(heading, "Within the slice"), about)
-    else:  # the first one is the page's sentence
-        show(tag(heading, spoken(apart[0][0])), div(evidence(*apart[0]), cls="spoken"), about)
-        apart = apart[1:]
-    further = tag("ol", *(slice_line(*each) for each in apart), cls="spoken", start=1 if chosen.slice else 2)
+    with head:
+        show(tag(heading, "Within the slice" if chosen.slice else sentence(apart[0][0], names)), about, fold)
+    lines = tag("ol", *(slice_line(*each) for each in apart), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
-    show(div(further if apart else "", figures, cls="panel", id="found"))
+    order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
+    show(div(order, lines, figures, cls="panel", id="found"))
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 

@@ -8,12 +8,10 @@ manifest of a run states whether this was done: `own_passage`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from blindspot.db.corpus import Corpus
+from blindspot.db.corpus import Corpus
 
 LEFT_OUT = "left out"
 """The value of `own_passage` in the manifest of such a run."""

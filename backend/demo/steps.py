@@ -26,7 +26,6 @@ from blindspot.db.queue import Batch, Queue
 from blindspot.db.records import Question
 
 KS = (1, 5, 20)  # ranks at which the two trained models are compared; Holm adjusts p for all of them
-NAMES = ("BM25", "dense retrieval")
 BEFORE, TRAINED_NOISY, TRAINED_CLEAN = RUNS["dense"], *(trial_run_name(MODELS[name], SPLIT) for name in (NOISY, CLEAN))
 
 StepKey = Literal["blind-spot", "question", "judge", "training-set", "retriever"]
@@ -74,10 +73,10 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
         return DemoStep(
             "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval starts when its index is built."
         )
-    all_findings = findings(comparison(RUNS["bm25"], BEFORE), HEADLINE_K, NAMES)
+    all_findings = findings(comparison(RUNS["bm25"], BEFORE), HEADLINE_K, (RUNS["bm25"], BEFORE))
     falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
     sentence = falls[0] if falls else all_findings[0].sentence
-    return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
+    return DemoStep("blind-spot", title, "ready", sentence)
 
 
 def _question(comparison: Compare, runs: set[str]) -> DemoStep:
@@ -90,13 +89,13 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
             "question",
             title,
             "waiting",
-            f"Dense retrieval finds every answer that BM25 finds in its first {HEADLINE_K}.",
+            f"{BEFORE} finds every answer that {RUNS['bm25']} finds in its first {HEADLINE_K}.",
         )
     return DemoStep(
         "question",
         title,
         "ready",
-        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {HEADLINE_K}."
+        f"“{question.text}” {RUNS['bm25']} ranks a passage with the answer first; {BEFORE} has none in its first {HEADLINE_K}."
         + _reason_step(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )

@@ -12,12 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.buckets import subject_key
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.causes import (
     DOUBTED,
@@ -31,16 +32,13 @@ from blindspot.backend.evaluation.causes import (
     RAREST_BUCKET,
     Cause,
 )
+from blindspot.backend.evaluation.comparison import Comparison
 from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
 from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
 from blindspot.backend.evaluation.miss_facts import near_namesake, pattern
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.question_table import folded_field_of, take
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.comparison import Comparison
 
 Side = Literal["a", "b"]
 Fact = tuple[str, str]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from blindspot.analysis.buckets import bucket_groups, bucket_order
 from blindspot.analysis.flips import FlipTable
 from blindspot.analysis.overlap import rank_biased_overlap
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, compare, compare_groups, holm_adjusted
+from blindspot.analysis.significance import Difference, adjusted_together, compare, family
+from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import Unit
-from blindspot.backend.core.units import Units, count_with_units, units_of
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import Units, counted_by, units_of
 from blindspot.backend.evaluation.held import ResultCache
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.question_facts import QuestionFacts
@@ -31,10 +33,6 @@ from blindspot.db.errors import BadInput
 from blindspot.db.question_columns import NO_BUCKET, Categories, QuestionColumns
 from blindspot.db.question_table import QuestionTable, columns_of, row_index, rows_among, rows_of, take
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 KS = (1, 5, 20, 100)
 SEED = 0

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
-from blindspot.backend.retrieval.engines.engine import OPENED
-from blindspot.backend.retrieval.retriever import kind_of_run
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
@@ -46,25 +44,6 @@ class FrequencyPoint:
     @property
     def has_few_questions(self) -> bool:
         return self.estimate_a.n_units < FEW
-
-
-def spoken_names(runs: Mapping[str, dict], run_a: str, run_b: str) -> tuple[str, str]:
-    """Return the names of the two runs for sentences: their retrievers, or the runs' own names if the retrievers are
-    the same.
-    """
-    names = [_retriever(name, runs[name]) for name in (run_a, run_b)]
-    return (names[0], names[1]) if names[0] != names[1] else (run_a, run_b)
-
-
-def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
-    kind = kind_of_run(manifest)
-    if kind is None or kind.fusion:
-        return name
-    if kind.name == OPENED:
-        return kind.describe(manifest)
-    if kind.name in ("bm25", "dense"):
-        return "BM25" if kind.name == "bm25" else f"dense ({manifest.get('retriever', name)})"
-    return kind.label(kind.retriever_of(manifest))
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from blindspot.analysis import accuracy
-from blindspot.backend.core.registry import Registry, instance_check
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.evaluation.relevance import Relevance
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.errors import BadInput
-
-if TYPE_CHECKING:
-    from blindspot.backend.evaluation.relevance import Relevance
 
 
 @dataclass(frozen=True, slots=True)

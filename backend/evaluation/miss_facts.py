@@ -6,20 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.buckets import subject_key
 from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, nfd, rule_for, spaced_tokens
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 NEIGHBOURS = 5
 MAX_VECTORS = 2_000_000  # limit of gold passages read for one question

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed_number
+from blindspot.backend.core.result_table import signed, signed_ends
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -29,18 +29,17 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     enough = [row.group for row in table.rows if row.units >= FEW and row.group in (sure or gains)]
     best = max(enough or sure or gains, key=lambda name: abs(gains[name]))
     most = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
+    estimate = table.differences[best].difference.estimate
+    most += f": {signed(gains[best])} points ({signed_ends(100 * (estimate.low or 0.0), 100 * (estimate.high or 0.0))})"
     if not sure:
         return (
-            f"Tested together, none of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}; the "
-            f"largest is {signed_number(gains[best])} points on {most}."
+            f"No difference in any of {total} is certain at {table.k} (Holm-adjusted); the largest before the adjustment "
+            f"is on {most}."
         )
     ahead = [sum(gains[name] > 0 for name in sure), sum(gains[name] < 0 for name in sure)]
     leader = 0 if ahead[0] >= ahead[1] else 1
     other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
-    return (
-        f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {most}: "
-        f"{signed_number(gains[best])} points."
-    )
+    return f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other} (Holm-adjusted); most on {most}."
 
 
 def frequency_sentence(panel: Panel, curves: Curves) -> str:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.settings import Kind as Kind
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from blindspot.db.errors import BadInput, Missing
@@ -26,10 +27,6 @@ from blindspot.db.gold import GoldMatches
 from blindspot.db.labels import Labels
 from blindspot.db.question_table import columns_of, ids_of, take
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 KINDS: tuple[str, ...] = ("answers", "gold", "labels")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
 from blindspot.backend.core.result_table import Results, ResultTable
+from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, generalisation, units_of
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
@@ -25,10 +27,6 @@ from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 By = Literal["relation", "bucket", "split", "slice"]
 KS = (1, 5, 20, 100)

@@ -85,6 +85,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             "type": "category",
             "categoryorder": "array",
             "categoryarray": list(places.values()),
+            "tickangle": 0,
         },
         yaxis={"title": {"text": f"{curves.title}, %"}, "range": [-2, 102]},
         height=420,
@@ -184,7 +185,8 @@ def _tick_labels(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
             counts[bucket] = ["0"] * number
         for bucket, seen in counts.items():
             seen.append(there.get(bucket, "0"))
-    return {bucket: f"{curves.label(bucket)}<br>n {'<br>+ '.join(counts[bucket])}" for bucket in sorted(counts)}
+    lines = {bucket: "<br>+ ".join(seen).replace(" (", "<br>(") for bucket, seen in counts.items()}
+    return {bucket: f"{curves.label(bucket)}<br>n {lines[bucket]}" for bucket in sorted(counts)}
 
 
 def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str, number: int, flat: bool = False):

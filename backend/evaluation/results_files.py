@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.own_passages import LEFT_OUT
 from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.measures import MEASURES
-from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.db.errors import BadInput, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.relevance import Relevance
 
 CUT_OFFS = (1, 3, 5, 10, 20, 100, 1000)
 NAMES = {

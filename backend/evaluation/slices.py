@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from blindspot.analysis import flips
 from blindspot.analysis.accuracy import first_hit
 from blindspot.analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import Run
 from blindspot.backend.evaluation.cause_rules import RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import Cause
 from blindspot.backend.evaluation.comparison import Comparison, set_label
@@ -24,14 +24,11 @@ from blindspot.backend.evaluation.miss_table import NONE
 from blindspot.backend.retrieval.retriever import is_lexical
 from blindspot.backend.text.answers import match_run
 from blindspot.db.errors import BadInput, Missing
+from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
 from blindspot.db.question_fields import QuestionFields
 from blindspot.db.question_table import ids_of, rows_among, rows_of
 from blindspot.db.tags import Tags
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.db.judgements import Consensus
 
 TEXTS = {
     "relation": "relation:P19",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,8 @@ from blindspot.analysis.buckets import cumulative_buckets, in_training, subject_
 from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part
+from blindspot.backend.experiments.workbench import Workbench
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.experiments.workbench import Workbench
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.parts import Part, QuestionSelection, required
+from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.experiments.workbench import Workbench
 
 TUNED_AT = 20  # the DPR paper's tables use Success@20
 

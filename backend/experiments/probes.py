@@ -10,21 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.miss_facts import name_words
 from blindspot.backend.experiments.parts import Part, QuestionSelection
+from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.interventions.edits import renamed
 from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.experiments.workbench import Workbench
 
 MIN_SENTENCES = 3  # of a passage: fewer leave nothing to move, cut or leave out
 REPEATS = 3  # times that the subject's name is repeated

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.accuracy import first_hit, success_from_ranks
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import text_key
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.miss_facts import name_words, pattern
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 TIMES_AS_FREQUENT = 10  # a stand-in is mentioned at least this many times as often as the subject it replaces
 

@@ -11,22 +11,19 @@ import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.core.manifest import read_json, text_sha256, write_json
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import features_of
 from blindspot.backend.judges.features import NAMES, WordWeights
 from blindspot.backend.judges.lists import Lists, lists_of
+from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 FOLDER = "cache"
 

@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
+from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.feature_model import (
@@ -50,6 +52,7 @@ from blindspot.backend.judges.lists import (
 from blindspot.backend.judges.scorers import from_arrays, to_arrays
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
+from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
@@ -57,11 +60,6 @@ from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
 
 KIND = "feature-judge"
 ABOUT, MODEL, WORDS = "training.json", "model.npz", "words.json"

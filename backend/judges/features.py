@@ -12,13 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.db.records import Passage
+from blindspot.backend.core.study import Study
+from blindspot.db.records import Passage
 
 Family = Literal["list", "dense", "words"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.streams import (
     ByteSource,
@@ -27,14 +28,10 @@ from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.manifest import Manifest
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.lists import Lists
-    from blindspot.backend.progress import Progress
 
 KIND = "imported"
 UMBRELA_TOP = 3

@@ -10,20 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from blindspot.backend.core.manifest import read_manifest
-from blindspot.backend.core.registry import Registry, instance_check
+from blindspot.backend.core.manifest import Manifest, read_manifest
+from blindspot.backend.core.registry import Registry, must_be
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.lists import Lists
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.manifest import Manifest
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.lists import Lists
-    from blindspot.backend.progress import Progress
 
 
 class Judge(Protocol):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.scores import ScoreStore
-    from blindspot.backend.progress import Progress
 
 QUESTIONS_PER_STEP = 500
 

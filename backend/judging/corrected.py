@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, judged_figures
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.evaluation.relevance import Kind, relevant
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

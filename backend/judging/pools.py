@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.priority import PooledPassage
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 
 class Pools:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
 from blindspot.backend.core.registry import Registry
+from blindspot.backend.core.runs import Run
 from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import UNLABELLED, KnownKinds
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
 
 QUESTION, NO_QUESTION = "question", "other passage"  # a passage that is no question's positive
 SEVERAL, NO_RELATION = "of several relations", "no relation"

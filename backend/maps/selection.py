@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.runs import Run
 from blindspot.backend.judging.settings import CANDIDATES
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import KnownKinds
 from blindspot.db.errors import Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
 
 QUESTION, PASSAGE = "q:", "p:"
 """The prefixes of a point's id; the question or passage id follows."""

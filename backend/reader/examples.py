@@ -8,11 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from blindspot.backend.core.manifest import file_sha256, text_sha256
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import TRAINS, eligible_questions
 from blindspot.backend.reader.settings import DEPTH
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run, rule_for
@@ -20,10 +22,6 @@ from blindspot.backend.training.examples import NumberedExamples
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.records import Passage
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 NO_ANSWERS = "no answers"
 NOTHING_THERE = "no passage in the top {depth} contains an answer"

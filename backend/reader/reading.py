@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +29,14 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
+from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import run_hash
 from blindspot.backend.reader.reader import PassageReadings, Reader, selected
 from blindspot.backend.reader.settings import ReadingSettings
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 KS = (1, 5, 10, 20, 50, 100)
 """The values of k at which answers are stored and measured, up to the depth of the run."""

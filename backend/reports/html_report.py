@@ -19,7 +19,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
-from blindspot.backend.evaluation.findings import findings, spoken_names
+from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.pairs import default_pair
@@ -135,8 +135,7 @@ def _comparison(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str
 
 
 def _findings(study: Study, comparison: Comparison, k: int) -> list[str]:
-    a, b = comparison.run_a.name, comparison.run_b.name
-    names = spoken_names({name: study.run(name).manifest for name in (a, b)}, a, b)
+    names = comparison.run_a.name, comparison.run_b.name
     return [each.sentence[0].upper() + each.sentence[1:] for each in findings(comparison, k, names)]
 
 

@@ -15,23 +15,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.declared import build_settings as build_options
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
 from blindspot.backend.retrieval.retriever import pad_hits, top_k
 from blindspot.backend.retrieval.search import checked_question_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.dense import Dense
 
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more

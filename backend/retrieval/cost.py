@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
 
 LATENCY_QUESTIONS = 20  # questions asked one at a time, evenly spread over the run's questions
 LATENCY_SECONDS = 2.0  # a slow retriever is asked fewer questions

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
 from blindspot.backend.retrieval.question_encoder import StoredEncoder
-
-if TYPE_CHECKING:
-    from blindspot.backend.retrieval.dense import Dense
-    from blindspot.db.records import Passage
+from blindspot.db.records import Passage
 
 SAMPLE = 16  # passages on which 16-bit arithmetic is checked
 WORTH_CONVERTING = 96  # passages

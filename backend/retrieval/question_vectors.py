@@ -13,19 +13,17 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.settings import VECTOR_SETTINGS
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.network_cache import network_fingerprint
 from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, write_transaction
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.dense import Dense
 
 FILE = "question_vectors.db"
 QUESTIONS_PER_STEP = 2048  # questions encoded and stored at once; an interruption loses at most one such block

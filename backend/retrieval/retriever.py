@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from blindspot.backend.core.declared import declared_settings, settings_class
 from blindspot.backend.core.manifest import MANIFEST, read_manifest
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import RUN
+from blindspot.backend.core.settings import Settings
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.summary import Step
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.settings import Settings
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.core.summary import Step
-    from blindspot.backend.progress import Progress
 
 
 @runtime_checkable

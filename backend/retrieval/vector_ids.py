@@ -5,15 +5,12 @@ never opened.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.data.formats.streams import check_plain_file
+from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
-
-if TYPE_CHECKING:
-    from blindspot.db.corpus import Corpus
 
 
 def read_ids(path: Path, expected_count: int, noun: str) -> list[str]:

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.settings import ComparisonOptions
+from blindspot.backend.retrieval.full_text import Place
+from blindspot.backend.service.caller import Caller
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Hits, Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.settings import ComparisonOptions
-    from blindspot.backend.retrieval.full_text import Place
-    from blindspot.backend.service.caller import Caller
 
 OF_A_RUN = ("retriever", "k", "questions", "split", "rule", "search_seconds", "made")
 

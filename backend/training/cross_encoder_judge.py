@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.judges.lists import Lists
+from blindspot.backend.progress import Progress
 from blindspot.backend.training.scoring import CALIBRATION, PER_STEP, CrossEncoderScorer, score_run
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.lists import Lists
-    from blindspot.backend.progress import Progress
 
 TRAINING = "training.json"
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.gold import gold_matrix
-from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.runs import Run, write_run
 from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.judges.feature_cache import kept_features
@@ -31,6 +32,7 @@ from blindspot.backend.judges.feature_judge import (
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, RANK, UNKNOWN, FeatureRanker, fit_ranker
 from blindspot.backend.judges.rerank import rerank
 from blindspot.backend.judges.settings import FeatureJudgeSettings
+from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, dense_indexes
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
@@ -48,12 +50,6 @@ from blindspot.db.errors import Missing
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
-
 
 SUCCESS_OF_ADAPTER = 20
 ADAPTER_QUESTIONS = 100

@@ -12,9 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from blindspot.analysis.significance import mcnemar
 from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.evaluation.comparison import SURE
+from blindspot.backend.evaluation.comparison_words import p_words
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -69,6 +72,12 @@ class CurveOutcome:
     lost: int
     run: str
     run_before: str | None
+
+    @property
+    def chance_words(self) -> str:
+        """Return what a sign test says of the answered and lost questions: whether chance alone would part them so."""
+        p = mcnemar(self.answered, self.lost)
+        return f"{'' if p <= SURE else 'no '}more than chance ({p_words(p)}, sign test over questions)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +174,8 @@ def worked_batches(point: CurvePoint) -> list[str]:
     sentence = f"The last {quantity(point.new_labels, 'label')} changed {quantity(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{sentence}; learned from {scope}: {quantity(learned.answered, 'dev question')} answered at rank 1 now "
-            f"that {'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
+            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now "
+            f"that {'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer: {learned.chance_words}."
         )
     if point.held_out_labels:
         lines.append(

@@ -10,7 +10,7 @@ pool.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from sentence_transformers.base.model import BaseModel
 
 from blindspot.backend.training.examples import Pool
 from blindspot.backend.training.losses import SIMILARITIES
-
-if TYPE_CHECKING:
-    from blindspot.backend.training.scoring import LabelledPair
+from blindspot.backend.training.scoring import LabelledPair
 
 BLOCK = 256  # questions whose scores are in memory at a time
 

@@ -65,6 +65,16 @@ class UseForecast:
     expected: tuple[Forecast, ...]
     lacking: str = ""
 
+    @property
+    def cells(self) -> list[str]:
+        """Return the expected effect for each number of LABELS, with its 90% interval."""
+        return [_forecast_cell(self.use, found) for found in self.expected]
+
+    @property
+    def title(self) -> str:
+        """Return the name of the use, with the half-width now if it is the evaluation."""
+        return USES[self.use] + (f" (now {100 * self.now:.1f})" if self.now is not None else "")
+
 
 @dataclass(frozen=True, slots=True)
 class LabelForecast:
@@ -105,13 +115,26 @@ class LabelForecast:
         )
         return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
 
+    @property
+    def answer(self) -> str:
+        """Return in one sentence what the next labels are expected to add to the reranker; "" if nothing can be said
+        yet.
+        """
+        gain = next((each.expected[-1] for each in self.uses if each.use == "reranker" and each.expected), None)
+        if gain is None:
+            return ""
+        unsure = "" if gain.low > 0 or gain.high < 0 else ", which is not certain"
+        return (
+            f"The next {LABELS[-1]} labels are expected to add {_signed_points(gain.value)} points to a reranker's Success@1 "
+            f"({_signed_points(gain.low)} to {_signed_points(gain.high)}){unsure}."
+        )
+
     def lines(self) -> list[str]:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
         lines = []
         for each in self.uses:
-            cells = [f"{n}: {_forecast_cell(each.use, found)}" for n, found in zip(LABELS, each.expected, strict=False)]
-            now = f" (now {100 * each.now:.1f})" if each.now is not None else ""
-            lines.append(f"{USES[each.use]}{now}: {'; '.join(cells) or each.lacking}")
+            cells = [f"{n}: {cell}" for n, cell in zip(LABELS, each.cells, strict=False)]
+            lines.append(f"{each.title}: {'; '.join(cells) or each.lacking}")
         return lines
 
 

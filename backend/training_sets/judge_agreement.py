@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.disagreements import NO, SILENT, YES
-from blindspot.backend.core.runs import answer_matrix
+from blindspot.backend.core.runs import Run, answer_matrix
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100

@@ -10,20 +10,18 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import fact_key
 from blindspot.backend.text.answers import match_run
 from blindspot.backend.training_sets.training_set import Source
 from blindspot.db.errors import Missing
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 DISTANT_DEPTH = 100
 """Number of BM25 ranks that are searched for a passage with an answer (DPR, section 4.2)."""

@@ -6,18 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
+from blindspot.backend.training_sets.pair_columns import PairColumns
 from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source, is_mined
 from blindspot.db.records import Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.training_sets.pair_columns import PairColumns
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
 """What happens to the passages mined at a rank: kept as negatives; removed, or proposed as positives, by a machine;

@@ -21,20 +21,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.formats.base import Format
+from blindspot.backend.judges.judge import JudgeKind
+from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
+from blindspot.backend.training_sets.denoising import DenoisingPolicy
+from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.db.errors import BadInput, BlindspotError
 from blindspot.db.records import Hits, Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.data.formats.base import Format
-    from blindspot.backend.judges.judge import JudgeKind
-    from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
-    from blindspot.backend.training_sets.denoising import DenoisingPolicy
-    from blindspot.backend.training_sets.exports.base import ExportFormat
 
 __all__ = ["PluginFault", "check_export", "check_format", "check_judge", "check_policy", "check_retriever"]
 

@@ -11,6 +11,10 @@ MAIN = """() => [...document.querySelectorAll('a.button.main, .path a.next, [dat
     each => each.checkVisibility() && getComputedStyle(each).backgroundColor !== 'rgba(0, 0, 0, 0)').length"""
 LOW = """() => [...document.querySelectorAll('.top nav a, .path a.next, a.button, .choices a, [data-testid=stMain] button[data-testid^=stBaseButton]')]
     .filter(each => each.checkVisibility() && each.getBoundingClientRect().height < 43.5).map(each => each.outerHTML.slice(0, 160))"""
+FIRST = """() => { const title = document.querySelector('h1'), field = [...document.querySelectorAll(
+    '[data-testid=stMain] :is([data-baseweb=select], [data-baseweb=input], .choices)')].find(each => each.checkVisibility());
+    return title && (!field || title.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING); }"""
+LOOKING = ("", "compare", "relations", "slices", "question", "find", "map")
 ELSEWHERE = {"presentation-role-conflict"}  # minor, of Streamlit's field for files
 
 
@@ -34,6 +38,8 @@ def test_no_fault_on_any_page(browser, address, scheme):
                 tab.set_viewport_size({"width": width, "height": 900})
                 if (mains := tab.evaluate(MAIN)) > 1:
                     found.append((page, width, "buttons in the main style", mains))
+                if page.partition("?")[0] in LOOKING and not tab.evaluate(FIRST):
+                    found.append((page, width, "a field before the title"))
                 if width == 400:
                     found += [(page, width, "less than 44 pixels high", html) for html in tab.evaluate(LOW)]
                 for fault in Axe().run(tab).response["violations"]:

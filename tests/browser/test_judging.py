@@ -499,7 +499,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         )
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
-        assert "All labels: 2 passages" in tab.locator(".judged summary").inner_text()
+        assert "All labels: 2 passages" in tab.locator(".judged summary").text_content()
         press(tab, "t")
         field = tab.get_by_label("Your tags")
         for number, word in enumerate(("wrong gold", "<b>odd</b>"), 1):  # the field keeps the focus after Enter

@@ -136,12 +136,15 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
             "Slices",
             "lexical is 90.9 points ahead on 44 questions where the subject is mentioned once at most; elsewhere level.",
         )
-        go("Relations", "lexical is ahead in 1 of 1 relation at 5; most on place of birth (P19): +50.0 points.")
+        go(
+            "Relations",
+            "lexical is ahead in 1 of 1 relation at 5 (Holm-adjusted); most on place of birth (P19): +50.0 points (",
+        )
         assert save("plot-relations", "SVG") == "relations.svg"
         go("Map", "misses")
         click(tab.get_by_label("Run"))
         click(tab.get_by_role("option", name="vectors"))
-        expect(tab.locator("h1")).to_contain_text("vectors misses 44 of 80 questions at 5", timeout=PATIENCE)
+        expect(tab.locator("h1")).to_contain_text("of the 44 questions that vectors misses at 5", timeout=PATIENCE)
 
         click(tab.get_by_role("navigation").get_by_role("link", name="Compare", exact=True))
         click(tab.locator(".flips .only_a a"))

@@ -107,7 +107,6 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
         expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=PATIENCE)
-        choose(tab, "Compare with", "raw")
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes .changed-pairs li")
         expect(rows).to_have_count(3)
@@ -123,7 +122,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 
-        tab.get_by_role("link", name="Train a retriever on this set").click()
+        tab.get_by_role("link", name="Next: train a retriever on raw-2").click()
         choose(tab, "Initial model", start)
         tab.get_by_text("More settings").first.click()
         tab.get_by_label("Steps", exact=True).first.fill("4")
@@ -131,7 +130,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
             tab.get_by_label("Layers", exact=True).fill(str(layers))
         tab.get_by_role("button", name="Train on raw-2", exact=True).click()
         tab.get_by_role("button", name="Index and retrieve for dev").click(timeout=PATIENCE)
-        compare = tab.get_by_role("link", name=f"Compare {start}-dev (before) with model-1-dev (after)")
+        compare = tab.get_by_role("link", name=f"Next: see what changed from {start}-dev to model-1-dev")
         compare.click(timeout=PATIENCE)
         tab.wait_for_selector(".flips")
         assert parameters(tab) == {"a": f"{start}-dev", "b": "model-1-dev"}

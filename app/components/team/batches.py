@@ -16,7 +16,7 @@ from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk, given_words
-from blindspot.app.markup import Html, div, link, show, tag
+from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
@@ -63,18 +63,28 @@ def batch_panel(open_study: Study, primary: bool) -> None:
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.container(key="team-batches"):
-        show(tag("h2", "Batches"))
+        show(tag("h2", "Batches" if batches else "New batch"))
         about = descriptions(open_study, "batch")
         everybody = people.all()
         for batch in reversed(batches):
             _batch(open_study, batch, everybody, about.get(batch.name))
-        _new_batch_form(open_study, {batch.name for batch in batches}, primary)
-        forecast_line(open_study, "batch")
+        with st.expander("New batch") if batches else st.container():
+            _new_batch_form(open_study, {batch.name for batch in batches}, primary)
+            forecast_line(open_study, "batch")
         parts_panel(open_study, "batch", [batch.name for batch in batches], can_download=False)
         if who.may(open_study.labels_path, "export labels") and desk(open_study).labels.last_event:
             with st.expander("Download the labels"):
                 show(tag("p", f"The {given_words(open_study)}, with those that were undone or replaced.", cls="soft"))
                 download_row(open_study, "labels", "labels")
+
+
+def new_batch_button(open_study: Study) -> Html:
+    """Return the main button of a page where there is nothing to judge: it leads to the form for a batch; only leads see
+    it.
+    """
+    if not who.may(open_study.labels_path, "make batches"):
+        return Html("")
+    return tag("p", link("Create a batch", url.TEAM, cls="button main"))
 
 
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
@@ -139,8 +149,9 @@ def _batch(open_study: Study, batch: Batch, people: list[Person], description: D
         show(title)
         return
     left, right = st.columns([8.2, 1.2], vertical_alignment="center")
+    share = f"width:{100 * batch.done / batch.questions if batch.questions else 0:.1f}%"
     with left:
-        _waiting_sentences(open_study, batch, people, title)
+        _waiting_sentences(open_study, batch, people, join(title, div(span(style=share), cls="progress")))
     with right.popover("Change", key=f"menu-batch-{batch.name}"):
         _menu(open_study, batch, people)
 
@@ -216,7 +227,6 @@ def _selection_text(batch: Batch) -> str | None:
 
 def _new_batch_form(open_study: Study, taken_names: set[str], primary: bool) -> None:
     runs = study.shown_runs(open_study)
-    show(tag("h3", "New batch"))
     if not runs:
         show(tag("p", "A batch takes its candidate passages from runs, and this study has no run yet."))
         show_next_step(open_study)

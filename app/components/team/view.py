@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blindspot.app import who
+from blindspot.app import url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import empty
 from blindspot.app.components.sign_in import sign_in
@@ -12,7 +12,7 @@ from blindspot.app.components.team.guidelines import guidelines_panel
 from blindspot.app.components.team.people import people_panel
 from blindspot.app.components.team.progress import progress_panel
 from blindspot.app.desk import desk, given_words
-from blindspot.app.markup import show, tag
+from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
@@ -26,12 +26,18 @@ def render(open_study: Study, person: Person | None) -> None:
     if not person.is_allowed("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
-    alone = len(who.real_people(open_study.labels_path)) < 2
+    queue = desk(open_study).queue
+    own = sum(queue.open_to(person.name).values()) if not person.paused else 0
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
+    if own:
+        words = f"Judge your {counted(own, 'question')}"
+        show(div(link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j"), cls="action"))
+    has_batch = any(batch.state == "open" for batch in queue.batches())
+    alone = len(who.real_people(open_study.labels_path)) < 2
     with jobs.with_job_panel(open_study):
-        people_panel(open_study, person, primary=alone)
+        batch_panel(open_study, primary=not has_batch)
         progress_panel(open_study)
-        batch_panel(open_study, primary=not alone)
+        people_panel(open_study, person, primary=has_batch and alone and not own)
         guidelines_panel(open_study)
         jobs.panel(open_study)
 

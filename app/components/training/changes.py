@@ -30,12 +30,15 @@ from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.records import Passage, Question
 
 PER_PAGE = 10
+EXAMPLES = 3  # pairs that are shown before somebody chooses a kind of change
 KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address
 PARAMETERS = (KIND, REASON, PAGE)
 
 
 def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: TrainingSet) -> None:
-    """Show what changed, the most important kinds first, and the pairs of the chosen kind, page by page."""
+    """Show what changed, the most important kinds first, and the pairs of the chosen kind, page by page; some examples of
+    the first kind until somebody chooses one.
+    """
     found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
     if not found.changed:
         show(notice(f"{older_set.name} and {newer_set.name} have the same pairs in the same roles."))
@@ -53,15 +56,20 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
         older_set, newer_set, kind, reason, page, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"]
     )
     here |= {KIND: key, REASON: reason}
+    is_chosen = bool(url.value(KIND)) or total <= EXAMPLES
+    listed = changes if is_chosen else changes[:EXAMPLES]
+    more: Html = link(f"All {counted(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+    if is_chosen:
+        more = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
     show(
         style_sheet("training/changes.css"),
         div(
             tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
             tag("p", _unchanged(found), cls="convention"),
             tag("table", tag("tbody", *rows), cls="small kinds"),
-            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"),
-            tag("ul", *_pairs(open_study, changes), cls="changed-pairs"),
-            pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number})),
+            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {counted(total, 'pair')}"),
+            tag("ul", *_pairs(open_study, listed), cls="changed-pairs"),
+            more,
             cls="panel",
             id="changes",
         ),

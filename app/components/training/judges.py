@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import streamlit as st
 
-from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_in_cell, tabulate
+from blindspot.analysis.accuracy import proportion
+from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_of, tabulate
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
-from blindspot.app.components.marks import notice, percent
+from blindspot.app.components.marks import methods_note, notice, percent
 from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
@@ -57,10 +60,61 @@ MEANS = {
 }
 
 
-def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show where the judges differ on the passages of a run. The first run offered is one that the current set was
-    mined from.
+class ShownAgreement(NamedTuple):
+    """The agreement of judges on the run, the cross-encoder and the threshold that the address names.
+
+    Attributes:
+        runs, models: what else can be chosen, besides `run` and `model`.
+        default_run: the run that is offered first.
     """
+
+    run: str
+    model: str | None
+    cut: str
+    runs: list[str]
+    models: list[str]
+    default_run: str
+    found: JudgeAgreement
+
+
+def shown_agreement(open_study: Study, set_manifest: Manifest | None) -> ShownAgreement | None:
+    """Return the agreement that the Judges tab shows; None without a run, and for people who must not see labels.
+
+    Args:
+        set_manifest: the current training set. The run offered first is one that it was mined from.
+    """
+    runs = study.shown_runs(open_study)
+    if not runs or not who.may(open_study.labels_path, "see others' labels"):
+        return None
+    over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
+    models = [model for model in cross_encoders(open_study) if model in open_study.parts("scores")]
+    usual = (tabs.pools(set_manifest, over_train) or list(runs)[-1:])[0]
+    run = url.one_of("run", list(runs), usual)
+    model = url.one_of("judge", models, models[0]) if models else None
+    found = _agreement(open_study, run, runs[run].get("made"), model)
+    return ShownAgreement(run, model, url.one_of("cut", CUTS, CUTS[0]), list(runs), models, usual, found)
+
+
+def agreement_sentence(shown: ShownAgreement | None) -> str:
+    """Say on what share of the pairs the judges agree; "" if they cannot be compared."""
+    if shown is None or len(shown.found.judges) < 2:
+        return ""
+    votes = shown.found.votes(float(shown.cut))
+    voted = (votes != SILENT).all(0)
+    if not voted.any():
+        return ""
+    agree = (votes == votes[0]).all(0)[voted]
+    share = proportion(agree, np.unique(shown.found.rows[voted], return_inverse=True)[1])
+    interval = "" if share.low is None or share.high is None else f" ({percent(share.low)} to {percent(share.high)})"
+    names = _all_agree_text(shown.found.judges)
+    return (
+        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {counted(len(agree), 'pair')} of {shown.run}, "
+        f"{percent(share.value)}%{interval}."
+    )
+
+
+def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
+    """Show where the judges differ on the passages of a run."""
     show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
     if not who.may(open_study.labels_path, "see others' labels"):
         who_may = " and ".join(SETTLERS)
@@ -70,41 +124,38 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
             )
         )
         return
-    runs = study.shown_runs(open_study)
-    if not runs:
+    if shown is None:
         show(tag("p", "Judges are compared on the passages of a run."))
         show_next_step(open_study)
         return
-    over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
-    models = [model for model in cross_encoders(open_study) if model in open_study.parts("scores")]
+    found = shown.found
     columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
     with columns[0]:
-        usual = tabs.pools(set_manifest, over_train) or list(runs)[-1:]
-        run = url.select("Run", "run", list(runs), usual[0], FORGET)
-    model, cut = None, CUTS[0]
-    if models:
+        url.select("Run", "run", shown.runs, shown.default_run, FORGET)
+    if shown.models:
         with columns[1]:
-            model = url.select("Cross-encoder", "judge", models, models[0], FORGET)
+            url.select("Cross-encoder", "judge", shown.models, shown.models[0], FORGET)
         with columns[2]:
-            cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
-    found = _agreement(open_study, run, runs[run].get("made"), model)
+            url.select("Threshold", "cut", CUTS, CUTS[0], FORGET)
+    lacking = []
     for judge, why in found.missing.items():
         more = (
             join(" ", link("Models", tabs.address("models")), " trains one and lets it score a run.")
             if judge == CROSS_ENCODER
             else ""
         )
-        show(notice(tag("b", f"No {judge}. "), why, ".", more))
+        lacking.append(tag("p", tag("b", f"No {judge}. "), why, ".", more, cls="soft"))
     if len(found.judges) < 2:
-        show(notice("At least two of the three judges are needed for a comparison."))
+        show(*lacking, tag("p", "At least two of the three judges are needed for a comparison.", cls="soft"))
         return
-    ranks, said = found.ranks, found.votes(float(cut))
+    ranks, said = found.ranks, found.votes(float(shown.cut))
     table = tabulate(ranks, said)
     show(
         div(
             tag("h3", f"{quantity(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
             scrolling(_table(found, table)),
-            tag("p", _convention(found), cls="convention"),
+            methods_note(_convention(found)),
+            *lacking,
             cls="panel",
         )
     )
@@ -114,7 +165,7 @@ def agreement_panel(open_study: Study, set_manifest: Manifest | None) -> None:
         dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(open_study, found, run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, shown.run, pairs_of(ranks, said, where, chosen), chosen, where)
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:

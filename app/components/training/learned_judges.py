@@ -12,7 +12,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.components.training import tabs
-from blindspot.app.components.training.judges import agreement_panel
+from blindspot.app.components.training.judges import agreement_panel, agreement_sentence, shown_agreement
 from blindspot.app.components.training.language_models import ask_form
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
@@ -34,16 +34,19 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     set_manifest: the current training set; the forms first offer its run.
     """
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
-    tabs.title("Judges", _sentence(cards, reports))
-    learn_form(open_study, set_manifest)
-    with st.expander("Ask a language model"):
-        ask_form(open_study, set_manifest)
-    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
+    shown = shown_agreement(open_study, set_manifest)
+    tabs.title("Judges", " ".join(filter(None, (agreement_sentence(shown), _sentence(cards, reports)))))
     if cards:
         show(_table(cards, reports))
         if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
-    agreement_panel(open_study, set_manifest)
+    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
+    with st.expander("Learn a judge") if cards else st.container():
+        learn_form(open_study, set_manifest, primary=not cards)
+    _judging_buttons(open_study)
+    with st.expander("Ask a language model"):
+        ask_form(open_study, set_manifest)
+    agreement_panel(open_study, shown)
 
 
 def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
@@ -90,10 +93,8 @@ def _threshold(quality: dict[str, Any]) -> Html | str:
     return term(f"{quality['value']:.3f}", f"{said}{more}")
 
 
-def learn_form(open_study: Study, set_manifest: Manifest | None) -> None:
-    """Show the form that learns a feature judge from a run over training questions, and then judges another run with
-    it.
-    """
+def learn_form(open_study: Study, set_manifest: Manifest | None, primary: bool) -> None:
+    """Show the form that learns a feature judge from a run over training questions."""
     if not who.may(open_study.labels_path, "train"):
         show(notice("Only leads can learn judges."))
         return
@@ -117,21 +118,24 @@ def learn_form(open_study: Study, set_manifest: Manifest | None) -> None:
         encoder = columns[2].selectbox("Encoder", [NO_ENCODER, *dense_indexes(open_study)], help=_ENCODER_HELP)
         depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
         with columns[4]:
-            pressed = st.form_submit_button("Learn judge", type="primary")
+            pressed = st.form_submit_button("Learn judge", type="primary" if primary else "secondary")
     if pressed:
         chosen = None if encoder == NO_ENCODER else encoder
         jobs.start(open_study, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))
         st.rerun()
-    learned = feature_judges(open_study)
-    if learned:
-        last = learned[-1]
-        others = [
-            name for name, m in manifests.items() if m.get("retriever") == last["retriever"] and name != last["run"]
-        ]
-        for other in others[:3]:
-            jobs.start_button(
-                open_study,
-                request(judge_run, last["name"], other),
-                key=f"judge-{other}",
-                label=f"Judge {other} with {last['name']}",
-            )
+
+
+def _judging_buttons(open_study: Study) -> None:
+    """Show buttons with which the newest feature judge judges further runs of the retriever that it learned from."""
+    learned, manifests = feature_judges(open_study), study.shown_runs(open_study)
+    if not learned or not who.may(open_study.labels_path, "train"):
+        return
+    last = learned[-1]
+    others = [name for name, m in manifests.items() if m.get("retriever") == last["retriever"] and name != last["run"]]
+    for other in others[:3]:
+        jobs.start_button(
+            open_study,
+            request(judge_run, last["name"], other),
+            key=f"judge-{other}",
+            label=f"Judge {other} with {last['name']}",
+        )

@@ -15,13 +15,14 @@ from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form, taught_form
-from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
-from blindspot.backend.evaluation.comparison import figures_at
+from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.backend.judges.feature_judge import KIND, feature_judges
 from blindspot.backend.judges.judge import kind_title
@@ -59,35 +60,41 @@ def models_tab(open_study: Study, training_set: str) -> None:
     started_models: dict[str, str] = st.session_state.get(BEGUN, {})
     run_before, run_after = _before_and_after(open_study, model, models)
     tabs.title("Models", _sentence(open_study, model, run_before, run_after, training_set))
-    leads_on = model in models and after_training(open_study, model, run_before, run_after)
-    judges = [about["name"] for about in feature_judges(open_study)]
-    if not training_set and not judges:
-        show(tag("p", link("Build a training set", tabs.address("sets"), cls="button main")))
-    elif not who.may(open_study.labels_path, "train"):
-        show(notice("Only leads can train models."))
-    elif extra := first_missing(("train",)):
-        show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
-    else:
-        taken_names = set(models) | set(open_study.settings.encoders) | stopped
-        if training_set:
-            is_compared = run_before is not None and run_after is not None
-            with st.expander(f"Train another model on {training_set}") if is_compared else st.container():
-                retriever_form(open_study, training_set, taken_names, primary=not leads_on)
-            with st.expander("Train a cross-encoder"):
-                cross_encoder_form(open_study, training_set, taken_names)
-        if judges:
-            with st.expander("Let a judge teach a retriever", expanded=not training_set):
-                taught_form(open_study, judges[::-1], taken_names)
+    if model in models:
+        after_training(open_study, model, run_after)
     if model in started_models and model not in models:
         show(notice(f"{model} is being trained. {started_models[model]}"))
+    if models:
+        show(div(div(models_table(open_study, models, model, training_set), cls="scrolling"), cls="panel"))
     if model and (model in models or model in stopped or model in started_models or read_log(open_study, model)):
         watch(open_study, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
-    if models:
-        show(div(div(models_table(open_study, models, model, training_set), cls="scrolling"), cls="panel"))
-        if model in models:
-            parts_panel(open_study, "model", [model])
+    _forms(open_study, models, stopped, training_set)
+    if model in models:
+        parts_panel(open_study, "model", [model])
+
+
+def _forms(open_study: Study, models: dict[str, dict], stopped: set[str], training_set: str) -> None:
+    """Show the forms that train, folded once there is a model."""
+    judges = [about["name"] for about in feature_judges(open_study)]
+    if not training_set and not judges:
+        return
+    if not who.may(open_study.labels_path, "train"):
+        show(notice("Only leads can train models."))
+        return
+    if extra := first_missing(("train",)):
+        show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
+        return
+    taken_names = set(models) | set(open_study.settings.encoders) | stopped
+    if training_set:
+        with st.expander(f"Train another model on {training_set}") if models else st.container():
+            retriever_form(open_study, training_set, taken_names, primary=not models)
+        with st.expander("Train a cross-encoder"):
+            cross_encoder_form(open_study, training_set, taken_names)
+    if judges:
+        with st.expander("Let a judge teach a retriever", expanded=not training_set):
+            taught_form(open_study, judges[::-1], taken_names)
 
 
 def _before_and_after(open_study: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
@@ -105,23 +112,41 @@ def _split(open_study: Study) -> str:
     return next((split for split in ("dev", "test") if split in there), "")
 
 
-def _sentence(open_study: Study, model: str, run_before: str | None, run_after: str | None, training_set: str) -> str:
+def _sentence(
+    open_study: Study, model: str, run_before: str | None, run_after: str | None, training_set: str
+) -> str | Html:
     if run_before and run_after:
         compared = study.comparison(
             open_study, run_before, run_after, "answers", study.rule_of_runs(open_study, run_before, run_after)
         )
         k = min(HEADLINE_K, compared.depth)
         if len(compared) and k:
-            found = figures_at(compared, k)
-            return (
-                f"{model} answers {percent(found.b.value)}% of {quantity(found.n, 'question')} within the first {k}, "
-                f"{run_before} {percent(found.a.value)}%: {found.flips.only_b:,} got better, {found.flips.only_a:,} worse."
-            )
+            return _change_sentence(model, run_before, run_after, figures_at(compared, k))
     if not training_set:
         return "A retriever learns from a training set, and this study has none yet."
     if not model:
         return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
     return f"{model} is the model shown below. Index the passages with this model and retrieve, to see for which questions training changed the result."
+
+
+def _change_sentence(model: str, run_before: str, run_after: str, figures: PairedFigures) -> Html:
+    """Say by how much training changed the share of answered questions, with links to the questions behind it."""
+    change = figures.difference.estimate  # before less after
+    low, high = 100 * -(change.high or 0.0), 100 * -(change.low or 0.0)
+    points = 100 * -(change.value or 0.0)
+    cells = {"a": run_before, "b": run_after, "k": figures.k}
+    better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
+    worse = link(f"{figures.flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
+    return join(
+        f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {run_before} at {figures.k} "
+        f"({signed_ends(low, high)})"
+        f"{'' if low > 0 or high < 0 else ', which is not certain'}: {percent(figures.b.value)}% of "
+        f"{counted(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
+        better,
+        ", ",
+        worse,
+        ".",
+    )
 
 
 def models_table(open_study: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
@@ -271,14 +296,14 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(open_study: Study, name: str, run_before: str | None, run_after: str | None) -> bool:
-    """Show the next steps after training. Return whether one of these steps is the page's primary button.
+def after_training(open_study: Study, name: str, run_after: str | None) -> None:
+    """Show the next steps after training.
 
-    A dual encoder can be indexed, tried and compared with its initial model. A cross-encoder can score a run. A reader
-    can read a run.
+    A dual encoder can be indexed and tried; then the path leads on to the comparison with its initial model. A
+    cross-encoder can score a run. A reader can read a run.
 
     Args:
-        run_before, run_after: the runs of a dual encoder, as far as there are any.
+        run_after: the run of a dual encoder; None if it has not searched yet.
     """
     runs, manifest = study.shown_runs(open_study), models_of(open_study)[name]
     kind = manifest.get("kind")
@@ -291,27 +316,11 @@ def after_training(open_study: Study, name: str, run_before: str | None, run_aft
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
             words = f"Score the first {JUDGED} passages of each question of {run}"
             jobs.start_button(open_study, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", label=words)
-    elif kind != KIND and (split := _split(open_study)):  # the tab Judges judges runs with a feature judge
-        if run_after is None:
-            job = request(try_model, name, split, **smaller_k(open_study))
-            words = f"Index and retrieve for {split}{_indexing_time(open_study, manifest)}"
-            jobs.start_button(open_study, job, key=f"try-{name}", label=words, primary=True)
-            return who.may(open_study.labels_path, job.action)
-        if run_before:
-            pair = {"a": run_before, "b": run_after}
-            show(
-                div(
-                    link(
-                        f"Compare {run_before} (before) with {run_after} (after)",
-                        url.href(url.COMPARE, pair),
-                        cls="button main",
-                    ),
-                    link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
-                    cls="action",
-                )
-            )
-            return True
-    return False
+    elif kind != KIND and run_after is None and (split := _split(open_study)):
+        # The tab Judges judges runs with a feature judge.
+        job = request(try_model, name, split, **smaller_k(open_study))
+        words = f"Index and retrieve for {split}{_indexing_time(open_study, manifest)}"
+        jobs.start_button(open_study, job, key=f"try-{name}", label=words, primary=True)
 
 
 def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:

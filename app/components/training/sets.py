@@ -30,7 +30,7 @@ NO_MODEL = "none"
 
 
 def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> None:
-    """Show what training sets contain, the form, and the list."""
+    """Show what training sets contain, the list, and the form for another one."""
     if manifests:
         newest = next(reversed(manifests))
         tabs.title(
@@ -44,14 +44,13 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
         )
         tabs.title("Training sets", f"No training set yet. {about}")
         show(label_counts(open_study))
-    build_form(open_study, manifests, manifests.get(chosen))
-    if manifests:
-        show(
-            div(
-                div(sets_table(manifests, chosen, descriptions(open_study, "training-set")), cls="scrolling"),
-                cls="panel",
-            )
-        )
+    if not manifests:
+        build_form(open_study, manifests, None)
+        return
+    table = sets_table(manifests, chosen, descriptions(open_study, "training-set"))
+    show(div(div(table, cls="scrolling"), cls="panel"))
+    with st.expander("Build another set"):
+        build_form(open_study, manifests, manifests.get(chosen))
 
 
 def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mapping[str, Description]) -> Html:
@@ -124,7 +123,7 @@ def build_form(open_study: Study, manifests: dict[str, Manifest], set_manifest: 
         )
         with columns[3]:
             took = f" (about {duration(set_manifest['seconds'])})" if set_manifest else ""
-            pressed = st.form_submit_button(f"Build{took}", type="primary")
+            pressed = st.form_submit_button(f"Build{took}", type="secondary" if manifests else "primary")
         with st.expander("More settings"):
             last, model, proposes = _more_fields(open_study, set_manifest)
     if pressed:

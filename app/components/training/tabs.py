@@ -69,7 +69,7 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
 
 def title(label: str, sentence: object) -> None:
     """Show the heading of a tab, and one sentence about its contents."""
-    show(tag("h1", label), tag("p", sentence))
+    show(tag("h1", label), tag("p", sentence, cls="lead"))
 
 
 def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ its export, and its differences from another set.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -21,7 +22,7 @@ from blindspot.app.components.training.export import export_form
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, join, link, show, tag, term
+from blindspot.app.markup import Html, div, link, row, show, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
@@ -57,7 +58,9 @@ SOURCES = {
 
 
 def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest]) -> None:
-    """Show the set: first what new labels would change, then its contents, its certificate and its export."""
+    """Show the set: first what new labels would change, then its contents beside those of the set it was cleaned from,
+    its certificate and its export.
+    """
     sees_labels = _sees_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
     new = f" New labels would change {quantity(len(found), 'pair')}." if found else ""
@@ -65,23 +68,25 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     labels = label_counts(open_study)
     if found:
         _build_again(open_study, chosen, found, manifests)
-    else:
-        train = link("Train a retriever on this set", tabs.address("models", set=chosen.name), cls="button main")
-        show(div(train, cls="action"))
-    counts = chosen.manifest["counts"]
-    contents = div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), labels, cls="panel")
-    if url.value("before"):
-        _comparison_panel(open_study, chosen, manifests, sees_labels)
-        show(contents)
-    else:
-        show(contents)
-        _comparison_panel(open_study, chosen, manifests, sees_labels)
+    others = [name for name in manifests if name != chosen.name]
+    usual = cleaned_from(chosen.name, manifests)
+    before = url.one_of("before", others, usual)
+    with st.container(key="set-compare"):
+        show(
+            tag("h2", "Contents"),
+            _contents(chosen.name, manifests[chosen.name], before, manifests.get(before)),
+            _left_out(chosen.manifest["left_out"]),
+            labels,
+        )
+        if others:
+            _comparison(open_study, chosen, (before, usual), others, sees_labels)
     with st.container(key="set-check"):
         certificate_section(open_study, chosen, sees_labels)
         _judge_strata(open_study, chosen)
     gold_panel(open_study, [GoldCheck("training", chosen.name)])
     with st.container(key="set-export"):
         export_form(open_study, chosen)
+    counts = chosen.manifest["counts"]
     if counts["by_rank"]:
         with st.expander("Mined passages by rank"):
             plot(_fate_chart(counts["by_rank"]), f"fates-{chosen.name}")
@@ -93,25 +98,35 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     counts, asked = manifest["counts"], manifest["request"]
     fates = {fate: sum(row[fate] for row in counts["by_rank"].values()) for fate in FATES}
     mined, kept = sum(fates.values()), fates["kept"]
-    roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+    roles = _roles(manifest)
     if not mined:
         return (
             f"{name} holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
             f"{quantity(roles['negative'], 'negative')}."
         )
-    return (
-        f"{name} takes {100 * (mined - kept) / mined:.1f}% of the {quantity(mined, 'passage')} mined from "
-        f"{' and '.join(asked['runs'])} out of the negatives (policy {manifest['policy']})."
-    )
+    where = f"{counted(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
+    if kept == mined:
+        return f"{name} takes all {where} as negatives (policy {manifest['policy']})."
+    share = f"{100 * (mined - kept) / mined:.1f}%"
+    return f"{share} of the {where} are no negatives in {name} (policy {manifest['policy']})."
 
 
-def _comparison_panel(
-    open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifest], sees_labels: bool
+def cleaned_from(name: str, manifests: Mapping[str, Manifest]) -> str:
+    """Return the newest older set that was mined from the same runs; "" if there is none."""
+    older = list(manifests)[: list(manifests).index(name)]
+    runs = manifests[name]["request"]["runs"]
+    return next((each for each in reversed(older) if manifests[each]["request"]["runs"] == runs), "")
+
+
+def _comparison(
+    open_study: Study, chosen: TrainingSet, before_and_usual: tuple[str, str], others: list[str], sees_labels: bool
 ) -> None:
-    """Show the choice of another set, and the differences between the two sets."""
-    others = [name for name in manifests if name != chosen.name]
-    if not others:
-        return
+    """Show the choice of another set, and the differences between the two sets.
+
+    Args:
+        before_and_usual: the set to compare with, and the one that is offered first; "" for none.
+    """
+    before, usual = before_and_usual
     if not sees_labels:
         if url.value("before"):
             show(
@@ -123,18 +138,17 @@ def _comparison_panel(
                 )
             )
         return
-    with st.container(key="set-compare"):
-        with st.columns([1, 2])[0]:
-            before = url.select(
-                "Compare with",
-                "before",
-                ["", *others],
-                "",
-                forget=PARAMETERS,
-                format_func=lambda name: name or "choose a set",
-            )
-        if before:
-            changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
+    with st.columns([1, 2])[0]:
+        url.select(
+            "Compare with",
+            "before",
+            others if usual else ["", *others],
+            usual,
+            forget=PARAMETERS,
+            format_func=lambda name: name or "choose a set",
+        )
+    if before:
+        changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
 
 
 def _sees_labels(open_study: Study) -> bool:
@@ -170,15 +184,28 @@ def _send(open_study: Study, name: str) -> None:
         st.session_state[_SAID] = str(error)
 
 
-def _sources(counts: dict) -> Html:
-    parts = [tag("p", f"{quantity(counts['questions'], 'question')}, {quantity(counts['pairs'], 'pair')}")]
-    for role, row in counts["sources"].items():
-        if row:
-            total = sum(row.values())
-            name = f"{total:,} dropped" if role == "dropped" else quantity(total, role)
-            sources = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in row.items())
-            parts.append(tag("p", tag("b", f"{name}: "), sources))
-    return join(*parts)
+def _roles(manifest: Manifest) -> dict[str, int]:
+    return {role: sum(row.values()) for role, row in manifest["counts"]["sources"].items()}
+
+
+def _contents(name: str, manifest: Manifest, before: str, manifest_before: Manifest | None) -> Html:
+    """Return the table of what a set holds, beside the set before it, and with the sources of each role."""
+    sources = manifest["counts"]["sources"]
+    roles, former = _roles(manifest), _roles(manifest_before) if manifest_before else None
+    rows = []
+    for role, total in roles.items():
+        was = former.get(role, 0) if former is not None else 0
+        if total or was:
+            words = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in sources[role].items())
+            earlier = [f"{was:,}"] if former is not None else []
+            plural = role if role == "dropped" else f"{role}s"
+            rows.append(row(*earlier, f"{total:,}", tag("td", words, cls="left"), head=plural))
+    for key in ("pairs", "questions"):
+        earlier = [f"{manifest_before['counts'][key]:,}"] if manifest_before else []
+        rows.append(row(*earlier, f"{manifest['counts'][key]:,}", tag("td", ""), head=key))
+    heads = [f"before: {before}", name] if former is not None else [name]
+    head = table_head("", *heads, tag("th", "of which", scope="col", cls="left"))
+    return div(table(head, rows), cls="scrolling")
 
 
 def _left_out(reasons: dict[str, int]) -> Html:
@@ -267,5 +294,5 @@ def _build_again(
         if len(new_labels) > NEW_SHOWN
         else ""
     )
-    table = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
-    show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), table, more, cls="panel"))
+    pairs = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
+    show(div(tag("h2", f"New labels would change {counted(len(new_labels), 'pair')}"), pairs, more, cls="panel"))

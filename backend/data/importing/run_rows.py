@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.core.runs import Run
+from blindspot.backend.text.number_words import counted
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
 
 MAX_CELLS = 2_000_000_000
 UNKNOWN = -1

@@ -10,27 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.consent import Consent, require_consent
-from blindspot.backend.core.declared import build_settings
-from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import refuse_taken, stored_judges
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.llm.endpoint import check_url
 from blindspot.backend.judges.llm.prompts import Prompt, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import LLMSettings
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Passage, Question
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.manifest import Manifest
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.lists import Lists
-    from blindspot.backend.progress import Progress
 
 KIND = "llm"
 _OF_OLDER_VERSIONS = ("key_variable",)  # the consent names the variable now

@@ -8,22 +8,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from blindspot.backend.core.declared import declared_settings
-from blindspot.backend.core.registry import Registry, instance_check
+from blindspot.backend.core.declared import declared
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.study import Study
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.retriever import Retriever
+from blindspot.db.corpus import Row
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.progress import Progress
-    from blindspot.backend.retrieval.encoder import Encoder
-    from blindspot.backend.retrieval.retriever import Retriever
-    from blindspot.db.corpus import Row
 
 OPENED = "opened"
 """The kind of retriever: "opened:NAME"."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import check_sample
+from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
@@ -32,10 +34,6 @@ from blindspot.backend.retrieval.search import checked_question_vectors
 from blindspot.backend.retrieval.vector_ids import read_ids
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.encoder import Encoder
 
 ROWS = "rows.npy"
 SAMPLED_BYTES, SAMPLES = 1 << 20, 16  # of the fingerprint

@@ -14,11 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.engines.engine import (
     Engine,
     changed_index_error,
@@ -31,10 +33,6 @@ from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.db.corpus import Row
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.encoder import Encoder
 
 IDS_TRIED = 1000  # of the store, when it is opened
 MARGIN = 32  # hits fetched beyond k
