@@ -19,9 +19,9 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_bench import share as share_of
 from blindspot.backend.training.curve_points import (
@@ -356,7 +356,7 @@ def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: Lab
         last = points[-1]
         reranked = last.scopes["judged" if last.judged else "all"].reranker
         so_far = (
-            f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
+            f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
             f"{_share_text(last.base_reranker)}."
         )
         return f"{answer} {so_far}".strip()
@@ -379,7 +379,7 @@ def _base_words(open_study: Study) -> str:
     if not len(found.questions):
         return ""
     alone = share_of(found.values(SUCCESS, 1), found.units.codes)
-    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {counted(alone.n, 'question')}. "
+    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}. "
 
 
 def _forecast_table(found: LabelForecast) -> Html:

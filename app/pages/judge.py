@@ -190,7 +190,7 @@ def _empty_state(
             "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled."
         )
         come_back = "A lead creates batches; come back when there is one."
-        return "There is nothing to judge yet", [about] if person.may("make batches") else [about, come_back]
+        return "There is nothing to judge yet", [about] if person.is_allowed("make batches") else [about, come_back]
     waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
     judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
     lines = []

@@ -138,7 +138,9 @@ def _answer(
     title = f"{other} finds {cells.only_b:,} of the {cells.only_b + cells.neither:,} questions that {run} misses at {k}"
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
     read = link(
-        f"Read the {counted(cells.only_b, 'question')}", url.href(url.QUESTION, {**pair, "cell": "only_b"}), cls="after"
+        f"Read the {quantity(cells.only_b, 'question')}",
+        url.href(url.QUESTION, {**pair, "cell": "only_b"}),
+        cls="after",
     )
     show(tag("h1", title), tag("p", "It misses ", lost, ". ", where, read if cells.only_b else ""))
 

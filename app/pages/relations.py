@@ -112,9 +112,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     made = relations_tables.relations(
         table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
     )
-    note = (
-        f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval. "
-    )
+    note = f"Pale: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Hover over a figure for its 95% interval. "
     note += "A − B: 95% interval, not adjusted; pale if p (Holm) > 0.05."
     show(
         div(

@@ -28,7 +28,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import reservation
 from blindspot.backend.evaluation.measures import MEASURES
@@ -256,7 +256,7 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        contribution = f" A − B {interval(found_slice)}; contribution {signed(100 * found_slice.explained)}"
+        contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"
         code = span(tag("code", found_slice.expression), contribution, cls="soft")
         inside = (slice_line(each, ()) for each in nested)
         summary = tag("summary", quantity(len(nested), "nested slice"))

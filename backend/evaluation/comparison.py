@@ -19,11 +19,11 @@ from blindspot.analysis.buckets import bucket_groups, bucket_order
 from blindspot.analysis.flips import FlipTable
 from blindspot.analysis.overlap import rank_biased_overlap
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, adjusted_together, compare, family
+from blindspot.analysis.significance import Difference, compare, compare_groups, holm_adjusted
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import Units, counted_by, units_of
+from blindspot.backend.core.units import Units, count_with_units, units_of
 from blindspot.backend.evaluation.held import ResultCache
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.question_facts import QuestionFacts

@@ -13,7 +13,7 @@ from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}

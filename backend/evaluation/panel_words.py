@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -30,7 +30,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     best = max(enough or sure or gains, key=lambda name: abs(gains[name]))
     most = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
     estimate = table.differences[best].difference.estimate
-    most += f": {signed(gains[best])} points ({signed_ends(100 * (estimate.low or 0.0), 100 * (estimate.high or 0.0))})"
+    most += f": {signed_number(gains[best])} points ({signed_ends(100 * (estimate.low or 0.0), 100 * (estimate.high or 0.0))})"
     if not sure:
         return (
             f"No difference in any of {total} is certain at {table.k} (Holm-adjusted); the largest before the adjustment "

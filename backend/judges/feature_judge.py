@@ -20,7 +20,7 @@ import numpy as np
 from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name

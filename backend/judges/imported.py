@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import fields

@@ -27,10 +27,10 @@ def render(open_study: Study, person: Person | None) -> None:
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
     queue = desk(open_study).queue
-    own = sum(queue.open_to(person.name).values()) if not person.paused else 0
+    own = sum(queue.available_counts(person.name).values()) if not person.paused else 0
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
     if own:
-        words = f"Judge your {counted(own, 'question')}"
+        words = f"Judge your {quantity(own, 'question')}"
         show(div(link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j"), cls="action"))
     has_batch = any(batch.state == "open" for batch in queue.batches())
     alone = len(who.real_people(open_study.labels_path)) < 2

@@ -58,7 +58,7 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
     here |= {KIND: key, REASON: reason}
     is_chosen = bool(url.value(KIND)) or total <= EXAMPLES
     listed = changes if is_chosen else changes[:EXAMPLES]
-    more: Html = link(f"All {counted(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+    more: Html = link(f"All {quantity(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
     if is_chosen:
         more = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
     show(
@@ -67,7 +67,7 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
             tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
             tag("p", _unchanged(found), cls="convention"),
             tag("table", tag("tbody", *rows), cls="small kinds"),
-            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {counted(total, 'pair')}"),
+            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"),
             tag("ul", *_pairs(open_study, listed), cls="changed-pairs"),
             more,
             cls="panel",

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import proportion
-from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_of, tabulate
+from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_in_cell, tabulate
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import methods_note, notice, percent
@@ -108,7 +108,7 @@ def agreement_sentence(shown: ShownAgreement | None) -> str:
     interval = "" if share.low is None or share.high is None else f" ({percent(share.low)} to {percent(share.high)})"
     names = _all_agree_text(shown.found.judges)
     return (
-        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {counted(len(agree), 'pair')} of {shown.run}, "
+        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {shown.run}, "
         f"{percent(share.value)}%{interval}."
     )
 
@@ -165,7 +165,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
         dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(open_study, found, shown.run, pairs_of(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, shown.run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:

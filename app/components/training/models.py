@@ -141,7 +141,7 @@ def _change_sentence(model: str, run_before: str, run_after: str, figures: Paire
         f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {run_before} at {figures.k} "
         f"({signed_ends(low, high)})"
         f"{'' if low > 0 or high < 0 else ', which is not certain'}: {percent(figures.b.value)}% of "
-        f"{counted(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
+        f"{quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
         better,
         ", ",
         worse,

@@ -104,7 +104,7 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
             f"{name} holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
             f"{quantity(roles['negative'], 'negative')}."
         )
-    where = f"{counted(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
+    where = f"{quantity(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
     if kept == mined:
         return f"{name} takes all {where} as negatives (policy {manifest['policy']})."
     share = f"{100 * (mined - kept) / mined:.1f}%"
@@ -295,4 +295,4 @@ def _build_again(
         else ""
     )
     pairs = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
-    show(div(tag("h2", f"New labels would change {counted(len(new_labels), 'pair')}"), pairs, more, cls="panel"))
+    show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), pairs, more, cls="panel"))

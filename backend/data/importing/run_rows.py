@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.backend.core.runs import Run
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 

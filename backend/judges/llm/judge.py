@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.core.consent import Consent, require_consent
-from blindspot.backend.core.declared import build
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.declared import build_settings
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import refuse_taken, stored_judges

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from blindspot.backend.core.declared import declared
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.declared import declared_settings
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import Encoder
