@@ -19,7 +19,14 @@ from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.components.slice_tables import condition_help, found_table, further_runs, saved_table
+from blindspot.app.components.slice_tables import (
+    condition_help,
+    difference_strip,
+    found_table,
+    further_runs,
+    saved_table,
+    widest_difference,
+)
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
@@ -262,9 +269,12 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
         summary = tag("summary", counted(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
+    limit = widest_difference(found.slices)
+
     def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
         spoken = link(sentence(found_slice, names), opens(found_slice.expression))
-        return tag("li", spoken, evidence(found_slice, nested))
+        said = div(spoken, evidence(found_slice, nested))
+        return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
 
     apart = merged(found, facts)
     with head:
@@ -272,7 +282,8 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     lines = tag("ol", *(slice_line(*each) for each in apart), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
-    show(div(order, lines, figures, cls="panel", id="found"))
+    scale = f"A − B from {signed(-limit, 0)} to {signed(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
+    show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 
