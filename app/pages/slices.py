@@ -232,7 +232,6 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     Args:
         head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
     """
-    names = chosen.a, chosen.b
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
@@ -242,22 +241,39 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
         f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
     )
     about = methods_note(asked, " ", method_note(found))
-    if not found.slices:
-        units = noun(2, found.units.name)
-        none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
-        tested = (
-            f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
-            "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
-        )
-        instead = (
-            "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
-            link("Compare", chosen.on_compare()),
-            ".",
-        )
-        title = "No slice differs from the rest." if found.tried else none
-        with head:
-            show(tag(heading, title), tag("p", tested if found.tried else "", " ", *instead), about, fold)
-        return
+    with head:
+        if not found.slices:
+            show(tag(heading, _nothing_found(found)), tag("p", *_instead(found, chosen)), about, fold)
+            return
+        title = sentence(merged(found, facts)[0][0], (chosen.a, chosen.b))
+        show(tag(heading, "Within the slice" if chosen.slice else title), about, fold)
+    _found_panel(chosen, facts, found)
+    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
+    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+
+
+def _nothing_found(found: FoundSlices) -> str:
+    if found.tried:
+        return "No slice differs from the rest."
+    return f"No slice has {found.min_questions} {noun(2, found.units.name)} inside and outside, so none can be tested."
+
+
+def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
+    """Return what was tested, if anything was, and what a person can do instead."""
+    tested = (
+        f"{counted(found.tried, 'slice')} of at least {found.min_questions} {noun(2, found.units.name)} were tested by relation, frequency, words and the "
+        "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected. "
+    )
+    return (
+        tested if found.tried else "",
+        "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
+        link("Compare", chosen.on_compare()),
+        ".",
+    )
+
+
+def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
+    """Show the found slices with the slices nested in them, and the table of all figures."""
 
     def opens(expression: str) -> str:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
@@ -272,20 +288,15 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     limit = widest_difference(found.slices)
 
     def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        spoken = link(sentence(found_slice, names), opens(found_slice.expression))
+        spoken = link(sentence(found_slice, (chosen.a, chosen.b)), opens(found_slice.expression))
         said = div(spoken, evidence(found_slice, nested))
         return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
 
-    apart = merged(found, facts)
-    with head:
-        show(tag(heading, "Within the slice" if chosen.slice else sentence(apart[0][0], names)), about, fold)
-    lines = tag("ol", *(slice_line(*each) for each in apart), cls="spoken")
+    lines = tag("ol", *(slice_line(*each) for each in merged(found, facts)), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
     scale = f"A − B from {signed(-limit, 0)} to {signed(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
     show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
-    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
-    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 
 
 enter(page)
