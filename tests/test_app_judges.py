@@ -1,6 +1,7 @@
 """What a person sees of judges and of the learning curve: the curve, the badge on Question, the forms on Training."""
 
 import re
+import shutil
 
 import pytest
 
@@ -64,6 +65,38 @@ def test_the_curve_is_on_home_judge_and_training(whole, page):
     )
     assert "Add a point" in [button.label for button in shown.app.button]
     assert "Adapter" not in shown.text  # there is no dense index
+
+
+def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
+    from blindspot.backend.core.manifest import write_json
+
+    expected = [{"value": 0.02, "low": 0.01, "high": 0.03}] * 3
+    uses = [
+        {"use": "reranker", "now": None, "expected": expected, "lacking": ""},
+        {"use": "gold", "now": None, "expected": [], "lacking": "judge gold first"},
+    ]
+    write_json(study.folder / "label_forecast.json", {"labels": 30, "questions": 30, "last_event": 30, "uses": uses})
+    page = Page(study.folder, "training", "lea", tab="curve")
+    (sentence,) = page.part('<p class="lead">.*?</p>')
+    assert sentence.startswith(
+        "The next 300 labels are expected to add +2.0 points to a reranker's Success@1 (+1.0 to +3.0)."
+    )
+    assert "With 30 settled pairs a reranker has a Success@1 of" in sentence
+    assert "+2.0 +1.0 to +3.0" in page.text and "doubtful gold, wrong passages found judge gold first" in page.text
+
+
+def test_without_labels_the_tab_says_what_bm25_finds(whole, tmp_path):
+    from blindspot.backend.core.copying import copy_study
+
+    copy_study(whole, tmp_path / "bare")
+    bare = Study.open(tmp_path / "bare")
+    for folder in bare.path("learning_curve").glob("*"):
+        shutil.rmtree(folder)
+    page = Page(bare.folder, "training", "lea", tab="curve")
+    (sentence,) = page.part('<p class="lead">.*?</p>')
+    assert re.match(
+        r"Without labels bm25-dev has a Success@1 of [\d.]+ \([\d.]+–[\d.]+\) on \d+ questions\. No point yet", sentence
+    )
 
 
 def test_the_sentence_opens_its_lists(whole):

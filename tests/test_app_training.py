@@ -96,6 +96,25 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert first.name in page.text and again.name in page.text
 
 
+def test_a_set_is_shown_beside_the_one_it_was_cleaned_from(study, monkeypatch):
+    """Until somebody chooses another set; and some examples until somebody chooses a kind of change."""
+    from blindspot.app.components.training import changes
+
+    monkeypatch.setattr(changes, "EXAMPLES", 1)
+    build(study, name="raw")
+    say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
+    build(study, "labels", name="clean")
+    assert "Compare with" in [each.label for each in Page(study.folder, "training", "lea", set="raw").app.selectbox]
+    page = Page(study.folder, "training", "lea", set="clean")
+    assert "before: raw clean of which" in page.text and "positives 3 5 2 by annotators, 3 gold" in page.text
+    assert "From raw to clean: 2 changed pairs" in page.text
+    assert page.text.count("negative by run → positive by label") == 1 and "All 2 pairs" in page.text
+    chosen = Page(study.folder, "training", "lea", set="clean", change="negative-positive")
+    assert chosen.text.count("negative by run → positive by label") == 2 and "All 2 pairs" not in chosen.text
+    assert "before: raw" in Page(study.folder, "training", "ann", set="clean").text
+    assert "changed pair" not in Page(study.folder, "training", "ann", set="clean").text
+
+
 def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study, monkeypatch):
     """Negatives that became positives come first, with their texts; other kinds and reasons are a link away."""
     from blindspot.app.components.training import changes
@@ -427,6 +446,7 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
+    assert "People and answer match agree on 1 of 2 pairs of r, 50.0% (" in page.text
     assert "2–5 1 of 40 retrieved 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 

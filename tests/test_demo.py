@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import runpy
 import shutil
 import sys
@@ -185,6 +186,16 @@ def test_home_leads_through_the_steps(small_demo):
     assert any(link.startswith("relations?runs=trained-clean-dev") for link in links)
     assert page.html.index('class="findings"') < page.html.index("See the blind spot") < page.html.index("Runs</h2>")
     assert page.text.index("Runs") < page.text.index("Study contents")
+
+
+@pytest.mark.parametrize("model", ["trained-noisy", "trained-clean"])
+def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, model):
+    page = Page(small_demo.folder, "training", tab="models", model=model)
+    (sentence,) = page.part('<p class="lead">.*?</p>')
+    assert re.match(rf"{model} answers [\d.]+ points (more|fewer) than minilm-dev at 5 \(", sentence), sentence
+    assert "got better" in sentence and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
+    (following,) = page.part('<a [^>]*class="next".*?</a>')
+    assert following == f"Next: see what changed from minilm-dev to {model}-dev"
 
 
 def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own):

@@ -366,6 +366,12 @@ def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: Lab
     return answer or f"{_base_words(open_study)}No point yet. {about}"
 
 
+def _cell_with_interval(words: str) -> Html:
+    """Return a figure with its interval below it, from words such as "+0.9 (−1.8 to +3.5)"."""
+    value, _, interval = words.partition(" (")
+    return span(value, span(interval.rstrip(")"), cls="interval"), cls="figure")
+
+
 def _base_words(open_study: Study) -> str:
     """Return what the lexical run over dev finds alone, which labels are to improve; "" without such a run."""
     if _missing_reason(open_study):
@@ -381,7 +387,7 @@ def _base_words(open_study: Study) -> str:
 def _forecast_table(found: LabelForecast) -> Html:
     """What the next labels are expected to change, for each use of labels."""
     rows = [
-        row(*each.cells, head=each.title)
+        row(*map(_cell_with_interval, each.cells), head=each.title)
         if each.expected
         else row(tag("td", each.lacking, colspan=len(LABELS), cls="left soft"), head=each.title)
         for each in found.uses

@@ -18,6 +18,7 @@ from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.marks import notice
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.sign_in import confirm_sign_out, sign_in
+from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.desk import Desk, desk
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show
@@ -64,6 +65,8 @@ def page() -> None:
     if person.paused:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
+    if not any(batch.state == "open" for batch in stores.queue.batches()):
+        show(new_batch_button(opened))
     curve_panel(opened, "judge")
     if person.may("adjudicate") and (open_now := stores.labels.disputed(excluded=stores.queue.hidden(person.name))):
         words = f"Settle {counted(len(open_now), 'question')} in dispute"
@@ -181,12 +184,11 @@ def _empty_state(
         return "Paused", ["A lead has paused your work. Labels already sent are still saved for a minute."]
     batches = [batch for batch in batches if batch.state == "open"]
     if not batches:
-        return "There is nothing to judge yet", [
-            "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled.",
-            "Create a batch on the page Team."
-            if person.may("make batches")
-            else "A lead creates batches; come back when there is one.",
-        ]
+        about = (
+            "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled."
+        )
+        come_back = "A lead creates batches; come back when there is one."
+        return "There is nothing to judge yet", [about] if person.may("make batches") else [about, come_back]
     waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
     judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
     lines = []

@@ -14,9 +14,10 @@ from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.components.training.certificate import certificates_panel
 from blindspot.app.desk import given_words
-from blindspot.app.markup import Html, div, join, link, show, tag
+from blindspot.app.markup import Html, div, show, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.injections import injection_report
 from blindspot.backend.judges.llm.judge import llm_judges
@@ -136,7 +137,10 @@ def _show_empty_page(open_study: Study) -> None:
         "answer their question."
     )
     if open_study.runs():
-        show(empty("No labels yet", about, join("To start, a lead creates a batch on ", link("Team", url.TEAM), ".")))
+        show(
+            empty("No labels yet", about, "To start, a lead creates a batch of questions."),
+            new_batch_button(open_study),
+        )
     else:
         show_empty_page(open_study, "No labels yet", about)
 

@@ -78,6 +78,15 @@ def batch_panel(open_study: Study, primary: bool) -> None:
                 download_row(open_study, "labels", "labels")
 
 
+def new_batch_button(open_study: Study) -> Html:
+    """Return the main button of a page where there is nothing to judge: it leads to the form for a batch; only leads see
+    it.
+    """
+    if not who.may(open_study.labels_path, "make batches"):
+        return Html("")
+    return tag("p", link("Create a batch", url.TEAM, cls="button main"))
+
+
 def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
     """Show a button that makes a batch of all these questions; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):

@@ -19,7 +19,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
@@ -138,7 +138,8 @@ def _change_sentence(model: str, run_before: str, run_after: str, figures: Paire
     better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
     worse = link(f"{figures.flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
     return join(
-        f"{model} answers {signed(points)} points more than {run_before} at {figures.k} ({signed_ends(low, high)})"
+        f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {run_before} at {figures.k} "
+        f"({signed_ends(low, high)})"
         f"{'' if low > 0 or high < 0 else ', which is not certain'}: {percent(figures.b.value)}% of "
         f"{counted(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
         better,
