@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,17 +49,3 @@ def count(codes: np.ndarray) -> FlipTable:
 
 def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
     return count(cells(first_ranks_a, first_ranks_b, k))
-
-
-def flip_table_by(
-    first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
-) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out."""
-    codes = cells(first_ranks_a, first_ranks_b, k)
-    if len(groups) != len(codes):
-        raise ValueError(f"{len(groups)} groups for {len(codes)} questions")
-    members: dict[str, list[int]] = {}
-    for row, group in enumerate(groups):
-        if group is not None:
-            members.setdefault(group, []).append(row)
-    return {group: count(codes[rows]) for group, rows in members.items()}
