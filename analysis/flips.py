@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,18 +48,4 @@ def count_cells(codes: np.ndarray) -> FlipTable:
 
 
 def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
-    return count_cells(flip_cells(first_ranks_a, first_ranks_b, k))
-
-
-def flip_table_by(
-    first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
-) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out."""
-    codes = flip_cells(first_ranks_a, first_ranks_b, k)
-    if len(groups) != len(codes):
-        raise ValueError(f"{len(groups)} groups for {len(codes)} questions")
-    members: dict[str, list[int]] = {}
-    for row, group in enumerate(groups):
-        if group is not None:
-            members.setdefault(group, []).append(row)
-    return {group: count_cells(codes[rows]) for group, rows in members.items()}
+    return count(cells(first_ranks_a, first_ranks_b, k))

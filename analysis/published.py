@@ -37,11 +37,6 @@ TOP_20: dict[str, tuple[float, float, float]] = {
     "P495": (21.6, 28.0, 21.8),
 }
 AVERAGE = (49.7, 56.7, 71.2)
-REPRODUCED: dict[str, tuple[float, float, float, float]] = {
-    "BM25": (43.4, 60.8, 71.2, 79.8),
-    "DPR (NQ)": (25.02, 39.36, 50.86, 64.26),
-}
-"""Macro averages at 1, 5, 20 and 100 from an independent reproduction on all passages and 22,075 test questions."""
 
 
 def comparability_caveat(passage_count: int, question_count: int) -> str:

@@ -95,8 +95,7 @@ def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
         compared = held["comparison"]
         for by in ("relation", "bucket"):
             by_group(compared, 5, compared.groups(by))
-            labels = (compared.relations if by == "relation" else compared.buckets).tolist()
-            flips.flip_table_by(compared.first_ranks_a, compared.first_ranks_b, 5, labels)
+            flips.flip_table(compared.first_ranks_a, compared.first_ranks_b, 5)
 
     def pair() -> object:
         return Comparison.of_runs(*list(held["runs"].values())[:2])

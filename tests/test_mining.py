@@ -11,8 +11,9 @@ from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
     NegativeCandidate,
     distant_positives,
+    listed,
     match_answers,
-    mine_runs,
+    mine_passages,
     run_scores,
 )
 from blindspot.db.errors import Missing, Refused
@@ -23,6 +24,11 @@ from tests.training_studies import PASSAGES, copied, training_study
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     return training_study(tmp_path_factory.mktemp("mining") / "study")
+
+
+def mine_runs(runs, questions, first_rank, last_rank, corpus, rule):
+    mined = mine_passages(runs, questions, first_rank, last_rank, corpus, rule)
+    return listed(mined, range(len(questions)), [run.name for run in runs], len(questions))
 
 
 def test_a_run_is_mined_at_the_ranks_asked_for(study):

@@ -183,10 +183,3 @@ def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
         for place, passage in zip(places.tolist(), passages, strict=True):
             found[i, place] = known.get(question.id, {}).get(passage.id, np.nan)
     return found
-
-
-def lookup(study: Study, model: str, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
-    """Return a model's stored probabilities for some pairs; unknown pairs are absent. Raises the same errors as
-    `ScoreStore.open`.
-    """
-    return ScoreStore.open(study, model)(pairs)

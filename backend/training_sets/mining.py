@@ -90,14 +90,6 @@ def mine_passages(
     return MinedPassages(*(column[order] for column in every))
 
 
-def mine_runs(
-    runs: Sequence[Run], questions: Sequence[Question], first_rank: int, last_rank: int, corpus, rule: str
-) -> list[list[NegativeCandidate]]:
-    """Return the passages of `mine_passages` as one list for each question."""
-    mined = mine_passages(runs, questions, first_rank, last_rank, corpus, rule)
-    return listed(mined, range(len(questions)), [run.name for run in runs], len(questions))
-
-
 def listed(
     mined: MinedPassages, places: Sequence[int], runs: Sequence[str], questions: int
 ) -> list[list[NegativeCandidate]]:
