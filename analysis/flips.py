@@ -48,4 +48,4 @@ def count_cells(codes: np.ndarray) -> FlipTable:
 
 
 def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
-    return count(cells(first_ranks_a, first_ranks_b, k))
+    return count_cells(flip_cells(first_ranks_a, first_ranks_b, k))

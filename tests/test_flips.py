@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, cells, flip_table
+from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, flip_cells, flip_table
 
 FIRST_A = np.array([1, 3, 0, 0, 9, 5])
 FIRST_B = np.array([2, 0, 4, 0, 9, 6])

@@ -12,7 +12,7 @@ from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import letter, percentage
 from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
@@ -160,7 +160,7 @@ def difference_strip(found_slice: FoundSlice, limit: float) -> Html:
         span(cls=f"dot {'a' if value > 0 else 'b'}", style=f"left:{place(value):.1f}%"),
         span(cls="rest", style=f"left:{place(outside):.1f}%"),
         cls="strip",
-        title=f"A − B, points: {signed(value)} ({signed_ends(low, high)}) here, {signed(outside)} elsewhere",
+        title=f"A − B, points: {signed_number(value)} ({signed_ends(low, high)}) here, {signed_number(outside)} elsewhere",
         aria_hidden="true",
     )
 

@@ -255,13 +255,13 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
 def _nothing_found(found: FoundSlices) -> str:
     if found.tried:
         return "No slice differs from the rest."
-    return f"No slice has {found.min_questions} {noun(2, found.units.name)} inside and outside, so none can be tested."
+    return f"No slice has {found.min_questions} {noun_form(2, found.units.name)} inside and outside, so none can be tested."
 
 
 def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
     """Return what was tested, if anything was, and what a person can do instead."""
     tested = (
-        f"{counted(found.tried, 'slice')} of at least {found.min_questions} {noun(2, found.units.name)} were tested by relation, frequency, words and the "
+        f"{quantity(found.tried, 'slice')} of at least {found.min_questions} {noun_form(2, found.units.name)} were tested by relation, frequency, words and the "
         "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected. "
     )
     return (
@@ -295,7 +295,7 @@ def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
     lines = tag("ol", *(slice_line(*each) for each in merged(found, facts)), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
-    scale = f"A − B from {signed(-limit, 0)} to {signed(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
+    scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
     show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
 
 
