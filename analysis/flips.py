@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 
 BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
 CELLS = ("both", "only_a", "only_b", "neither")
-"""Names of the codes 0 to 3 that `cells` returns."""
+"""Names of the codes 0 to 3 that `flip_cells` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class FlipTable:
         return self.both + self.only_a + self.only_b + self.neither
 
 
-def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
+def flip_cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
     """Return the cell of each question, (q,) int8: 0 both runs, 1 only run A, 2 only run B, 3 neither.
 
     Args:
@@ -39,28 +38,14 @@ def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.nd
     first_ranks_a, first_ranks_b = np.asarray(first_ranks_a), np.asarray(first_ranks_b)
     if first_ranks_a.shape != first_ranks_b.shape:
         raise ValueError(f"two runs over different questions: {first_ranks_a.shape} and {first_ranks_b.shape}")
-    missed_a, missed_b = ~found_by(first_ranks_a, k), ~found_by(first_ranks_b, k)
+    missed_a, missed_b = ~success_from_ranks(first_ranks_a, k), ~success_from_ranks(first_ranks_b, k)
     codes: np.ndarray = (2 * missed_a + missed_b).astype(np.int8)
     return codes
 
 
-def count(codes: np.ndarray) -> FlipTable:
+def count_cells(codes: np.ndarray) -> FlipTable:
     return FlipTable(*np.bincount(codes, minlength=4).tolist())
 
 
 def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
-    return count(cells(first_ranks_a, first_ranks_b, k))
-
-
-def flip_table_by(
-    first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int, groups: Sequence[str | None]
-) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence. Questions whose group is None are left out."""
-    codes = cells(first_ranks_a, first_ranks_b, k)
-    if len(groups) != len(codes):
-        raise ValueError(f"{len(groups)} groups for {len(codes)} questions")
-    members: dict[str, list[int]] = {}
-    for row, group in enumerate(groups):
-        if group is not None:
-            members.setdefault(group, []).append(row)
-    return {group: count(codes[rows]) for group, rows in members.items()}
+    return count_cells(flip_cells(first_ranks_a, first_ranks_b, k))

@@ -37,17 +37,12 @@ TOP_20: dict[str, tuple[float, float, float]] = {
     "P495": (21.6, 28.0, 21.8),
 }
 AVERAGE = (49.7, 56.7, 71.2)
-REPRODUCED: dict[str, tuple[float, float, float, float]] = {
-    "BM25": (43.4, 60.8, 71.2, 79.8),
-    "DPR (NQ)": (25.02, 39.36, 50.86, 64.26),
-}
-"""Macro averages at 1, 5, 20 and 100 from an independent reproduction on all passages and 22,075 test questions."""
 
 
-def not_comparable(passages: int, questions: int) -> str:
+def comparability_caveat(passage_count: int, question_count: int) -> str:
     """Return the caveat that must be shown with the published figures."""
     return (
         "Not directly comparable: the published figures use 21,015,324 passages and each relation's whole test "
-        f"set, ours use {passages:,} passages and {questions:,} questions. On fewer passages every figure is higher, most of all for BM25 and for rare subjects, and the models differ too. Compare the pattern over "
+        f"set, ours use {passage_count:,} passages and {question_count:,} questions. On fewer passages every figure is higher, most of all for BM25 and for rare subjects, and the models differ too. Compare the pattern over "
         "relations, not the values."
     )

@@ -86,7 +86,7 @@ def _keep(held: Held, key: str, work: Callable[[], object]) -> Callable[[], None
 def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
     from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure
 
-    records = study.questions.some(study.run(next(iter(RUNS))).question_ids)
+    records = study.questions.with_ids(study.run(next(iter(RUNS))).question_ids)
 
     def measured() -> object:
         return {name: measure(study, name, questions=records) for name in RUNS}
@@ -95,8 +95,7 @@ def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
         compared = held["comparison"]
         for by in ("relation", "bucket"):
             by_group(compared, 5, compared.groups(by))
-            labels = (compared.relations if by == "relation" else compared.buckets).tolist()
-            flips.flip_table_by(compared.first_ranks_a, compared.first_ranks_b, 5, labels)
+            flips.flip_table(compared.first_ranks_a, compared.first_ranks_b, 5)
 
     def pair() -> object:
         return Comparison.of_runs(*list(held["runs"].values())[:2])

@@ -355,7 +355,7 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     import shutil
 
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.scores import lookup
+    from blindspot.backend.judges.scores import ScoreStore
     from blindspot.backend.retrieval.retrieve import retrieve
 
     shutil.copytree(indexed_study.folder, tmp_path / "study")
@@ -369,7 +369,7 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     assert 0 < first["scored"] < wanted and first["scored"] + again["scored"] == again["kept"] == wanted
     question = study.questions.get(run.question_ids[0])
     passage = study.corpus.passage(int(run.hits.ordinals[0, 0]))
-    kept = lookup(study, "judge", [(question.id, passage.id)])[question.id, passage.id]
+    kept = ScoreStore.open(study, "judge")([(question.id, passage.id)])[question.id, passage.id]
     assert kept == pytest.approx(score(study.path("models", "judge"), [(question.text, passage)], "cpu")[0], abs=1e-6)
 
 

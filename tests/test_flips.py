@@ -7,30 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, cells, flip_table, flip_table_by
+from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, flip_cells, flip_table
 
 FIRST_A = np.array([1, 3, 0, 0, 9, 5])
 FIRST_B = np.array([2, 0, 4, 0, 9, 6])
 
 
 def test_by_hand():
-    codes = cells(FIRST_A, FIRST_B, 5)
+    codes = flip_cells(FIRST_A, FIRST_B, 5)
     assert codes.tolist() == [BOTH, ONLY_A, ONLY_B, NEITHER, NEITHER, ONLY_A]
     assert codes.dtype == np.int8
     assert flip_table(FIRST_A, FIRST_B, 5) == FlipTable(both=1, only_a=2, only_b=1, neither=2)
     assert [np.flatnonzero(codes == CELLS.index(name)).tolist() for name in CELLS] == [[0], [1, 5], [2], [3, 4]]
 
 
-def test_by_group():
-    tables = flip_table_by(FIRST_A, FIRST_B, 5, ["x", "y", "x", None, "y", "y"])
-    assert tables == {"x": FlipTable(1, 0, 1, 0), "y": FlipTable(0, 2, 0, 1)}
-
-
 def test_runs_over_different_questions_are_refused():
     with pytest.raises(ValueError, match="different questions"):
         flip_table(FIRST_A, FIRST_B[:3], 5)
-    with pytest.raises(ValueError, match="1 groups for 6"):
-        flip_table_by(FIRST_A, FIRST_B, 5, ["x"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6))), st.integers(1, 6))

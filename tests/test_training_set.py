@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blindspot.app.commands.training_sets import training_set_app
-from blindspot.backend.judges.scores import ScoreStore, lookup
+from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training_sets import builder as building
@@ -213,7 +213,7 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
 
 def test_scores_are_kept_by_pair_and_model(study):
     store = score(study, {("q0", "p1"): 0.25, ("q0", "p2"): 0.0})
-    assert lookup(study, "judge", [("q0", "p1"), ("q0", "p2"), ("q0", "p3"), ("x", "p1")]) == {
+    assert ScoreStore.open(study, "judge")([("q0", "p1"), ("q0", "p2"), ("q0", "p3"), ("x", "p1")]) == {
         ("q0", "p1"): 0.25,
         ("q0", "p2"): 0.0,
     }

@@ -20,7 +20,7 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import reads, takes_settings
 from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def copy(
     from blindspot.backend.core.copying import copy_study
 
     result = copy_study(open_study(study), target)
-    print(f"Copied the study to {result.folder}: {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
+    print(f"Copied the study to {result.folder}: {quantity(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
     for part in result.left_out:
         print(f"Left out {part}: unfinished.")
 
@@ -140,15 +140,8 @@ def import_passages(
     if is_ir_id(file):
         _import_ir(str(file), study, False, {}, skip_bad)
         return
-    result = do(
-        import_passages,
-        _open_or_new(study),
-        path=str(file.absolute()),
-        format=format,
-        skip_bad=skip_bad,
-        settings=settings or [],
-    )
-    _say_imported(result, "passage")
+    given: dict[str, Any] = {"format": format, "skip_bad": skip_bad, "settings": settings or []}
+    _import_file(import_passages, _open_or_new(study), file, "passage", **given)
 
 
 @import_app.command("questions", cls=reads("questions"))
@@ -171,16 +164,8 @@ def import_questions(
     if is_ir_id(file):
         _import_ir(str(file), study, True, taken, skip_bad)
         return
-    result = do(
-        import_questions,
-        _open_or_new(study),
-        path=str(file.absolute()),
-        format=format,
-        skip_bad=skip_bad,
-        settings=settings or [],
-        **taken,
-    )
-    _say_imported(result, "question")
+    given = {"format": format, "skip_bad": skip_bad, "settings": settings or [], **taken}
+    _import_file(import_questions, _open_or_new(study), file, "question", **given)
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -207,19 +192,10 @@ def import_triples(
     skip_bad: SkipBad = False,
 ) -> None:
     """Make questions from triples (subject, relation, object, frequency), as in EntityQuestions."""
-    templates_path = templates and str(templates.absolute())
     from blindspot.backend.data.importing.triples import import_triples
 
-    result = do(
-        import_triples,
-        open_study(study),
-        path=str(file.absolute()),
-        dataset=dataset,
-        templates=templates_path,
-        skip_bad=skip_bad,
-        **settings,
-    )
-    _say_imported(result, "question")
+    given = {"dataset": dataset, "templates": templates and str(templates.absolute()), "skip_bad": skip_bad, **settings}
+    _import_file(import_triples, open_study(study), file, "question", **given)
 
 
 @import_app.command("frequencies", cls=reads("frequencies"))
@@ -239,8 +215,7 @@ def import_frequencies(
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
-        result = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
-        _say_imported(result, "frequency")
+        _import_file(importer.import_frequencies, _open_or_new(study), file, "frequency", skip_bad=skip_bad)
     else:
         _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
@@ -256,15 +231,8 @@ def import_qrels(
     """Import relevance judgements (TREC, BEIR, MS MARCO, or a table): relevant passages become gold."""
     from blindspot.backend.data.importing.qrels import import_qrels
 
-    result = do(
-        import_qrels,
-        open_study(study),
-        path=str(file.absolute()),
-        format=format,
-        skip_bad=skip_bad,
-        settings=settings or [],
-    )
-    _say_imported(result, "line of qrels", "lines of qrels")
+    given: dict[str, Any] = {"format": format, "skip_bad": skip_bad, "settings": settings or []}
+    _import_file(import_qrels, open_study(study), file, "line of qrels", "lines of qrels", **given)
 
 
 @import_app.command("run", cls=reads("runs"))
@@ -283,18 +251,8 @@ def import_run(
     from blindspot.backend.core.runs import run_name_of
     from blindspot.backend.data.importing.runs import import_run
 
-    _say_imported(
-        do(
-            import_run,
-            open_study(study),
-            path=str(file.absolute()),
-            name=name or run_name_of(file),
-            format=format,
-            **settings,
-        ),
-        "question of a run",
-        "questions of a run",
-    )
+    given = {"name": name or run_name_of(file), "format": format, **settings}
+    _import_file(import_run, open_study(study), file, "question of a run", "questions of a run", **given)
 
 
 def _import_ir(source: str, folder: str | None, questions: bool, taken: dict[str, Any], skip_bad: bool) -> None:
@@ -328,11 +286,15 @@ def _open_or_new(folder: str | None) -> Study:
     return Study.open(place)
 
 
+def _import_file(job: Any, study: Study, file: Path, noun: str, plural: str | None = None, **given: Any) -> None:
+    _say_imported(do(job, study, path=str(file.absolute()), **given), noun, plural)
+
+
 def _say_imported(result: Any, noun: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {counted(result.rows, noun, plural)} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {quantity(result.rows, noun, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
-        print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
+        print(f"Left out {quantity(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:
         print(note)

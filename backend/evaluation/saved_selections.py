@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.saved_slices import read_named
 from blindspot.db.errors import BadInput, Missing, Refused
 
 FILE = "selections.json"
@@ -31,20 +32,12 @@ class SavedSelection:
 
 def saved_selections(study: Study) -> dict[str, SavedSelection]:
     """Return the saved selections by name, oldest first. Raises BadInput for a damaged file."""
-    path = study.folder / FILE
-    if not path.is_file():
-        return {}
-    content = read_json(path)
-    try:
-        selections = [
-            SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])})
-            for each in content["selections"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise BadInput(
-            "is not a list of selections; repair the file, or delete it to start with an empty list", path
-        ) from error
-    return {selection.name: selection for selection in selections}
+    return read_named(
+        study,
+        FILE,
+        "selections",
+        lambda each: SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])}),
+    )
 
 
 def saved_selection(study: Study, name: str) -> SavedSelection:
@@ -75,7 +68,7 @@ def save_selection(
     result = SavedSelection(
         name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )
-    with study.building("selections"):
+    with study.lock_part("selections"):
         known = saved_selections(study)
         if name in known:
             raise Refused(f"a selection named {name!r} already exists; choose another name")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from blindspot.analysis.expressions import NotAnExpression, parse
 from blindspot.backend.core.manifest import read_json, write_json
@@ -12,6 +14,7 @@ from blindspot.backend.core.study import Study
 from blindspot.db.errors import BadInput, Missing, Refused
 
 FILE = "slices.json"
+Named = TypeVar("Named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +26,25 @@ class SavedSlice:
 
 def saved(study: Study) -> dict[str, SavedSlice]:
     """Return the saved slices by name, oldest first. Raises BadInput for a damaged file."""
-    path = study.folder / FILE
+    return read_named(study, FILE, "slices", _slice_of)
+
+
+def _slice_of(record: dict[str, Any]) -> SavedSlice:
+    if not all(isinstance(value, str) for value in record.values()):
+        raise TypeError
+    return SavedSlice(**record)
+
+
+def read_named(study: Study, file: str, what: str, read: Callable[[dict[str, Any]], Named]) -> dict[str, Named]:
+    """Return what is saved under names in a file of the study, oldest first. Raises BadInput for a damaged file."""
+    path = study.folder / file
     if not path.is_file():
         return {}
-    content = read_json(path)
     try:
-        slices = [SavedSlice(**each) for each in content["slices"]]
-        if not all(
-            isinstance(value, str) for slice_ in slices for value in (slice_.name, slice_.expression, slice_.made)
-        ):
-            raise TypeError
-        return {slice_.name: slice_ for slice_ in slices}
+        return {each["name"]: read(each) for each in read_json(path)[what]}
     except (KeyError, TypeError, IndexError) as error:
         raise BadInput(
-            "is not a list of slices; repair the file, or delete it to start with an empty list", path
+            f"is not a list of {what}; repair the file, or delete it to start with an empty list", path
         ) from error
 
 
@@ -56,7 +64,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
     except NotAnExpression as error:
         raise BadInput(f"the slice cannot be read: {error}") from None
     result = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-    with study.building("slices"):
+    with study.lock_part("slices"):
         known = saved(study)
         if name in known and not replace:
             raise Refused(f"a slice named {name!r} already exists; choose another name, or delete the old slice first")
@@ -67,7 +75,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
 def delete(study: Study, name: str, by: str | None = None) -> None:
     """Delete a saved slice. Raises Missing for an unknown name, and Refused if `by` may not delete slices."""
     require(study, by, "save slices")
-    with study.building("slices"):
+    with study.lock_part("slices"):
         known = saved(study)
         if name not in known:
             raise Missing(f"no slice named {name!r}")

@@ -66,7 +66,7 @@ def _threshold(
         side = probabilities < value if is_drop else probabilities >= value
         if not side.any():
             continue
-        share, low, high = _share(positive[side], places[side])
+        share, low, high = clustered_share(positive[side], places[side])
         if condition_holds(low, high) and int(side.sum()) >= best.pairs:
             best = Threshold(float(value), int(side.sum()), share, low, high)
     return best
@@ -77,21 +77,19 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
 
     The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over
     clusters with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
+
+    Args:
+        clusters: numbered from 0; some may have no pair.
     """
-    return _share(hits, np.unique(clusters, return_inverse=True)[1])
-
-
-def _share(hits: np.ndarray, places: np.ndarray) -> tuple[float, float, float]:
-    """Do the same as `clustered_share`, with clusters numbered from 0, some of which may have no pair."""
     n, count = len(hits), int(hits.sum())
     share = count / n
-    sizes = np.bincount(places).astype(np.float64)
-    clusters = np.count_nonzero(sizes)
-    residuals = np.bincount(places, weights=hits.astype(np.float64)) - share * sizes
+    sizes = np.bincount(clusters).astype(np.float64)
+    counted = np.count_nonzero(sizes)
+    residuals = np.bincount(clusters, weights=hits.astype(np.float64)) - share * sizes
     independent = share * (1 - share) / n
-    if independent == 0 or clusters < 2:
+    if independent == 0 or counted < 2:
         return share, *_wilson(count, n)
-    variance = clusters / (clusters - 1) * float((residuals**2).sum()) / n**2
+    variance = counted / (counted - 1) * float((residuals**2).sum()) / n**2
     effective = max(1, round(n / max(1.0, variance / independent)))
     return share, *_wilson(round(share * effective), effective)
 

@@ -90,14 +90,6 @@ def mine_passages(
     return MinedPassages(*(column[order] for column in every))
 
 
-def mine_runs(
-    runs: Sequence[Run], questions: Sequence[Question], first_rank: int, last_rank: int, corpus, rule: str
-) -> list[list[NegativeCandidate]]:
-    """Return the passages of `mine_passages` as one list for each question."""
-    mined = mine_passages(runs, questions, first_rank, last_rank, corpus, rule)
-    return listed(mined, range(len(questions)), [run.name for run in runs], len(questions))
-
-
 def listed(
     mined: MinedPassages, places: Sequence[int], runs: Sequence[str], questions: int
 ) -> list[list[NegativeCandidate]]:
@@ -177,7 +169,7 @@ class EasyNegativeSampler:
         golds: list[int] = []
         facts: list[bytes | None] = []
         for start in range(0, len(ids), 1000):
-            block = study.questions.some(ids[start : start + 1000])
+            block = study.questions.with_ids(ids[start : start + 1000])
             known = study.corpus.ordinals({question.gold[0] for question in block if question.gold})
             for question in block:
                 if question.gold and question.gold[0] in known:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from blindspot.backend.checking.formats.base import (
@@ -42,7 +42,6 @@ class TupleLayout(RowLayout):
     positive: tuple[str | None, str]
     negatives: list[tuple[str | None, str]]
     scores: str | None = None
-    fixed: Values = field(default_factory=dict)
 
     def entry(self, values: Values, previous: Values | None = None) -> Entry:
         scores: list[Any] = [None] * (1 + len(self.negatives))
