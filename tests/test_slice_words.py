@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from blindspot.analysis.accuracy import Estimate
+from blindspot.app.components.slice_tables import difference_strip, widest_difference
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.panel_words import relations_sentence
@@ -108,3 +110,17 @@ def test_the_relation_that_is_named_has_enough_facts():
         "No difference in any of 2 relations is certain at 5 (Holm-adjusted); the largest before the adjustment is on author "
         "(P50): +30.0 points (+20.0 to +40.0)."
     )
+
+
+def test_a_slice_is_drawn_with_its_interval_and_the_difference_elsewhere():
+    def found(value, low, high, outside):
+        estimate = Estimate(value, 84, low, high, "t")
+        return SimpleNamespace(figures=SimpleNamespace(difference=SimpleNamespace(estimate=estimate)), outside=outside)
+
+    one = found(0.4, 0.2, 0.52, -0.1)
+    assert widest_difference([one, found(-0.1, -0.3, 0.1, 0.0)]) == 60
+    html = difference_strip(one, 60)
+    assert 'title="A − B, points: +40.0 (+20.0 to +52.0) here, −10.0 elsewhere"' in html
+    assert 'class="dot a" style="left:83.3%"' in html and 'style="left:66.7%;width:26.7%"' in html
+    assert 'class="rest" style="left:41.7%"' in html and "dot b" in difference_strip(found(-0.1, -0.3, 0.1, 0.0), 60)
+    assert difference_strip(found(0.4, None, None, 0.0), 60) == ""

@@ -19,7 +19,14 @@ from blindspot.app.components.message import show_last_message, try_action
 from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
-from blindspot.app.components.slice_tables import condition_help, found_table, further_runs, saved_table
+from blindspot.app.components.slice_tables import (
+    condition_help,
+    difference_strip,
+    found_table,
+    further_runs,
+    saved_table,
+    widest_difference,
+)
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
@@ -28,7 +35,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import reservation
 from blindspot.backend.evaluation.measures import MEASURES
@@ -37,7 +44,7 @@ from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, f
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
@@ -120,7 +127,7 @@ def _slice(
         with head:
             show(tag("h1", "This slice contains no question of these runs"), fold)
         return
-    words = f"{counted(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
+    words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
     links = (
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
@@ -225,7 +232,6 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     Args:
         head: the container of the page's answer. fold: the line below it that opens the choices in a narrow window.
     """
-    names = chosen.a, chosen.b
     made = tuple(study.runs(open_study)[name].get("made") for name in (chosen.a, chosen.b))
     hidden = hidden_questions.digest(hidden_questions.hidden_ids(open_study))
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
@@ -235,46 +241,62 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
         f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
     )
     about = methods_note(asked, " ", method_note(found))
-    if not found.slices:
-        units = noun(2, found.units.name)
-        none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
-        tested = (
-            f"{counted(found.tried, 'slice')} of at least {found.min_questions} {units} were tested by relation, frequency, words and the "
-            "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected."
-        )
-        instead = (
-            "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
-            link("Compare", chosen.on_compare()),
-            ".",
-        )
-        title = "No slice differs from the rest." if found.tried else none
-        with head:
-            show(tag(heading, title), tag("p", tested if found.tried else "", " ", *instead), about, fold)
-        return
+    with head:
+        if not found.slices:
+            show(tag(heading, _nothing_found(found)), tag("p", *_instead(found, chosen)), about, fold)
+            return
+        title = sentence(merged(found, facts)[0][0], (chosen.a, chosen.b))
+        show(tag(heading, "Within the slice" if chosen.slice else title), about, fold)
+    _found_panel(chosen, facts, found)
+    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
+    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+
+
+def _nothing_found(found: FoundSlices) -> str:
+    if found.tried:
+        return "No slice differs from the rest."
+    return f"No slice has {found.min_questions} {noun_form(2, found.units.name)} inside and outside, so none can be tested."
+
+
+def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
+    """Return what was tested, if anything was, and what a person can do instead."""
+    tested = (
+        f"{quantity(found.tried, 'slice')} of at least {found.min_questions} {noun_form(2, found.units.name)} were tested by relation, frequency, words and the "
+        "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected. "
+    )
+    return (
+        tested if found.tried else "",
+        "Test a group that you suspect as your own slice below, choose two runs that differ more, or read single questions on ",
+        link("Compare", chosen.on_compare()),
+        ".",
+    )
+
+
+def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
+    """Show the found slices with the slices nested in them, and the table of all figures."""
 
     def opens(expression: str) -> str:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        contribution = f" A − B {interval(found_slice)}; contribution {signed(100 * found_slice.explained)}"
+        contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"
         code = span(tag("code", found_slice.expression), contribution, cls="soft")
         inside = (slice_line(each, ()) for each in nested)
-        summary = tag("summary", counted(len(nested), "nested slice"))
+        summary = tag("summary", quantity(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
-    def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        spoken = link(sentence(found_slice, names), opens(found_slice.expression))
-        return tag("li", spoken, evidence(found_slice, nested))
+    limit = widest_difference(found.slices)
 
-    apart = merged(found, facts)
-    with head:
-        show(tag(heading, "Within the slice" if chosen.slice else sentence(apart[0][0], names)), about, fold)
-    lines = tag("ol", *(slice_line(*each) for each in apart), cls="spoken")
+    def slice_line(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
+        spoken = link(sentence(found_slice, (chosen.a, chosen.b)), opens(found_slice.expression))
+        said = div(spoken, evidence(found_slice, nested))
+        return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
+
+    lines = tag("ol", *(slice_line(*each) for each in merged(found, facts)), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
-    show(div(order, lines, figures, cls="panel", id="found"))
-    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
-    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+    scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
+    show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
 
 
 enter(page)

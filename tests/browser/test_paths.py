@@ -132,10 +132,11 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         assert save("table-lexical", "LaTeX") == "lexical-vectors.tex"
         assert save("table-lexical", "CSV") == "lexical-vectors.csv"
 
-        go(
-            "Slices",
-            "lexical is 90.9 points ahead on 44 questions where the subject is mentioned once at most; elsewhere level.",
+        said = (
+            "lexical is 90.9 points ahead on 44 questions where the subject is mentioned once at most; elsewhere level."
         )
+        go("Slices", said)
+        expect(tab.locator("#found ol > li a").first).to_have_text(said)
         go(
             "Relations",
             "lexical is ahead in 1 of 1 relation at 5 (Holm-adjusted); most on place of birth (P19): +50.0 points (",
