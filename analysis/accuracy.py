@@ -57,20 +57,20 @@ def first_hit(relevant: np.ndarray) -> np.ndarray:
     return np.where(relevant.any(axis=1), relevant.argmax(axis=1) + 1, 0).astype(np.int32)
 
 
-def found_by(first_ranks: np.ndarray, k: int) -> np.ndarray:
+def success_from_ranks(first_ranks: np.ndarray, k: int) -> np.ndarray:
     """Return Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
     ranks = np.asarray(first_ranks)
-    return np.asarray((ranks > 0) & (ranks <= _rank(k)))
+    return np.asarray((ranks > 0) & (ranks <= _checked_cutoff(k)))
 
 
 def success_at(relevant: np.ndarray, k: int) -> np.ndarray:
     """Return whether each question has a relevant passage among the first k. (q, K) bool -> (q,) bool."""
-    return np.asarray(np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1))
+    return np.asarray(np.asarray(relevant, dtype=bool)[:, : _checked_cutoff(k)].any(axis=1))
 
 
 def reciprocal_rank(relevant: np.ndarray, k: int = 10) -> np.ndarray:
     """Return 1 / rank of the first relevant passage if that rank is at most k, else 0. (q, K) bool -> (q,) float64."""
-    first = first_hit(np.asarray(relevant)[:, : _rank(k)])
+    first = first_hit(np.asarray(relevant)[:, : _checked_cutoff(k)])
     reciprocal: np.ndarray = np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
     return reciprocal
 
@@ -84,7 +84,7 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
 
     Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
-    hits = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
+    hits = np.asarray(relevant, dtype=bool)[:, : _checked_cutoff(k)].sum(axis=1)
     n_relevant = np.asarray(n_relevant)
     shares: np.ndarray = np.divide(hits, n_relevant, out=np.zeros(len(hits)), where=n_relevant > 0)
     return shares
@@ -96,7 +96,7 @@ def average_precision(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> n
 
     Arguments as in `recall_at`. Returns: (q,) float64.
     """
-    relevant = np.asarray(relevant, dtype=bool)[:, : _rank(k)]
+    relevant = np.asarray(relevant, dtype=bool)[:, : _checked_cutoff(k)]
     precision = relevant.cumsum(axis=1) / np.arange(1, relevant.shape[1] + 1)
     n_relevant = np.asarray(n_relevant)
     sums = np.where(relevant, precision, 0.0).sum(axis=1)
@@ -127,7 +127,7 @@ def ndcg_at(grades: np.ndarray, ideal: np.ndarray, k: int) -> np.ndarray:
 
     Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
-    gain, best = (_discounted_gain(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
+    gain, best = (_discounted_gain(np.asarray(each)[:, : _checked_cutoff(k)]) for each in (grades, ideal))
     normalised: np.ndarray = np.divide(gain, best, out=np.zeros(len(gain)), where=best > 0)
     return normalised
 
@@ -194,7 +194,7 @@ def _estimate(
     return Estimate(found.mean, len(values), found.low, found.high, found.method, n_groups, found.units)
 
 
-def _rank(k: int) -> int:
+def _checked_cutoff(k: int) -> int:
     if k < 1:
         raise ValueError(f"k is {k}; ranks start at 1")
     return k

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import RESAMPLES, bootstrap_sums, percentiles, sums_by_question
+from blindspot.analysis.by_question import RESAMPLES, bootstrap_sums, percentile_interval, sums_by_question
 from blindspot.analysis.intervals import LEVEL
 
 
@@ -65,7 +65,7 @@ def alpha(
 
     value = float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
     drawn = _alpha_of(bootstrap_sums(sums_by_question(_coincidences(counts), units), resamples, seed))
-    low, high = percentiles(drawn, LEVEL)
+    low, high = percentile_interval(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 
 
@@ -102,7 +102,7 @@ def kappa(
     cells = np.eye(width * width)[labels_a * width + labels_b]
     value = float(_kappa_of(cells.sum(axis=0).reshape(1, width, width))[0])
     drawn = _kappa_of(bootstrap_sums(sums_by_question(cells, units), resamples, seed).reshape(-1, width, width))
-    low, high = percentiles(drawn, LEVEL)
+    low, high = percentile_interval(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 
 

@@ -164,17 +164,17 @@ def _questions_needed(
     if units < FEW:
         return None
 
-    def narrow(count: int) -> bool:
+    def is_narrow_enough(count: int) -> bool:
         low, high = share_interval(value, error * (units / count) ** 0.5, count, confidence)
         return low is not None and high is not None and high - low <= target
 
     enough = units
-    while not narrow(enough):
+    while not is_narrow_enough(enough):
         if enough > _MOST_QUESTIONS:
             return None
         enough *= 2
     low = max(units, enough // 2)
     while low < enough:
         middle = (low + enough) // 2
-        low, enough = (low, middle) if narrow(middle) else (middle + 1, enough)
+        low, enough = (low, middle) if is_narrow_enough(middle) else (middle + 1, enough)
     return math.ceil((enough - units) * questions / units)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, mean
+from blindspot.analysis.accuracy import Estimate, mean, success_from_ranks
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group of frequencies; the label of the last group is "100+"."""
@@ -149,7 +149,9 @@ def curves(
     Args:
         first_ranks: by run, (q,) rank of the first relevant passage, 0 for none.
     """
-    return value_curves({run: found_by(ranks, k) for run, ranks in first_ranks.items()}, buckets, frequency, units)
+    return value_curves(
+        {run: success_from_ranks(ranks, k) for run, ranks in first_ranks.items()}, buckets, frequency, units
+    )
 
 
 def value_curves(

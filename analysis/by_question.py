@@ -39,7 +39,7 @@ def bootstrap_sums(sums: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) 
     )
 
 
-def percentiles(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
+def percentile_interval(draws: np.ndarray, confidence: float = LEVEL) -> tuple[float | None, float | None]:
     """Return the central interval of bootstrap values, ignoring NaN; (None, None) if all are NaN."""
     draws = draws[np.isfinite(draws)]
     if not len(draws):
@@ -65,7 +65,7 @@ def ratio_error(numerator: np.ndarray, denominator: np.ndarray, resamples: int =
 
 
 def share_interval(
-    share: float, error: float, questions: int, confidence: float = LEVEL
+    share: float, error: float, question_count: int, confidence: float = LEVEL
 ) -> tuple[float | None, float | None]:
     """Return the interval of a share: Student's t with questions - 1 degrees of freedom on the log-odds scale.
 
@@ -76,16 +76,16 @@ def share_interval(
 
     Args:
         error: standard error of the share, see `ratio_error`.
-        questions: number of questions; with fewer than 2 the interval is (None, None).
+        question_count: number of questions; with fewer than 2 the interval is (None, None).
     """
     from scipy.stats import t
 
-    if questions < 2:
+    if question_count < 2:
         return None, None
     if error <= 1e-12 or not 0 < share < 1:
-        return wilson(share * questions, questions, confidence)
+        return wilson(share * question_count, question_count, confidence)
     centre = math.log(share / (1 - share))
-    reach = float(t.ppf((1 + confidence) / 2, questions - 1)) * error / (share * (1 - share))
+    reach = float(t.ppf((1 + confidence) / 2, question_count - 1)) * error / (share * (1 - share))
     return _from_log_odds(centre - reach), _from_log_odds(centre + reach)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blindspot.analysis.certificates import COEFFICIENTS, LOOK, bet_against_hits, planned_moments, times_to
+from blindspot.analysis.certificates import COEFFICIENTS, LOOK, bet_against_hits, planned_moments, stopping_times
 from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells, log_odds, simulated_draws
 
@@ -59,7 +59,9 @@ def horizon_of(draws: int) -> int:
     return max(1, math.ceil(ROOM * draws))
 
 
-def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
+def plan(
+    cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, max_draws: int = LONGEST
+) -> SamplingPlan:
     """Choose the weights and the number of draws. A normal approximation gives a first number of draws; simulation then
     corrects it.
 
@@ -70,13 +72,13 @@ def plan(cells: Cells, target: float, seed: int = 0, confidence: float = LEVEL, 
     planned, capped = expected_estimates(cells, target)
     risk = np.sqrt(planned.chances)
     design = replace(planned, weights=UNIFORM + (1 - UNIFORM) * risk / (planned.counts @ risk / planned.size))
-    guess = _guess_draws(design, target)
-    longest, times = min(longest, cells.size), np.full(SIMULATED, np.inf)
-    draws = longest
+    guess = _approximate_draws(design, target)
+    max_draws, times = min(max_draws, cells.size), np.full(SIMULATED, np.inf)
+    draws = max_draws
     for factor in (0.6, 0.75, 0.9, 1.1, 1.35, 1.7, 2.2, 3.0, 4.0):
-        draws = min(longest, math.ceil(guess * factor / LOOK) * LOOK)
-        times = simulated_times(design, target, draws, seed, confidence)
-        if (times <= draws).mean() >= POWER or draws == longest:
+        draws = min(max_draws, math.ceil(guess * factor / LOOK) * LOOK)
+        times = simulated_stopping_times(design, target, draws, seed, confidence)
+        if (times <= draws).mean() >= POWER or draws == max_draws:
             break
     median = float(np.quantile(times, 0.5, method="higher"))
     return SamplingPlan(
@@ -102,7 +104,7 @@ def expected_estimates(cells: Cells, target: float) -> tuple[Cells, bool]:
     return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
 
 
-def _guess_draws(cells: Cells, target: float) -> float:
+def _approximate_draws(cells: Cells, target: float) -> float:
     """Return roughly how many draws are needed to meet the target, from the variance and the range of the estimates."""
     coefficients = np.array(COEFFICIENTS)
     mean, variance = planned_moments(cells, coefficients)
@@ -113,14 +115,18 @@ def _guess_draws(cells: Cells, target: float) -> float:
     return max(2.65**2 * float(variance[best]) / gap**2, 3.0 * reach / target)  # 96.5% and 80% of the normal curve
 
 
-def simulated_times(cells: Cells, target: float, draws: int, seed: int, confidence: float = LEVEL) -> np.ndarray:
+def simulated_stopping_times(
+    cells: Cells, target: float, draws: int, seed: int, confidence: float = LEVEL
+) -> np.ndarray:
     """Return the number of draws after which each simulated study meets the target, inf if it never does. (SIMULATED,)
     float64.
     """
     rng = np.random.default_rng(seed)
     drawn = simulated_draws(cells, draws, SIMULATED, rng)
     hits = rng.random(drawn.shape) < cells.chances[drawn]
-    return times_to(bet_against_hits(hits, drawn, cells, target, horizon_of(draws), confidence), target, confidence)
+    return stopping_times(
+        bet_against_hits(hits, drawn, cells, target, horizon_of(draws), confidence), target, confidence
+    )
 
 
 def fewest_draws(cells: Cells, target: float, confidence: float = LEVEL, seed: int = 0) -> int:
@@ -130,7 +136,7 @@ def fewest_draws(cells: Cells, target: float, confidence: float = LEVEL, seed: i
     n = min(cells.size, math.ceil(10 * math.log(1 / (1 - confidence)) / target))
     drawn = simulated_draws(cells, n, 8, np.random.default_rng(seed))
     made = bet_against_hits(np.zeros(drawn.shape), drawn, cells, target, 1, confidence)
-    times = times_to(made, target, confidence, check_interval=1)
+    times = stopping_times(made, target, confidence, check_interval=1)
     return int(min(times.min(), cells.size))
 
 
@@ -158,7 +164,7 @@ def further_draws(
             [np.repeat(hits[None], SIMULATED, axis=0), rng.random(after.shape) < chances[after]], axis=1
         )
         made = bet_against_hits(outcomes, np.concatenate([before, after], axis=1), cells, target, horizon, confidence)
-        times = np.maximum(times_to(made, target, confidence), len(hits)) - len(hits)
+        times = np.maximum(stopping_times(made, target, confidence), len(hits)) - len(hits)
         found = float(np.quantile(times, POWER, method="higher"))
         if not math.isinf(found):
             return max(1, int(found))

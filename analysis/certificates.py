@@ -20,7 +20,7 @@ then needed, but the bound stays valid.
 
 Hits that people find are then removed from the set. Let U be the upper bound on the share of hits before the removal.
 At most U * population - found hits are then left among the remaining pairs. So the remaining set meets a target if U is
-at most `share_before(found, target, population)`.
+at most `share_at_target(found, target, population)`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Bets:
         combined: np.ndarray = np.logaddexp.reduce(logs + begun, axis=0).max(axis=1, initial=0.0)
         return combined
 
-    def upper(self, n: int | None = None, confidence: float = LEVEL) -> np.ndarray:
+    def upper_bounds(self, n: int | None = None, confidence: float = LEVEL) -> np.ndarray:
         """Return the upper bound of each study on the share of hits in the whole set after n draws, (r,) float64."""
         needed = math.log(1 / (1 - confidence))
         low, high = np.zeros(self.stakes.shape[1]), np.ones(self.stakes.shape[1])
@@ -131,7 +131,7 @@ class _Bettor:
         self,
         cells: Cells,
         coefficients: np.ndarray,
-        studies: int,
+        study_count: int,
         target: float,
         horizon: int,
         share: float,
@@ -140,13 +140,16 @@ class _Bettor:
         self.target, self.horizon, self.size = target, horizon, cells.size
         self.tail = math.log((1 - confidence) * share)  # log of 1 / the wealth that rejects
         mean, variance = planned_moments(cells, coefficients)
-        self.sums = np.repeat(PLAN_WEIGHT * mean[None], studies, axis=0)  # (r, coefficients)
-        self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], studies, axis=0)
+        self.sums = np.repeat(PLAN_WEIGHT * mean[None], study_count, axis=0)  # (r, coefficients)
+        self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], study_count, axis=0)
         self.count = float(PLAN_WEIGHT)
-        self.wealth, self.slope = np.zeros(studies), np.zeros(studies)  # log wealth against the target, its derivative
-        self.against = np.full(studies, target)
-        self.rows = np.arange(studies)
-        self.choice = np.zeros(studies, np.int64)
+        self.wealth, self.slope = (
+            np.zeros(study_count),
+            np.zeros(study_count),
+        )  # log wealth against the target, its derivative
+        self.against = np.full(study_count, target)
+        self.rows = np.arange(study_count)
+        self.choice = np.zeros(study_count, np.int64)
 
     def next_stakes(self, step: int, maximum: np.ndarray) -> np.ndarray:
         """Return the stakes of the next draw, (r,). maximum: (r, coefficients), upper bounds of the next estimate."""
@@ -171,7 +174,7 @@ class _Bettor:
         factor = 1 + stakes * (self.against - chosen)
         self.wealth += np.log(factor)
         self.slope += stakes / factor
-        now = share_before(labelled, self.target, self.size)
+        now = share_at_target(labelled, self.target, self.size)
         self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
         self.against = now
         return chosen
@@ -207,20 +210,20 @@ def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray,
     return first, np.maximum(second - first**2, 0.0)
 
 
-def share_before(found_hits: np.ndarray | float, target: float, population: int) -> np.ndarray:
+def share_at_target(found_hits: np.ndarray | float, target: float, population: int) -> np.ndarray:
     """Return the share of hits in the whole set at which the share is exactly `target` after the found hits are
     removed.
     """
     return np.asarray((target * (population - found_hits) + found_hits) / population)
 
 
-def share_after(share: float, found_hits: int, population: int) -> float:
+def remaining_share(share: float, found_hits: int, population: int) -> float:
     """Return the share of hits, at most 1, that is left when the found hits are removed from a set with this share."""
     left = population - found_hits
     return min(1.0, max(0.0, share * population - found_hits) / left) if left else 0.0
 
 
-def times_to(bets: Bets, target: float, confidence: float = LEVEL, check_interval: int = LOOK) -> np.ndarray:
+def stopping_times(bets: Bets, target: float, confidence: float = LEVEL, check_interval: int = LOOK) -> np.ndarray:
     """Return the number of draws after which each study's set, without its found hits, meets the target, (r,).
 
     The bound is checked every `check_interval` draws. The result is inf for a study that never meets the target.
@@ -232,6 +235,6 @@ def times_to(bets: Bets, target: float, confidence: float = LEVEL, check_interva
         if not len(waiting):
             break
         part = Bets(bets.stakes[:, waiting], bets.estimates[:, waiting], bets.hits[waiting], bets.population)
-        wealth = part.log_wealth(share_before(part.hits_among(seen), target, bets.population), seen)
+        wealth = part.log_wealth(share_at_target(part.hits_among(seen), target, bets.population), seen)
         times[waiting[wealth >= math.log(1 / (1 - confidence))]] = seen
     return times

@@ -41,10 +41,10 @@ def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: in
         labels = model.fit_predict(points)
     else:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
-    return by_size(labels)
+    return renumber_by_size(labels)
 
 
-def by_size(labels: np.ndarray) -> np.ndarray:
+def renumber_by_size(labels: np.ndarray) -> np.ndarray:
     """Renumber clusters as 0, 1, ... by decreasing size. Clusters of equal size are ordered by their first point; -1 is
     kept. (n,) int -> (n,) int32.
     """
@@ -62,8 +62,8 @@ def distinct_words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-def telling_words(
-    texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01
+def typical_words(
+    texts: Sequence[Iterable[str]], labels: np.ndarray, words_per_cluster: int = 5, prior: float = 0.01
 ) -> dict[int, list[str]]:
     """Return the words that are typical of each cluster, the most typical first.
 
@@ -75,9 +75,9 @@ def telling_words(
         texts: the words of each passage (see `distinct_words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
         prior: weight of the prior, as a share of all words.
 
-    Returns: up to `top` words of each cluster, all more frequent in the cluster than elsewhere.
+    Returns: up to `words_per_cluster` words of each cluster, all more frequent in the cluster than elsewhere.
     """
-    counts, vocabulary = _counts(texts, labels)
+    counts, vocabulary = _document_counts(texts, labels)
     names = [label for label in counts if label != NOISE]
     everything = sum(counts.values(), np.zeros(len(vocabulary)))
     usual = (everything >= 2) & (everything <= 0.6 * len(texts) if len(counts) > 1 else True)
@@ -87,8 +87,10 @@ def telling_words(
         inside = counts[label]
         z = log_odds_z(inside, everything - inside, alpha)
         z = np.where(usual & (inside > 0) & np.isfinite(z), z, -np.inf)
-        order = sorted(np.argsort(-z, kind="stable")[: 4 * top].tolist(), key=lambda i: (-z[i], vocabulary[i]))
-        words_by_cluster[label] = [vocabulary[i] for i in order if z[i] > 0][:top]
+        order = sorted(
+            np.argsort(-z, kind="stable")[: 4 * words_per_cluster].tolist(), key=lambda i: (-z[i], vocabulary[i])
+        )
+        words_by_cluster[label] = [vocabulary[i] for i in order if z[i] > 0][:words_per_cluster]
     return words_by_cluster
 
 
@@ -106,7 +108,7 @@ def log_odds_z(inside_counts: np.ndarray, outside_counts: np.ndarray, alpha: np.
     return z
 
 
-def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:
+def _document_counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:
     """Return how many passages of each cluster contain each word, and the words."""
     row_of_word: dict[str, int] = {}
     members: dict[int, list[int]] = {}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.analysis.intervals import LEVEL, blended_variance, compact, interval_from_variance, t_quantile
+from blindspot.analysis.intervals import LEVEL, blended_variance, interval_from_variance, renumber_units, t_quantile
 
 
 def crossed_mean(
@@ -34,7 +34,7 @@ def crossed_mean(
     method = f"t interval over {seeds} seeds and the questions, crossed"
     if not values.size:
         return Estimate(None, questions, None, None, method, units=0)
-    units = np.arange(questions) if units is None else compact(units)
+    units = np.arange(questions) if units is None else renumber_units(units)
     mean, n_units = float(values.mean()), int(units.max()) + 1
     share = np.bincount(units) / questions
     of_unit = np.bincount(units, values.mean(axis=0)) / questions / share

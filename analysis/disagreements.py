@@ -79,7 +79,7 @@ def pairs_with_pattern(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
     return matches
 
 
-def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
+def pairs_in_cell(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
     """Return the positions of the pairs of a cell, ordered by rank; equal ranks keep the order of the input. (m,)
     int64.
     """

@@ -88,7 +88,7 @@ class SuccessSample(DrawnQuestions):
         settled: (n,) bool, every one of the first k hits is settled. A question with an unsettled hit is not settled, even if
             another of its hits is positive: if only those counted, successes would be settled more often than misses.
         bad: (n,) bool, people called the question bad; it enters neither value nor bounds.
-        probabilities: (n,) the chance to be drawn and shown completely, up to one factor; see `shown_completely`.
+        probabilities: (n,) the chance to be drawn and shown completely, up to one factor; see `probability_all_shown`.
         questions: (n,) ids. units: (n,) int, the unit of observation of each; None if each question is its own.
     """
 
@@ -101,7 +101,7 @@ class SuccessSample(DrawnQuestions):
     units: np.ndarray | None = None
 
 
-def shown_completely(pool: int, displayed: int, needed: int) -> float:
+def probability_all_shown(pool: int, displayed: int, needed: int) -> float:
     """Return the probability that `displayed` passages, drawn uniformly from `pool` passages, include `needed` given
     ones.
     """
@@ -130,7 +130,7 @@ def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessSh
     def bound(hits: np.ndarray) -> float | None:
         return rate(hits[good], np.ones(int(good.sum()), bool), weights, ids).value
 
-    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound)
+    return _success_of_all_questions(found.value, found.low, found.high, sample, counts, bound)
 
 
 def powered_success(
@@ -155,10 +155,10 @@ def powered_success(
 
     found = powered_rate(estimate(sample.lowest, sample.settled), population)
     judged = (len(population), found.weight, counts.success(found.predicted))
-    return _scaled_scores(found.value, found.low, found.high, sample, counts, bound, judged)
+    return _success_of_all_questions(found.value, found.low, found.high, sample, counts, bound, judged)
 
 
-def _scaled_scores(
+def _success_of_all_questions(
     value: float | None,
     low: float | None,
     high: float | None,

@@ -66,26 +66,26 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    inner: Expression
+    operand: Expression
 
     def __str__(self) -> str:
-        return f"not {_grouped(self.inner)}"
+        return f"not {_with_brackets(self.operand)}"
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    parts: tuple[Expression, ...]
+    operands: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return " and ".join(_grouped(part) for part in self.parts)
+        return " and ".join(_with_brackets(part) for part in self.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    parts: tuple[Expression, ...]
+    operands: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return " or ".join(_grouped(part) for part in self.parts)
+        return " or ".join(_with_brackets(part) for part in self.operands)
 
 
 Expression = Condition | Not | And | Or
@@ -97,9 +97,9 @@ def parse(text: str) -> Expression:
     """
     if len(text) > MAX_LENGTH:
         raise NotAnExpression(f"a slice may have at most {MAX_LENGTH} characters", MAX_LENGTH)
-    reader = _Reader(_tokens(text), len(text) + 1)
+    reader = _Parser(_tokens(text), len(text) + 1)
     expression = reader.expression(0)
-    reader.end()
+    reader.expect_end()
     return expression
 
 
@@ -108,9 +108,9 @@ def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray
     if isinstance(expression, Condition):
         return condition(expression)
     if isinstance(expression, Not):
-        return ~evaluate(expression.inner, condition)
+        return ~evaluate(expression.operand, condition)
     join = np.logical_and if isinstance(expression, And) else np.logical_or
-    rows: np.ndarray = join.reduce([evaluate(part, condition) for part in expression.parts])
+    rows: np.ndarray = join.reduce([evaluate(part, condition) for part in expression.operands])
     return rows
 
 
@@ -120,8 +120,8 @@ def _quoted_value(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _grouped(part: Expression) -> str:
-    return f"({part})" if isinstance(part, And | Or) else str(part)
+def _with_brackets(operand: Expression) -> str:
+    return f"({operand})" if isinstance(operand, And | Or) else str(operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-class _Reader:
+class _Parser:
     """A parser with one token of look-ahead. Each method parses one rule of the grammar."""
 
     def __init__(self, tokens: list[_Token], end: int):
@@ -157,10 +157,10 @@ class _Reader:
     def next(self) -> _Token:
         return self.tokens[self.at] if self.at < len(self.tokens) else self.behind
 
-    def sign(self, *signs: str) -> bool:
+    def next_is_sign(self, *signs: str) -> bool:
         return self.next.kind == "sign" and self.next.text in signs
 
-    def keyword(self, word: str) -> bool:
+    def next_is_keyword(self, word: str) -> bool:
         return self.next.kind == "word" and self.next.text.casefold() == word
 
     def next_token(self) -> _Token:
@@ -168,7 +168,7 @@ class _Reader:
         self.at += 1
         return token
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         if self.next is not self.behind:
             raise NotAnExpression(f"expected 'and' or 'or' before {self.next.text!r}", self.next.position)
 
@@ -177,7 +177,7 @@ class _Reader:
 
     def _chain(self, word: str, node: type, part: Callable[[], Expression]) -> Expression:
         parts = [part()]
-        while self.keyword(word):
+        while self.next_is_keyword(word):
             self.next_token()
             parts.append(part())
         return parts[0] if len(parts) == 1 else node(tuple(parts))
@@ -185,13 +185,13 @@ class _Reader:
     def factor(self, depth: int) -> Expression:
         if depth > MAX_DEPTH:
             raise NotAnExpression(f"more than {MAX_DEPTH} levels of parentheses", self.next.position)
-        if self.keyword("not"):
+        if self.next_is_keyword("not"):
             self.next_token()
             return Not(self.factor(depth + 1))
-        if self.sign("("):
+        if self.next_is_sign("("):
             self.next_token()
             inner = self.expression(depth + 1)
-            self._closed()
+            self._expect_closing_bracket()
             return inner
         return self.condition()
 
@@ -201,31 +201,31 @@ class _Reader:
             message = f"not {token.text!r}" if token.text else "but the expression ends here"
             raise NotAnExpression(f"expected a condition such as relation:P19, {message}", token.position)
         name, argument = token.text.casefold(), None
-        if self.sign("("):
+        if self.next_is_sign("("):
             self.next_token()
-            argument = self._text("a name")
-            self._closed()
-        if self.sign(":"):
+            argument = self._expect_text("a name")
+            self._expect_closing_bracket()
+        if self.next_is_sign(":"):
             self.next_token()
-            return Condition(name, argument, ":", self._text("a value"), token.position)
-        if not self.sign(*OPERATORS):
+            return Condition(name, argument, ":", self._expect_text("a value"), token.position)
+        if not self.next_is_sign(*OPERATORS):
             return Condition(name, argument, position=token.position)
         operator = self.next_token().text
         if operator == "=" and not _NUMBER.fullmatch(self.next.text):
-            return Condition(name, argument, ":", self._text("a value"), token.position)
-        return Condition(name, argument, operator, self._number(operator), token.position)
+            return Condition(name, argument, ":", self._expect_text("a value"), token.position)
+        return Condition(name, argument, operator, self._expect_number(operator), token.position)
 
-    def _closed(self) -> None:
-        if not self.sign(")"):
+    def _expect_closing_bracket(self) -> None:
+        if not self.next_is_sign(")"):
             raise NotAnExpression("expected ')'", self.next.position)
         self.next_token()
 
-    def _text(self, what: str) -> str:
+    def _expect_text(self, what: str) -> str:
         if self.next.kind not in ("word", "quoted"):
             raise NotAnExpression(f"expected {what}", self.next.position)
         return self.next_token().text
 
-    def _number(self, operator: str) -> float:
+    def _expect_number(self, operator: str) -> float:
         token = self.next_token()
         try:
             number = float(token.text) if token.kind == "word" and _NUMBER.fullmatch(token.text) else None

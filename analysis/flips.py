@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 
 BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
 CELLS = ("both", "only_a", "only_b", "neither")
-"""Names of the codes 0 to 3 that `cells` returns."""
+"""Names of the codes 0 to 3 that `flip_cells` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FlipTable:
         return self.both + self.only_a + self.only_b + self.neither
 
 
-def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
+def flip_cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.ndarray:
     """Return the cell of each question, (q,) int8: 0 both runs, 1 only run A, 2 only run B, 3 neither.
 
     Args:
@@ -38,14 +38,14 @@ def cells(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> np.nd
     first_ranks_a, first_ranks_b = np.asarray(first_ranks_a), np.asarray(first_ranks_b)
     if first_ranks_a.shape != first_ranks_b.shape:
         raise ValueError(f"two runs over different questions: {first_ranks_a.shape} and {first_ranks_b.shape}")
-    missed_a, missed_b = ~found_by(first_ranks_a, k), ~found_by(first_ranks_b, k)
+    missed_a, missed_b = ~success_from_ranks(first_ranks_a, k), ~success_from_ranks(first_ranks_b, k)
     codes: np.ndarray = (2 * missed_a + missed_b).astype(np.int8)
     return codes
 
 
-def count(codes: np.ndarray) -> FlipTable:
+def count_cells(codes: np.ndarray) -> FlipTable:
     return FlipTable(*np.bincount(codes, minlength=4).tolist())
 
 
 def flip_table(first_ranks_a: np.ndarray, first_ranks_b: np.ndarray, k: int) -> FlipTable:
-    return count(cells(first_ranks_a, first_ranks_b, k))
+    return count_cells(flip_cells(first_ranks_a, first_ranks_b, k))

@@ -67,7 +67,7 @@ def tango(positive_count: float, negative_count: float, n: float, confidence: fl
         variance = n * (2 * only_minus + delta * (1 - delta))
         return (positive_count - negative_count - n * delta) / math.sqrt(max(variance, 1e-300))
 
-    def end(outside: float, target: float) -> float:
+    def find_end(outside: float, target: float) -> float:
         inside = estimate
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2
@@ -77,7 +77,7 @@ def tango(positive_count: float, negative_count: float, n: float, confidence: fl
                 outside = middle
         return (inside + outside) / 2
 
-    return end(-1.0, z), end(1.0, z)
+    return find_end(-1.0, z), find_end(1.0, z)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def mean_interval(
         raise ValueError("values, units and groups must be one-dimensional and of equal length")
     if not len(values) or values.min() < -float(signed) - _TINY or values.max() > 1 + _TINY:
         raise ValueError(f"an interval needs values from {-1 if signed else 0} to 1")
-    units = np.arange(len(values)) if units is None else compact(units)
+    units = np.arange(len(values)) if units is None else renumber_units(units)
     n_units = int(units.max()) + 1
     member, weights = _weights(values, groups)
     mean, plus = (_mean(each, member) for each in (values, np.maximum(values, 0)))
@@ -130,14 +130,14 @@ def mean_interval(
         n: float = len(values)
     else:
         n, name = (
-            _effective(values, units, member, weights, largest, confidence),
+            _effective_questions(values, units, member, weights, largest, confidence),
             f"{name} with the effective n of {n_units} units",
         )
     low, high = _score_interval(mean, plus, n, signed, confidence)
     return Interval(mean, low, high, n_units, name)
 
 
-def compact(units: np.ndarray) -> np.ndarray:
+def renumber_units(units: np.ndarray) -> np.ndarray:
     """Return the units as whole numbers from 0 without gaps, (q,) int64."""
     units = np.asarray(units, np.int64)
     if len(units) and int(units.max()) < 4 * len(units):
@@ -161,14 +161,14 @@ def interval_from_variance(
     return _score_interval(mean, positive_count, n, signed, confidence)
 
 
-def blended_variance(means: np.ndarray, share: np.ndarray, largest: float) -> float:
+def blended_variance(means: np.ndarray, share: np.ndarray, maximum_variance: float) -> float:
     """Return the variance of a weighted mean over units, shrunk towards the largest possible one; see `PRIOR_UNITS`.
 
     Args:
-        means: (u,) mean of each unit. share: (u,) its weight, of sum 1. largest: the largest variance of one question.
+        means: (u,) mean of each unit. share: (u,) its weight, of sum 1. maximum_variance: the largest variance of one question.
     """
     one_group = np.zeros(len(means), np.int64)
-    return float(_variances(means, share, one_group, largest)[0])
+    return float(_variances(means, share, one_group, maximum_variance)[0])
 
 
 def _score_interval(
@@ -198,35 +198,40 @@ def _mean(values: np.ndarray, member: np.ndarray) -> float:
     return float((np.bincount(member, values) / np.bincount(member)).mean())
 
 
-def _effective(
-    values: np.ndarray, units: np.ndarray, member: np.ndarray, weights: np.ndarray, largest: float, confidence: float
+def _effective_questions(
+    values: np.ndarray,
+    units: np.ndarray,
+    member: np.ndarray,
+    weights: np.ndarray,
+    maximum_variance: float,
+    confidence: float,
 ) -> float:
-    """Return the effective number of questions. largest: the variance that one question with this mean can have at
+    """Return the effective number of questions. maximum_variance: the variance that one question with this mean can have at
     most.
     """
     by_unit = np.bincount(units, weights)
-    if largest <= _TINY:  # every value is the same: each unit counts as one observation
+    if maximum_variance <= _TINY:  # every value is the same: each unit counts as one observation
         return 1 / float(by_unit @ by_unit)
     # A cell is the part of a unit in one group. Cells are nested in groups, units need not be.
     n_groups = int(member.max()) + 1
-    cell = compact(units * n_groups + member)
+    cell = renumber_units(units * n_groups + member)
     cell_unit, cell_group = np.zeros((2, cell.max() + 1), np.int64)
     cell_unit[cell], cell_group[cell] = units, member
     if n_groups > 1 and len(cell_group) == n_groups:  # the groups are the sample
         cell_group = np.zeros_like(cell_group)
     share = np.bincount(cell, weights)
     means = np.bincount(cell, weights * values) / share
-    variances = _variances(means, share, cell_group, largest)
+    variances = _variances(means, share, cell_group, maximum_variance)
     of_group = np.bincount(cell_group, share**2) ** 2 / np.bincount(cell_group, share**4) - 1
     freedom = np.maximum(of_group + (PRIOR_UNITS if len(of_group) > 1 else 0), 1)
     variance = float(variances.sum())
     deviations = share * (means - _group_means(means, share, cell_group))
-    total = variance * _across_groups(deviations, cell_unit)
+    total = variance * _shared_unit_factor(deviations, cell_unit)
     quantile = t_quantile(variance**2 / float((variances**2 / freedom).sum()), confidence)
-    return largest / total * (_normal_quantile(confidence) / quantile) ** 2
+    return maximum_variance / total * (_normal_quantile(confidence) / quantile) ** 2
 
 
-def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest: float) -> np.ndarray:
+def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, maximum_variance: float) -> np.ndarray:
     """Return how much each group adds to the variance of the weighted mean, (g,): its estimated variance, shrunk
     towards the largest possible one.
     """
@@ -236,10 +241,10 @@ def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest:
     alone = leverage > 1 - 1e-9
     squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
     others = _differing_questions(means, group)
-    highest = largest * np.bincount(group, share**2)
+    highest = maximum_variance * np.bincount(group, share**2)
     variances: np.ndarray = (others * np.bincount(group, squares) + PRIOR_UNITS * highest) / (others + PRIOR_UNITS)
     # Without a largest variance there is nothing to move towards.
-    return variances if largest > 0 else np.bincount(group, squares)
+    return variances if maximum_variance > 0 else np.bincount(group, squares)
 
 
 def _group_means(means: np.ndarray, share: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -249,7 +254,7 @@ def _group_means(means: np.ndarray, share: np.ndarray, group: np.ndarray) -> np.
     return of_unit
 
 
-def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
+def _shared_unit_factor(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
     """Return the factor, at least 1, by which the variance grows because some units have questions in several groups."""
     within = float(deviations @ deviations)
     over_units = np.bincount(cell_unit, deviations)
@@ -259,7 +264,7 @@ def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
 def _differing_questions(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return how many cells of each group differ from the group's most frequent mean, (g,) int64."""
     if not group.any():
-        return np.array([differing(means)])
+        return np.array([count_differing(means)])
     rounded = np.round(means, 9)
     order = np.lexsort((rounded, group))
     starts = np.flatnonzero(np.diff(group[order], prepend=-1) | (np.diff(rounded[order], prepend=np.nan) != 0))
@@ -269,31 +274,31 @@ def _differing_questions(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     return other_count
 
 
-def differing(values: np.ndarray) -> int:
+def count_differing(values: np.ndarray) -> int:
     """Return how many values differ from the most frequent one."""
     return len(values) - int(np.unique(np.round(values, 9), return_counts=True)[1].max())
 
 
-def t_quantile(freedom: float, confidence: float = LEVEL) -> float:
+def t_quantile(degrees_of_freedom: float, confidence: float = LEVEL) -> float:
     """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom.
 
     Newton's method starts at the normal quantile, which is too small. The probability inside the interval is a concave
     function, so the steps never overshoot. SciPy's function is equally exact, but importing it takes longer than a
     report. A test checks that both give the same values.
     """
-    freedom, quantile = max(freedom, 1.0), _normal_quantile(confidence)
-    if not freedom < 1e12:
-        return quantile if freedom > 0 else math.nan
-    half = freedom / 2
-    peak = 2 * math.exp(_log_gamma_half_step(half)) / math.sqrt(math.pi * freedom)
+    degrees_of_freedom, quantile = max(degrees_of_freedom, 1.0), _normal_quantile(confidence)
+    if not degrees_of_freedom < 1e12:
+        return quantile if degrees_of_freedom > 0 else math.nan
+    half = degrees_of_freedom / 2
+    peak = 2 * math.exp(_log_gamma_half_step(half)) / math.sqrt(math.pi * degrees_of_freedom)
     while True:
         squares = quantile * quantile
-        slope = peak * math.exp(-(half + 0.5) * math.log1p(squares / freedom))
-        tail, front = squares / (freedom + squares), slope * quantile / 2
-        if tail < 3 / (freedom + 5) or freedom > 3_000:
+        slope = peak * math.exp(-(half + 0.5) * math.log1p(squares / degrees_of_freedom))
+        tail, front = squares / (degrees_of_freedom + squares), slope * quantile / 2
+        if tail < 3 / (degrees_of_freedom + 5) or degrees_of_freedom > 3_000:
             inside = 2 * front * _beta_fraction(tail, 0.5, half)
         else:
-            inside = 1 - front * _beta_fraction(freedom / (freedom + squares), half, 0.5) / half
+            inside = 1 - front * _beta_fraction(degrees_of_freedom / (degrees_of_freedom + squares), half, 0.5) / half
         step = (confidence - inside) / slope
         quantile += step
         if step < 1e-14 * quantile:

@@ -15,7 +15,7 @@ import numpy as np
 
 from blindspot.analysis.agreement import Agreement, kappa
 from blindspot.analysis.audit import Rate, rate
-from blindspot.analysis.intervals import PRIOR_UNITS, differing, interval_from_variance, t_quantile
+from blindspot.analysis.intervals import PRIOR_UNITS, count_differing, interval_from_variance, t_quantile
 
 CUT = 0.5
 THRESHOLDS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -31,7 +31,7 @@ Trust = Literal["yes", "no", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPairs:
     """n pairs with a label that people settled and a judge's score.
 
     Attributes:
@@ -77,7 +77,7 @@ class ThresholdFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class CalibrationBin:
     """One range of scores: the mean score in it, and the share of positives."""
 
     low: float
@@ -125,15 +125,15 @@ class JudgeFigures:
     auc_low: float | None
     auc_high: float | None
     thresholds: list[ThresholdFigures]
-    calibration: list[Bin]
+    calibration: list[CalibrationBin]
     trust: dict[str, list[GroupTrust]]
 
     @property
-    def at_cut(self) -> ThresholdFigures:
+    def at_decision_threshold(self) -> ThresholdFigures:
         return next(each for each in self.thresholds if each.threshold == CUT)
 
 
-def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
+def judge_figures(judged: JudgedPairs, seed: int = 0) -> JudgeFigures:
     """Return the figures of a judge. Raises ValueError for scores outside 0 to 1."""
     scores = np.asarray(judged.scores, np.float64)
     if len(scores) and not ((scores >= 0) & (scores <= 1)).all():
@@ -175,16 +175,16 @@ def weighted_auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
     return float((own * (below + others / 2)).sum() / (up * down))
 
 
-def verdict(low: float | None, high: float | None, questions: int, bound: float, at_least: bool) -> Trust:
+def verdict(low: float | None, high: float | None, question_count: int, bound: float, at_least: bool) -> Trust:
     """Return whether the interval shows that a share is at least (or at most) a bound: yes, no or inconclusive."""
-    if low is None or high is None or questions < FEW_QUESTIONS:
+    if low is None or high is None or question_count < FEW_QUESTIONS:
         return "inconclusive"
     if at_least:
         return "yes" if low >= bound else "no" if high < bound else "inconclusive"
     return "yes" if high <= bound else "no" if low > bound else "inconclusive"
 
 
-def _figures_at(judged: Judged, threshold: float) -> ThresholdFigures:
+def _figures_at(judged: JudgedPairs, threshold: float) -> ThresholdFigures:
     above = judged.scores >= threshold
     return ThresholdFigures(
         threshold,
@@ -194,7 +194,7 @@ def _figures_at(judged: Judged, threshold: float) -> ThresholdFigures:
     )
 
 
-def _rate(judged: Judged, hits: np.ndarray, population: np.ndarray) -> Rate:
+def _rate(judged: JudgedPairs, hits: np.ndarray, population: np.ndarray) -> Rate:
     return rate(
         hits[population],
         np.ones(int(population.sum()), bool),
@@ -205,7 +205,7 @@ def _rate(judged: Judged, hits: np.ndarray, population: np.ndarray) -> Rate:
     )
 
 
-def _calibration(judged: Judged) -> list[Bin]:
+def _calibration(judged: JudgedPairs) -> list[CalibrationBin]:
     places = np.minimum((judged.scores * BINS).astype(int), BINS - 1)
     weights = 1 / judged.probabilities
     bins = []
@@ -213,11 +213,13 @@ def _calibration(judged: Judged) -> list[Bin]:
         inside = places == number
         if inside.any():
             mean = float(np.average(judged.scores[inside], weights=weights[inside]))
-            bins.append(Bin(number / BINS, (number + 1) / BINS, mean, _rate(judged, judged.positive, inside)))
+            bins.append(
+                CalibrationBin(number / BINS, (number + 1) / BINS, mean, _rate(judged, judged.positive, inside))
+            )
     return bins
 
 
-def _group_trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
+def _group_trust(judged: JudgedPairs, groups: Sequence[str | None]) -> list[GroupTrust]:
     names = np.array([group or "" for group in groups], dtype=str)
     above, found = judged.scores >= CUT, []
     for name in sorted(set(names.tolist()) - {""}):
@@ -246,7 +248,7 @@ def _grades(scores: np.ndarray) -> tuple[list[str], np.ndarray]:
     return [f"{i / 5:.1f}–{(i + 1) / 5:.1f}" for i in range(5)], np.minimum((scores * 5).astype(int), 4)
 
 
-def auc_interval(judged: Judged) -> tuple[float | None, float | None]:
+def auc_interval(judged: JudgedPairs) -> tuple[float | None, float | None]:
     """Return the interval of the AUC: Wilson's interval with the variance over units (Obuchowski 1997).
 
     Near an AUC of 1 few pairs are in the wrong order, so the estimated variance is unreliable. It is shrunk towards the
@@ -271,6 +273,6 @@ def auc_interval(judged: Judged) -> tuple[float | None, float | None]:
     parts = np.bincount(units, weights * (ordered - auc) / np.where(positive, total[0], total[1]))
     variance = len(parts) / (len(parts) - 1) * float(parts @ parts)
     largest = auc * (1 - auc) / effective
-    informative = min(differing(ordered[kind]) for kind in (positive, ~positive))
+    informative = min(count_differing(ordered[kind]) for kind in (positive, ~positive))
     variance = (informative * variance + PRIOR_UNITS * largest) / (informative + PRIOR_UNITS)
     return interval_from_variance(auc, auc, variance * t_quantile(effective - 1) ** 2, effective)

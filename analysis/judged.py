@@ -63,7 +63,7 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
     return shares
 
 
-def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def corrected_relevance(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the relevance corrected by labels: the settled label if there is one, else the original relevance. (q, k)
     bool.
 
@@ -76,7 +76,7 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return result
 
 
-def bounds(
+def relevance_bounds(
     relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the corrected relevance if no unjudged passage were relevant, and if every one were. Two (q, k) bool.
@@ -84,7 +84,7 @@ def bounds(
     A passage that contains an answer but is neither gold nor labelled counts as unjudged. A gold passage without an
     answer counts as judged. It is relevant only if relevance is by gold.
     """
-    known, right = is_judged(gold, labels), corrected(relevant, labels)
+    known, right = is_judged(gold, labels), corrected_relevance(relevant, labels)
     return right & known, right | (~known & np.asarray(present, bool))
 
 
@@ -100,8 +100,8 @@ def judged_figures(
     int, the unit of observation of each question.
     """
     units = np.arange(len(labels)) if units is None else units
-    known, right = is_judged(gold, labels), corrected(relevant, labels)
-    lower, upper = bounds(relevant, gold, labels, present)
+    known, right = is_judged(gold, labels), corrected_relevance(relevant, labels)
+    lower, upper = relevance_bounds(relevant, gold, labels, present)
     result = []
     for k in ks:
         shares = judged_at(known, present, k)

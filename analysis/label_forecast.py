@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.intervals import compact, t_quantile, wilson
+from blindspot.analysis.intervals import renumber_units, t_quantile, wilson
 
 LEVEL = 0.9
 PRIOR_PAIRS = 1.0  # pseudo-counts of right and of wrong gold before any is judged (a flat prior)
@@ -47,7 +47,7 @@ def step_forecast(
     draws = len(steps)
     means = steps.mean(axis=1)
     d_v = float(means.var(ddof=1)) if draws > 1 else 0.0
-    codes = np.arange(steps.shape[1]) if units is None else compact(units)
+    codes = np.arange(steps.shape[1]) if units is None else renumber_units(units)
     sums, sizes = np.bincount(codes, weights=steps.mean(axis=0)), np.bincount(codes)
     count, size = len(sizes), float(sizes.sum())
     q_v = count / max(count - 1, 1) * float(((sums - means.mean() * sizes) ** 2).sum()) / size**2

@@ -29,7 +29,7 @@ class Neighbours:
     similarity: np.ndarray
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
     """Return the rows scaled to unit length; a row of zeros stays zero. (n, d) -> (n, d) float32."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scaled: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -67,16 +67,16 @@ def nearest_rows(
         if excluded_rows is not None:
             values[block_rows == np.asarray(excluded_rows)[:, None]] = -np.inf
         rows, similarities = np.concatenate([rows, block_rows], axis=1), np.concatenate([similarities, values], axis=1)
-        order = _order(similarities, rows, wide)
+        order = _top_columns(similarities, rows, wide)
         rows, similarities = np.take_along_axis(rows, order, 1), np.take_along_axis(similarities, order, 1)
     exact = np.stack(
-        [_exact_distances(query, np.asarray(vectors[row]), similarity) for query, row in zip(query_vectors, rows)]
+        [_exact_similarities(query, np.asarray(vectors[row]), similarity) for query, row in zip(query_vectors, rows)]
     )
-    order = _order(exact, rows, k)
+    order = _top_columns(exact, rows, k)
     return Neighbours(np.take_along_axis(rows, order, 1), np.take_along_axis(exact, order, 1).astype(np.float32))
 
 
-def _exact_distances(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+def _exact_similarities(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     """Return exact similarities, (d,) and (m, d) -> (m,) float64."""
     query, vectors = query.astype(np.float64), vectors.astype(np.float64)
     values: np.ndarray
@@ -102,10 +102,10 @@ def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similari
 def _prepare_vectors(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     if similarity not in SIMILARITIES:
         raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
-    return unit(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)
+    return unit_vectors(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)
 
 
-def _order(values: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
+def _top_columns(values: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
     """Return the columns of the k highest values in each row, highest first; ties by column."""
     k = min(k, values.shape[1])
     kth = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k]

@@ -118,7 +118,7 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
     classical = float(top.sum() / bottom.sum())
     labels = (top - classical * bottom) / bottom.sum()  # what each question adds to the error of the rate
     judged = (right - predicted * drawn) / drawn.sum()  # and to the difference of the scores' means
-    tuned = _tuned_without_each(labels, judged)
+    tuned = _leave_one_out_lambdas(labels, judged)
     value = classical - float(tuned @ judged)
     if not 0 < value < 1 or not 0 < classical < 1:  # no label varies, or the sum is no share: the labels alone
         tuned, value = np.zeros(n), classical
@@ -131,18 +131,18 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, confidence: float
     )
 
 
-def _tuned_without_each(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
+def _leave_one_out_lambdas(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
     """Return for each question the lambda from 0 to MOST_LAMBDA with the smallest variance over all other questions,
     (q,).
     """
     n = len(labels)
 
-    def mean_without(values: np.ndarray) -> np.ndarray:
+    def leave_one_out_mean(values: np.ndarray) -> np.ndarray:
         mean_of_others: np.ndarray = (values.sum() - values) / (n - 1)
         return mean_of_others
 
-    covariance = mean_without(labels * judged) - mean_without(labels) * mean_without(judged)
-    variance = mean_without(judged**2) - mean_without(judged) ** 2
+    covariance = leave_one_out_mean(labels * judged) - leave_one_out_mean(labels) * leave_one_out_mean(judged)
+    variance = leave_one_out_mean(judged**2) - leave_one_out_mean(judged) ** 2
     tuned = np.divide(covariance, variance, out=np.zeros(n), where=variance > 1e-18)
     clipped: np.ndarray = np.clip(tuned, 0.0, MOST_LAMBDA)
     return clipped

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean
-from blindspot.analysis.neighbours import unit
+from blindspot.analysis.neighbours import unit_vectors
 
 Method = Literal["umap", "tsne"]
 METHODS: tuple[str, ...] = ("umap", "tsne")
@@ -75,7 +75,7 @@ def project(
     min_dist: float = 0.1,
     perplexity: float = 30.0,
     seed: int = 0,
-    start: np.ndarray | None = None,
+    initial_positions: np.ndarray | None = None,
 ) -> np.ndarray:
     """Project points to a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
 
@@ -83,7 +83,7 @@ def project(
         points: for example principal components; at least 10 rows.
         neighbours, min_dist: for umap.
         perplexity: for tsne; lowered to the maximum for n.
-        start: (n, 2) initial positions, such as another map of the same points (default: spectral for umap, the first
+        initial_positions: (n, 2) initial positions, such as another map of the same points (default: spectral for umap, the first
             two principal components for tsne).
 
     Raises: ValueError for too few points or an unknown method.
@@ -92,25 +92,27 @@ def project(
     if len(points) < 10:
         raise ValueError(f"a map needs at least 10 points, not {len(points)}")
     if method == "umap":
-        return _umap(points, min(neighbours, len(points) - 1), min_dist, seed, start)
+        return _umap(points, min(neighbours, len(points) - 1), min_dist, seed, initial_positions)
     if method == "tsne":
-        return _tsne(points, min(perplexity, (len(points) - 1) / 3), seed, start)
+        return _tsne(points, min(perplexity, (len(points) - 1) / 3), seed, initial_positions)
     raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
 
 
-def _umap(points: np.ndarray, neighbours: int, min_dist: float, seed: int, start: np.ndarray | None) -> np.ndarray:
+def _umap(
+    points: np.ndarray, neighbours: int, min_dist: float, seed: int, initial_positions: np.ndarray | None
+) -> np.ndarray:
     from umap import UMAP
 
-    first = "spectral" if start is None else np.asarray(start, dtype=np.float32)
+    first = "spectral" if initial_positions is None else np.asarray(initial_positions, dtype=np.float32)
     model = UMAP(n_neighbors=neighbours, min_dist=min_dist, init=first, random_state=seed, n_jobs=1)
     return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
-def _tsne(points: np.ndarray, perplexity: float, seed: int, start: np.ndarray | None) -> np.ndarray:
+def _tsne(points: np.ndarray, perplexity: float, seed: int, initial_positions: np.ndarray | None) -> np.ndarray:
     from openTSNE import TSNE
     from openTSNE.initialization import rescale
 
-    first = "pca" if start is None else rescale(np.array(start, dtype=np.float64))
+    first = "pca" if initial_positions is None else rescale(np.array(initial_positions, dtype=np.float64))
     model = TSNE(perplexity=perplexity, initialization=first, random_state=seed, n_jobs=1, metric="euclidean")
     return np.asarray(model.fit(points.astype(np.float64)), dtype=np.float32)
 
@@ -131,8 +133,8 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
     return rotation
 
 
-def quality(
-    original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0
+def projection_quality(
+    original: np.ndarray, coordinates: np.ndarray, k: int = 15, sampled_rows: int = 1000, seed: int = 0
 ) -> ProjectionQuality:
     """Return the trustworthiness and the neighbour overlap of a map.
 
@@ -140,7 +142,7 @@ def quality(
         original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of
             cosines).
         coordinates: (n, 2).
-        rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
+        sampled_rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
 
     The rank of a point is one more than the number of strictly nearer points, also with ties. The intervals are over
     the measured points. Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
@@ -148,7 +150,11 @@ def quality(
     n = len(original)
     if n != len(coordinates) or not 1 <= k < n / 2:
         raise ValueError(f"{k} neighbours cannot be measured on {n} points and {len(coordinates)} coordinates")
-    measured = np.arange(n) if rows >= n else np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
+    measured = (
+        np.arange(n)
+        if sampled_rows >= n
+        else np.sort(np.random.default_rng(seed).choice(n, sampled_rows, replace=False))
+    )
     original, coordinates = np.asarray(original, np.float32), np.asarray(coordinates, np.float32)
     strangers, shared = np.empty(len(measured)), np.empty(len(measured))
     for start in range(0, len(measured), _BLOCK):
@@ -173,7 +179,9 @@ def _squared_distances(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return distances
 
 
-def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count: int = 50) -> tuple[Components, float]:
+def joint_projection(
+    first_vectors: np.ndarray, second_vectors: np.ndarray, count: int = 50
+) -> tuple[Components, float]:
     """Put two encoders' vectors of the same items into one space: rotate the second encoder's vectors onto the first's,
     and return principal components of both.
 
@@ -181,15 +189,16 @@ def joint_projection(first_ranks: np.ndarray, second_vectors: np.ndarray, count:
     first; and the residual after the rotation, which is the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual
     is 0 if one space is a pure rotation of the other, and 1 if a point is as far from its counterpart as from the mean.
     """
-    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_ranks).astype(np.float32)
+    turned = np.asarray(second_vectors, np.float32) @ rotation_onto(second_vectors, first_vectors).astype(np.float32)
     residual = float(
-        np.linalg.norm(first_ranks - turned) / max(float(np.linalg.norm(first_ranks - first_ranks.mean(axis=0))), 1e-12)
+        np.linalg.norm(first_vectors - turned)
+        / max(float(np.linalg.norm(first_vectors - first_vectors.mean(axis=0))), 1e-12)
     )
-    return principal_components(np.concatenate([first_ranks, turned]), count), residual
+    return principal_components(np.concatenate([first_vectors, turned]), count), residual
 
 
-def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:
+def comparable_vectors(vectors: np.ndarray, similarity: str) -> np.ndarray:
     """Return vectors as a map compares them: at unit length (cosine) for dot and cosine encoders, unchanged for l2. (n,
     d) float32.
     """
-    return np.asarray(vectors, np.float32) if similarity == "l2" else unit(vectors)
+    return np.asarray(vectors, np.float32) if similarity == "l2" else unit_vectors(vectors)

@@ -39,10 +39,10 @@ TOP_20: dict[str, tuple[float, float, float]] = {
 AVERAGE = (49.7, 56.7, 71.2)
 
 
-def not_comparable(passages: int, questions: int) -> str:
+def comparability_caveat(passage_count: int, question_count: int) -> str:
     """Return the caveat that must be shown with the published figures."""
     return (
         "Not directly comparable: the published figures use 21,015,324 passages and each relation's whole test "
-        f"set, ours use {passages:,} passages and {questions:,} questions. On fewer passages every figure is higher, most of all for BM25 and for rare subjects, and the models differ too. Compare the pattern over "
+        f"set, ours use {passage_count:,} passages and {question_count:,} questions. On fewer passages every figure is higher, most of all for BM25 and for rare subjects, and the models differ too. Compare the pattern over "
         "relations, not the values."
     )

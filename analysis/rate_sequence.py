@@ -94,14 +94,14 @@ def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, confidence:
     states, bettors = _Cells(cells, studies), _Bettors(studies, confidence)
     low, high, estimate = (np.empty((studies, n)) for _ in range(3))
     for step in range(n):
-        outlook = states.plan()
+        outlook = states.next_estimate()
         bettors.set_stakes(step, outlook)
         bettors.learn(states.learn(hits[:, step], draws[:, step]))
         low[:, step], high[:, step] = bettors.interval()
         # Known hits, and drawn pairs that are none, leave only so much room.
         low[:, step] = np.maximum(low[:, step], states.known / cells.size)
         high[:, step] = np.minimum(high[:, step], 1 - (step + 1 - states.known) / cells.size)
-        estimate[:, step] = states.expected()
+        estimate[:, step] = states.expected_share()
     return RateSequence(low, high, np.clip(estimate, low, high))
 
 
@@ -120,7 +120,7 @@ def expected_half_widths(
     states.seen[0] = np.bincount(draws, minlength=kinds)
     states.found[0] = np.bincount(draws, weights=hits, minlength=kinds)
     states.known[0] = np.sum(hits)
-    states.plan()
+    states.next_estimate()
     chances, weight = states.chances[0], OWN_WEIGHT + states.seen[0]
     rng = np.random.default_rng(seed)
     rates = rng.beta(
@@ -133,40 +133,40 @@ def expected_half_widths(
 
 
 @dataclass(frozen=True)
-class _Outlook:
+class _NextEstimate:
     """The mean, the variance and the bounds of the next estimate, given the probabilities of the next draw; (r,) each."""
 
     mean: np.ndarray
     variance: np.ndarray
-    least: np.ndarray
-    most: np.ndarray
+    minimum: np.ndarray
+    maximum: np.ndarray
 
 
 class _Cells:
     """The number of pairs left in each cell, and the cells' chances after the draws so far."""
 
-    def __init__(self, cells: Cells, studies: int):
+    def __init__(self, cells: Cells, study_count: int):
         self.size, self.weights = cells.size, cells.weights
         mean = cells.mean_chance
         self.shape = cells.chances / mean if mean else np.ones(len(cells.counts))
-        self.left = np.repeat(cells.counts[None].astype(np.float64), studies, axis=0)
+        self.left = np.repeat(cells.counts[None].astype(np.float64), study_count, axis=0)
         self.seen, self.found = np.zeros_like(self.left), np.zeros_like(self.left)
-        self.known = np.zeros(studies)
-        self.rows = np.arange(studies)
+        self.known = np.zeros(study_count)
+        self.rows = np.arange(study_count)
         self.chances = self._chances()
 
-    def plan(self) -> _Outlook:
+    def next_estimate(self) -> _NextEstimate:
         """Return the mean, the variance and the bounds of the next estimate."""
         self.chances = self._chances()
         weight = (self.left @ self.weights)[:, None]
         self.scale = weight / (self.weights * self.size)  # 1 / (population * probability) of each cell's pairs
-        self.base = self.expected()
+        self.base = self.expected_share()
         own = self.chances * (1 - self.chances)
         variance = (self.left * self.weights / weight * self.scale**2 * own).sum(axis=1)
         is_left = self.left > 0
         least = self.base - np.where(is_left, self.chances * self.scale, 0.0).max(axis=1)
         most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
-        return _Outlook(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
+        return _NextEstimate(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
 
     def learn(self, hits: np.ndarray, draws: np.ndarray) -> np.ndarray:
         """Update the cells with a draw, and return its estimate, (r,)."""
@@ -177,7 +177,7 @@ class _Cells:
         self.left[self.rows, draws] -= 1
         return estimate
 
-    def expected(self) -> np.ndarray:
+    def expected_share(self) -> np.ndarray:
         """Return the expected share of hits, from the known hits and the chances of the pairs left, (r,)."""
         result: np.ndarray = (self.known + (self.left * self.chances).sum(axis=1)) / self.size
         return result
@@ -196,11 +196,11 @@ class _Bettors:
     Only pieces that are not yet rejected are computed, those of all studies in one array.
     """
 
-    def __init__(self, studies: int, confidence: float):
+    def __init__(self, study_count: int, confidence: float):
         pieces = len(GRID) - 1
         self.needed = -math.log(1 - confidence)
-        self.is_open = np.ones((studies, pieces), bool)
-        self.study, self.piece = np.divmod(np.arange(studies * pieces), pieces)
+        self.is_open = np.ones((study_count, pieces), bool)
+        self.study, self.piece = np.divmod(np.arange(study_count * pieces), pieces)
         self.horizons = [horizon for _, horizon in HORIZONS]
         against = np.where(GRID[1:] <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
         begun = np.log([share for share, _ in HORIZONS])[:, None, None] + np.log(np.stack([against, 1 - against]))
@@ -208,14 +208,14 @@ class _Bettors:
         self.wealth = np.zeros_like(self.begun)
         self.stakes = np.zeros_like(self.begun)
 
-    def set_stakes(self, step: int, outlook: _Outlook) -> None:
+    def set_stakes(self, step: int, next_estimate: _NextEstimate) -> None:
         """Choose the stakes of the next draw as in `blindspot.analysis.certificates`: they hedge a digital option."""
         low, high = GRID[self.piece], GRID[self.piece + 1]
-        estimated = np.clip(outlook.mean, 1e-4, 0.999)[self.study]
-        variance = outlook.variance[self.study]
+        estimated = np.clip(next_estimate.mean, 1e-4, 0.999)[self.study]
+        variance = next_estimate.variance[self.study]
         sides = (
-            (low, LARGEST_STAKE / np.maximum(outlook.most[self.study] - low, 1e-9)),
-            (high, LARGEST_STAKE / np.maximum(high - outlook.least[self.study], 1e-9)),
+            (low, LARGEST_STAKE / np.maximum(next_estimate.maximum[self.study] - low, 1e-9)),
+            (high, LARGEST_STAKE / np.maximum(high - next_estimate.minimum[self.study], 1e-9)),
         )
         for side, (share, largest) in enumerate(sides):
             # Under the hypothesis the variance is that of its share, not of the estimated one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, mean
+from blindspot.analysis.accuracy import Estimate, mean, success_from_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def group_table(
 
     Returns: a row per group, in the order of first occurrence.
     """
-    values = {run: {k: found_by(np.asarray(ranks), k) for k in ks} for run, ranks in first_ranks.items()}
+    values = {run: {k: success_from_ranks(np.asarray(ranks), k) for k in ks} for run, ranks in first_ranks.items()}
     return value_table(values, groups, units)
 
 

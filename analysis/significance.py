@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.analysis.intervals import LEVEL, compact
+from blindspot.analysis.intervals import LEVEL, renumber_units
 
 RESAMPLES = 10_000
 VALUES_PER_BLOCK = 1 << 24
@@ -35,7 +35,7 @@ def sign_flip(
     differences = np.asarray(differences, dtype=np.float64)
     scale = np.abs(differences).sum()
     if units is not None and len(differences):
-        differences = np.bincount(compact(units), differences)
+        differences = np.bincount(renumber_units(units), differences)
         differences[np.abs(differences) < 1e-12 * scale] = 0.0  # what cancels within a unit leaves a rounding error
     changed = np.abs(differences[differences != 0])
     observed = abs(differences.sum())
@@ -217,7 +217,7 @@ def compare(
     return Difference(estimate, p, only_a, only_b, macro=groups is not None, binary=binary)
 
 
-def family(
+def compare_groups(
     values_a: np.ndarray,
     values_b: np.ndarray,
     members: Mapping[str, np.ndarray],
@@ -235,7 +235,7 @@ def family(
     """
     values_a, values_b = np.asarray(values_a), np.asarray(values_b)
     units = np.arange(len(values_a)) if units is None else units
-    return adjusted_together(
+    return holm_adjusted(
         {
             name: compare(values_a[rows], values_b[rows], None, units[rows], confidence, resamples, seed)
             for name, rows in members.items()
@@ -246,7 +246,7 @@ def family(
 Key = TypeVar("Key")
 
 
-def adjusted_together(differences: Mapping[Key, Difference]) -> dict[Key, Difference]:
+def holm_adjusted(differences: Mapping[Key, Difference]) -> dict[Key, Difference]:
     """Return the differences with p values adjusted by Holm's method for their number."""
     adjusted = holm([difference.p for difference in differences.values()])
     pairs = zip(differences.items(), adjusted, strict=True)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.intervals import compact
+from blindspot.analysis.intervals import renumber_units
 
 MIN_QUESTIONS = 30
 FLIPS = 1_000
@@ -74,7 +74,7 @@ class SliceSearch:
     mean: float
 
 
-def find(
+def find_departing_slices(
     differences: np.ndarray,
     predicates: np.ndarray,
     families: Sequence[str] | None = None,
@@ -153,22 +153,24 @@ def slice_tests(
     units: np.ndarray | None = None,
     seed: int = 0,
 ) -> SliceTests:
-    """Test every slice with enough units. The arguments are those of `find`. With sign flips, the smallest possible
+    """Test every slice with enough units. The arguments are those of `find_departing_slices`. With sign flips, the smallest possible
     adjusted p value is 0.003.
     """
     n_questions, wins, losses = len(differences), differences > 0, differences < 0
-    units = np.arange(n_questions) if units is None else compact(units)
+    units = np.arange(n_questions) if units is None else renumber_units(units)
     parts = 1 / np.bincount(units)[units] if n_questions else np.zeros(0)
     counts, won, lost = (_pair_counts(predicates, weight) for weight in (None, wins, losses))
     enough = _pairs_large_enough(_pair_sums(predicates, parts), float(parts.sum()), min_questions)
     first, second = _slices_to_test(enough & (counts > 0) & (counts < n_questions), families)
     n, plus, minus = (each[first, second] for each in (counts, won, lost))
     inside, outside = (plus - minus) / n, (differences.sum() - plus + minus) / (n_questions - n)
-    beyond_parts = _beyond_parts(inside, first, second, counts, won - lost, differences.mean() if n_questions else 0.0)
+    beyond_parts = _exceeds_single_predicates(
+        inside, first, second, counts, won - lost, differences.mean() if n_questions else 0.0
+    )
     if not len(n):
         nothing = np.zeros(0)
         return SliceTests(first, second, n, inside, outside, beyond_parts, nothing, nothing)
-    flipping = _flip_signs(differences, predicates, (first, second), units, n)
+    flipping = _sign_flip_sums(differences, predicates, (first, second), units, n)
     totals = n_questions, int(wins.sum()), int(losses.sum())
     p = p_values(n, plus, minus, *totals, flipping.design)
     observed = statistics(n, plus, minus, *totals) / np.sqrt(flipping.design)
@@ -281,7 +283,7 @@ def _transformed_score(difference: np.ndarray, error: np.ndarray, skewness: np.n
 
 
 @dataclass(frozen=True)
-class Flipping:
+class SignFlipSums:
     """The sums that sign flips of whole units need, over the questions that only one of the runs answers.
 
     Attributes:
@@ -301,13 +303,13 @@ class Flipping:
     design: np.ndarray
 
 
-def _flip_signs(
+def _sign_flip_sums(
     differences: np.ndarray,
     predicates: np.ndarray,
     slices: tuple[np.ndarray, np.ndarray],
     units: np.ndarray,
     n: np.ndarray,
-) -> Flipping:
+) -> SignFlipSums:
     rows = np.flatnonzero(differences)
     rows = rows[np.argsort(units[rows], kind="stable")]
     signs, starts = differences[rows].astype(np.float32), np.flatnonzero(np.diff(units[rows], prepend=-1))
@@ -325,11 +327,11 @@ def _flip_signs(
         inner = plus + minus
         by_question = (inner * (1 - share) ** 2 + (len(rows) - inner) * share**2)[:, 0]
         design = np.maximum(((sums - share * all_sums) ** 2).sum(axis=1) / np.maximum(by_question, 1e-9), 1)
-    return Flipping(sums, plus, minus, all_sums, float((signs > 0).sum()), float((signs < 0).sum()), design)
+    return SignFlipSums(sums, plus, minus, all_sums, float((signs > 0).sum()), float((signs < 0).sum()), design)
 
 
 def flipped_statistics(
-    flipping: Flipping, n: np.ndarray, n_all: int, flips: int = FLIPS, seed: int = 0
+    flipping: SignFlipSums, n: np.ndarray, n_all: int, flips: int = FLIPS, seed: int = 0
 ) -> Iterator[np.ndarray]:
     """Yield absolute statistics of the m slices under random signs of the units, in blocks of shape (m, b); there are
     `flips` flips in all.
@@ -405,9 +407,9 @@ def _slices_to_test(large_enough: np.ndarray, families: Sequence[str] | None) ->
     return first, second
 
 
-def _beyond_parts(
+def _exceeds_single_predicates(
     inside_counts: np.ndarray,
-    first_ranks: np.ndarray,
+    first_predicates: np.ndarray,
     second_predicates: np.ndarray,
     counts: np.ndarray,
     sums: np.ndarray,
@@ -418,8 +420,8 @@ def _beyond_parts(
     """
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
-    beyond: np.ndarray = (first_ranks == second_predicates) | (
-        np.abs(inside_counts - mean) > np.maximum(alone[first_ranks], alone[second_predicates]) + 1e-12
+    beyond: np.ndarray = (first_predicates == second_predicates) | (
+        np.abs(inside_counts - mean) > np.maximum(alone[first_predicates], alone[second_predicates]) + 1e-12
     )
     return beyond
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.analysis.neighbours import unit
+from blindspot.analysis.neighbours import unit_vectors
 
 FEW = 30
 _BLOCK = 512
@@ -67,14 +67,14 @@ class SpreadGroup:
 
     positives: np.ndarray
     questions: np.ndarray
-    own: Sequence[Sequence[int]]
+    own_positives: Sequence[Sequence[int]]
 
 
 def group_spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup) -> Spread:
     """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily
     normalised.
     """
-    pseudo, near, margins = measured_questions(passages, questions, group)
+    pseudo, near, margins = group_measurements(passages, questions, group)
     return _spread(group, pseudo, near, margins)
 
 
@@ -86,7 +86,7 @@ def spread_change(
     """Return the spread of a group under two encoders. vectors_before, vectors_after: (passages, questions) as in `group_spread`; dimensions
     may differ.
     """
-    first, second = measured_questions(*vectors_before, group), measured_questions(*vectors_after, group)
+    first, second = group_measurements(*vectors_before, group), group_measurements(*vectors_after, group)
     margins = None if first[2] is None or second[2] is None else _t_interval(second[2] - first[2])
     return SpreadChange(
         _spread(group, *first),
@@ -97,17 +97,19 @@ def spread_change(
     )
 
 
-def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None) -> Spread:
+def _spread(
+    group: SpreadGroup, pseudo_values: np.ndarray, nearest_cosines: np.ndarray, margins: np.ndarray | None
+) -> Spread:
     return Spread(
         len(group.positives),
         len(group.questions),
-        _t_interval(pseudo),
-        _t_interval(near),
+        _t_interval(pseudo_values),
+        _t_interval(nearest_cosines),
         None if margins is None else _t_interval(margins),
     )
 
 
-def measured_questions(
+def group_measurements(
     passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return jackknife pseudo-values of the mean cosine, the cosines with the nearest other positive, and the margins.
@@ -115,14 +117,16 @@ def measured_questions(
     """
     if len(group.positives) < 2:
         raise ValueError("a group needs at least two positives")
-    vectors = unit(passages[group.positives]).astype(np.float64)
+    vectors = unit_vectors(passages[group.positives]).astype(np.float64)
     question_vectors = (
-        None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
+        None
+        if questions is None or not len(group.questions)
+        else unit_vectors(questions[group.questions]).astype(np.float64)
     )
     return (
         pairwise_pseudo_values(vectors),
         _nearest_other(vectors),
-        None if question_vectors is None else _margins(question_vectors, vectors, group.own),
+        None if question_vectors is None else _margins(question_vectors, vectors, group.own_positives),
     )
 
 

@@ -32,7 +32,7 @@ class Cells:
         return float(self.counts @ self.chances / self.counts.sum())
 
 
-def cells_of(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
+def group_into_cells(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
     """Group pairs by their chance of being a hit. Return the cells, with equal weights, and the cell of each pair, (n,)
     int64.
 
@@ -65,7 +65,7 @@ def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
     return keys
 
 
-def inclusion(weights: np.ndarray, limit: float | None) -> np.ndarray:
+def inclusion_probabilities(weights: np.ndarray, limit: float | None) -> np.ndarray:
     """Return the probability that a pair's key is below `limit`, (n,). `limit` is the first key that was not drawn;
     None gives 1.
 
@@ -92,14 +92,14 @@ def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.n
     return order, drawn / (weights.sum() - np.concatenate([[0.0], np.cumsum(drawn)[:-1]]))
 
 
-def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator) -> np.ndarray:
+def simulated_draws(cells: Cells, n: int, study_count: int, rng: np.random.Generator) -> np.ndarray:
     """Return the cell of each draw of several simulated studies, (studies, n) int64, drawn in the way of `draw_order`."""
     keys, labels = [], []
     for cell, (count, weight) in enumerate(zip(cells.counts.tolist(), cells.weights.tolist(), strict=True)):
         shown = min(count, n)
-        gaps = rng.exponential(size=(studies, shown)) / (weight * (count - np.arange(shown)))
+        gaps = rng.exponential(size=(study_count, shown)) / (weight * (count - np.arange(shown)))
         keys.append(np.cumsum(gaps, axis=1))  # the smallest keys of the cell, in order (Renyi 1953)
         labels.append(np.full(shown, cell))
     order = np.argsort(np.concatenate(keys, axis=1), axis=1)[:, :n]
-    drawn_labels: np.ndarray = np.concatenate(labels)[order]
-    return drawn_labels
+    drawn_cells: np.ndarray = np.concatenate(labels)[order]
+    return drawn_cells

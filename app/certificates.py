@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.certificate_draws import CertificatePlan
 from blindspot.backend.training_sets.certificates import Certificate, percent, proof
 
@@ -15,15 +15,15 @@ def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
     """Say how many labels a new plan needs."""
     unjudged = plan.cells.size if plan.negatives > len(plan.known_negatives) else 0
     yield (
-        f"Training set {name}: {counted(plan.negatives, 'negative')}, {len(plan.known_negatives):,} of them judged; "
-        f"{counted(plan.positives, 'positive')}, {len(plan.known_positives):,} of them judged."
+        f"Training set {name}: {quantity(plan.negatives, 'negative')}, {len(plan.known_negatives):,} of them judged; "
+        f"{quantity(plan.positives, 'positive')}, {len(plan.known_positives):,} of them judged."
     )
     if not unjudged:
         yield "Every negative is judged; certify again to state what the labels prove."
     else:
         yield (
             f"To certify at most {percent(plan.at_most)} false negatives at {percent(plan.confidence)} confidence, people "
-            f"judge {counted(len(plan.draws), 'negative')} and {counted(len(plan.positive_draws), 'positive')}."
+            f"judge {quantity(len(plan.draws), 'negative')} and {quantity(len(plan.positive_draws), 'positive')}."
         )
         yield _judge_sentence(plan)
         yield _expectation_sentence(plan)
@@ -54,15 +54,15 @@ def _expectation_sentence(plan: CertificatePlan) -> str:
 def state_lines(certificate: Certificate) -> Iterator[str]:
     """Say what the labels prove."""
     yield (
-        f"Training set {certificate.training_set}: {certificate.judged:,} of {counted(certificate.drawn, 'drawn negative')} judged"
-        f"{f', {certificate.unlabelled_draws:,} left' if certificate.unlabelled_draws else ''}; {counted(certificate.false, 'false negative')} found"
+        f"Training set {certificate.training_set}: {certificate.judged:,} of {quantity(certificate.drawn, 'drawn negative')} judged"
+        f"{f', {certificate.unlabelled_draws:,} left' if certificate.unlabelled_draws else ''}; {quantity(certificate.false, 'false negative')} found"
         f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
     yield verdict(certificate)
     yield from proof(certificate)
     for each in certificate.strata:
         yield (
-            f"  {each.stratum}: at most {percent(each.upper)} of {counted(each.pairs, 'negative')} "
+            f"  {each.stratum}: at most {percent(each.upper)} of {quantity(each.pairs, 'negative')} "
             f"({each.judged:,} judged, {each.false:,} false; this bound alone)"
         )
     if more := more_line(certificate):
@@ -88,7 +88,7 @@ def verdict(certificate: Certificate) -> str:
     if certificate.meets_target:
         return f"Certified: {target}."
     if certificate.holds_after:
-        return f"Certified once the {counted(certificate.false, 'found false negative')} are taken out: {target}. To remove them, build the set again with a policy whose name ends in +labels."
+        return f"Certified once the {quantity(certificate.false, 'found false negative')} are taken out: {target}. To remove them, build the set again with a policy whose name ends in +labels."
     return f"Not certified: {target} is not shown."
 
 
@@ -99,8 +99,10 @@ def more_line(certificate: Certificate) -> str:
     if certificate.more is None:
         return "None of the numbers of further labels that were tried is expected to meet the target. Clean the set, or certify a higher share of false negatives."
     if certificate.unlabelled_draws:
-        return f"Judge the {counted(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
-    return f"About {counted(certificate.more, 'more negative')} must be judged."
+        return (
+            f"Judge the {quantity(certificate.unlabelled_draws, 'drawn negative')} that are left, then certify again."
+        )
+    return f"About {quantity(certificate.more, 'more negative')} must be judged."
 
 
 def withdrawal(certificate: Certificate) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
 from blindspot.db.tags import Tags
@@ -30,8 +30,8 @@ def desk(study: Study) -> Desk:
 
 def given_words(study: Study) -> str:
     """Say how many labels people gave, as in "600 labels by 2 people": each person's last label of a passage counts once."""
-    by_person = desk(study).labels.given_by_person()
-    return f"{counted(sum(by_person.values()), 'label')} by {counted(len(by_person), 'person', 'people')}"
+    by_person = desk(study).labels.label_counts_by_person()
+    return f"{quantity(sum(by_person.values()), 'label')} by {quantity(len(by_person), 'person', 'people')}"
 
 
 @lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys

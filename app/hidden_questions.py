@@ -15,7 +15,7 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, join, link
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging import live_refusal
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 REASON = "you have still to judge them"
 
@@ -23,7 +23,7 @@ REASON = "you have still to judge them"
 def hidden_ids(study: Study) -> frozenset[str]:
     """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
     person = who.signed_in_person(study.labels_path)
-    return desk(study).queue.hidden(person.name) if person else frozenset()
+    return desk(study).queue.hidden_questions(person.name) if person else frozenset()
 
 
 def any_hidden(study: Study, questions: Iterable[str]) -> bool:
@@ -56,7 +56,7 @@ def notice_of_hidden(questions: int) -> Html:
     return empty(
         "Judge first",
         join(
-            f"This page shows ranks, scores or labels of {counted(questions, 'question')} that you still have to "
+            f"This page shows ranks, scores or labels of {quantity(questions, 'question')} that you still have to "
             "judge. To open the page, finish them on ",
             link("Judge", url.JUDGE),
             ".",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
 from blindspot.app.terminal_tables import console, print_rows
 from blindspot.backend.core.result_table import ResultTable, rich_tables
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.analysis.audit import Rate
@@ -24,12 +24,12 @@ def print_judges(judge_table: JudgeTable) -> None:
         if figures is None:
             rows.append([*about, *[None] * 5])
             continue
-        cut, agreed = figures.at_cut, figures.kappa
+        cut, agreed = figures.at_decision_threshold, figures.kappa
         bounded = (figures.auc, figures.auc_low, figures.auc_high), (agreed.value, agreed.low, agreed.high)
         rates = (rate_text(rate) for rate in (cut.precision, cut.recall, cut.missed))
         rows.append([*about, *(_value_with_interval(*each) for each in bounded), *rates])
     notes = [
-        f"Measured on {counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.sample_words}. "
+        f"Measured on {quantity(judge_table.pairs, 'pair')} of {quantity(judge_table.questions, 'question')}: {judge_table.sample_words}. "
         "95% intervals over questions.",
         f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
         "label.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.text.number_words import counted, duration, noun
+from blindspot.backend.text.number_words import duration, noun_form, quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -23,7 +23,7 @@ def quality_lines(judge_manifest: dict[str, Any]) -> list[str]:
     ]
     if unknown := judge_manifest.get("unknown", 0):
         lines.append(
-            f"left out: {counted(unknown, 'pair')} ({unknown / judge_manifest['pairs']:.1%}) contain an answer or are "
+            f"left out: {quantity(unknown, 'pair')} ({unknown / judge_manifest['pairs']:.1%}) contain an answer or are "
             "disputed, and nobody settled them; they teach nothing and set no threshold for negatives"
         )
     if drop["value"] is None:
@@ -66,7 +66,7 @@ def _left_out(drop: dict[str, Any]) -> str:
     left_out = drop.get("left_out", 0)
     if not left_out:
         return ""
-    return f", with {counted(left_out, 'pair')} that contain an answer and are not labelled (the policy does not keep them)"
+    return f", with {quantity(left_out, 'pair')} that contain an answer and are not labelled (the policy does not keep them)"
 
 
 def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
@@ -74,23 +74,23 @@ def asked_lines(result: dict[str, Any], limit: int | None, max_cost: float | Non
     lines = []
     if result["unknown"]:
         lines.append(
-            f"{counted(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
+            f"{quantity(result['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
             f"{result['unreadable']!r}. Run the same command again to ask for these pairs."
         )
     if result["failed"]:
-        lines.append(f"{counted(result['failed'], 'pair')} got no answer; the same command asks again.")
+        lines.append(f"{quantity(result['failed'], 'pair')} got no answer; the same command asks again.")
     if result["refused_options"]:
         lines.append(
             f"The endpoint refuses {' and '.join(result['refused_options'])}; it was asked without, or by the newer name."
         )
     if result["too_dear"]:
         lines.append(
-            f"{counted(result['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
+            f"{quantity(result['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
             f"answers of this judge cost {result['spent']:,.4f} so far."
         )
     if limit is not None and result["scored"] >= limit:
         lines.append(
-            f"{counted(result['scored'], 'pair')} {noun(result['scored'], 'has', 'have')} a score of this judge; --limit "
+            f"{quantity(result['scored'], 'pair')} {noun_form(result['scored'], 'has', 'have')} a score of this judge; --limit "
             "is for all calls together, raise it for more."
         )
     return lines
@@ -100,8 +100,8 @@ def plan_lines(plan: LLMPlan, max_cost: float | None = None) -> list[str]:
     """Say how many questions a language model would get, what that costs, and which server receives the texts."""
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
     lines = [
-        f"{counted(plan.pairs, 'pair')} to judge: {counted(plan.requests, 'request')}, "
-        f"{counted(plan.stored, 'answer')} stored already.",
+        f"{quantity(plan.pairs, 'pair')} to judge: {quantity(plan.requests, 'request')}, "
+        f"{quantity(plan.stored, 'answer')} stored already.",
         f"{plan.tokens_in:,} input and {plan.tokens_out:,} output tokens{cost_words(plan.cost)}, "
         f"{duration(plan.seconds)} ({how}).",
         f"Texts go to {plan.destination}. Nothing was sent.",

@@ -81,7 +81,7 @@ def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, Work]:
     """Return the token of a new session, and the page that a link opens if it names none."""
     people = People(labels_path)
     try:
-        person = people.invited(secret)
+        person = people.person_of_link(secret)
         return people.sign_in(secret), _work_of(labels_path, person) if person is not None else HOME
     finally:
         people.close()
@@ -91,12 +91,12 @@ def _work_of(labels_path: Path, person: Person) -> Work:
     """Return the page of a person's work: for an adjudicator the disputes that can be settled now, else the queue; for
     a lead, Home.
     """
-    if person.may("make batches"):
+    if person.is_allowed("make batches"):
         return HOME
-    if person.may("adjudicate"):
+    if person.is_allowed("adjudicate"):
         labels, queue = Labels(labels_path), Queue(labels_path)
         try:
-            if labels.disputed(excluded=queue.hidden(person.name)):
+            if labels.disputed_questions(excluded=queue.hidden_questions(person.name)):
                 return "judge", [("adjudicate", "1")]
         finally:
             labels.close()

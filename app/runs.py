@@ -15,7 +15,7 @@ from blindspot.backend.evaluation.report_text import index_size
 from blindspot.backend.retrieval.cost import cost_of
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import SEARCHES_TITLE
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 
 def offered_runs(open_study: Study) -> dict[str, dict]:
@@ -52,7 +52,7 @@ def missing_runs(runs: Mapping[str, dict]) -> Html | str:
         return ""
     words = " and ".join(repr(name) for name in missing)
     return notice(
-        f"This study has no {noun(len(missing), 'run')} {words}, which the address names. Other runs are shown "
+        f"This study has no {noun_form(len(missing), 'run')} {words}, which the address names. Other runs are shown "
         "instead.",
         kind="warning",
     )
@@ -69,7 +69,7 @@ def convention(kind: str, rule: str) -> str:
 
 def left_out(measured_run: Measured) -> str:
     return "; ".join(
-        f"{counted(count, 'question')} left out: {reason}" for reason, count in measured_run.left_out.items()
+        f"{quantity(count, 'question')} left out: {reason}" for reason, count in measured_run.left_out.items()
     )
 
 

@@ -143,7 +143,7 @@ def rows(comparison: Comparison, selection: Selection, subset: np.ndarray | None
     """Return the selected rows in the selected order, (m,) int64."""
     subset = filtered(comparison, selection) if subset is None else subset
     if selection.cell != "all":
-        codes = flips.cells(comparison.first_ranks_a, comparison.first_ranks_b, selection.k)
+        codes = flips.flip_cells(comparison.first_ranks_a, comparison.first_ranks_b, selection.k)
         subset = subset & (codes == flips.CELLS.index(selection.cell))
     chosen = np.flatnonzero(subset)
     key, falling = selection.order

@@ -10,8 +10,8 @@ from rich.markup import escape
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
 from blindspot.backend.core.result_table import ResultTable
-from blindspot.backend.core.units import counted_by
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.core.units import count_with_units
+from blindspot.backend.text.number_words import noun_form, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,10 +51,10 @@ def print_status(summary: dict[str, Any], next_step: Step | None) -> None:
     else:
         console.print("Questions: none")
     for name, manifest in summary["indexes"].items():
-        console.print(f"Index {name}: {counted(manifest['passages'], 'passage')}, made {manifest['made']}")
+        console.print(f"Index {name}: {quantity(manifest['passages'], 'passage')}, made {manifest['made']}")
     for name, manifest in summary["runs"].items():
         console.print(
-            f"Run {name}: {counted(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
+            f"Run {name}: {quantity(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
         )
     if summary["gold_found"]:
         ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
@@ -88,22 +88,24 @@ def print_log(study: Study, form: str, facts: LogFacts) -> None:
 
 
 def print_results_import(result: ResultsImport, folder: str) -> None:
-    print(f"Created the study {result.study.folder} in {result.seconds:.1f} s: {counted(result.passages, 'passage')}.")
+    print(f"Created the study {result.study.folder} in {result.seconds:.1f} s: {quantity(result.passages, 'passage')}.")
     for file in result.files:
         print(
-            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. "
+            f"Run {file.run}: {quantity(file.questions, 'question')}, k={file.depth}, from {file.file}. "
             f"{file.flags.summary(file.file, 'dpr')}"
         )
         if file.changed:
             print(
-                f"{counted(file.changed, 'question')} {noun(file.changed, 'has')} other answers in {file.file} than "
+                f"{quantity(file.changed, 'question')} {noun_form(file.changed, 'has')} other answers in {file.file} than "
                 "in an earlier file, whose answers count."
             )
         if file.left_out:
-            print(f"Left out {counted(file.left_out, 'bad row')}: see {file.left_out_file}")
+            print(f"Left out {quantity(file.left_out, 'bad row')}: see {file.left_out_file}")
     if result.joined is not None:
         total = len(result.study.questions)
-        print(f"{result.joined:,} of {counted(total, 'question')} {noun(total, 'is', 'are')} in the questions file.")
+        print(
+            f"{result.joined:,} of {quantity(total, 'question')} {noun_form(total, 'is', 'are')} in the questions file."
+        )
         if result.study.questions.subjects(without_frequency=True):
             print(
                 f"Their subjects have no frequency yet: blindspot import frequencies FILE --study {folder} imports "
@@ -124,9 +126,9 @@ def print_oracle(oracle: Oracle) -> None:
     gain, low, high = (100 * (value or 0.0) for value in (oracle.gain.value, oracle.gain.low, oracle.gain.high))
     note = (
         f"Choosing the best run for each question would gain {gain:.1f} points over {oracle.best_run} "
-        f"({low:.1f} to {high:.1f}). In {counted(oracle.none, 'question')} every run has 0."
+        f"({low:.1f} to {high:.1f}). In {quantity(oracle.none, 'question')} every run has 0."
     )
-    title = f"{oracle.measure} by {oracle.relevance} over {counted_by(oracle.n, oracle.estimate.units)}, %"
+    title = f"{oracle.measure} by {oracle.relevance} over {count_with_units(oracle.n, oracle.estimate.units)}, %"
     console.print(ResultTable(title, ["run", oracle.measure, "best", "best alone"], rows, [note]).as_rich())
 
 
@@ -159,7 +161,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
             rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
+        f"Success on {count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
         *worked_batches(last),
     ]
     heads = ["point", "settled pairs", "judged", "from", "reranker @1", "adapter @20"]

@@ -63,12 +63,12 @@ def _signed_in_person(labels_path: Path) -> Person | None:
     everybody = people(labels_path)
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
-        return everybody.with_email(email) if isinstance(email, str) and email and _verified_email() else None
+        return everybody.person_with_email(email) if isinstance(email, str) and email and _verified_email() else None
     if INVITATION in st.query_params:  # happens only without `blindspot.app.server_process`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
     session = _session(labels_path)
-    if session and (person := everybody.signed_in(session)):
+    if session and (person := everybody.person_of_session(session)):
         return person
     token = st.session_state.get(_TOKEN)
     if token is None:
@@ -103,7 +103,7 @@ def may_sign_in(person: Person | None, action: str) -> bool:
     """Return whether a person has the right to an action; see `may`. None means that nobody is signed in."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
-    return person.may(action)
+    return person.is_allowed(action)
 
 
 def sign_in_has_ended(labels_path: Path) -> bool:

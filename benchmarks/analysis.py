@@ -86,7 +86,7 @@ def _keep(held: Held, key: str, work: Callable[[], object]) -> Callable[[], None
 def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
     from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure
 
-    records = study.questions.some(study.run(next(iter(RUNS))).question_ids)
+    records = study.questions.with_ids(study.run(next(iter(RUNS))).question_ids)
 
     def measured() -> object:
         return {name: measure(study, name, questions=records) for name in RUNS}

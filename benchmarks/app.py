@@ -188,7 +188,7 @@ def _shared_questions(pair: dict[str, str]) -> list[Question]:
 
     study = Study.open(Path(os.environ[ENVIRONMENT_VARIABLE]))
     run = study.run(pair["a"] if pair else next(iter(study.parts("runs"))))
-    return study.questions.some(run.question_ids[:12])
+    return study.questions.with_ids(run.question_ids[:12])
 
 
 def page_runner(pair: dict[str, str], person: str = "") -> Callable[..., Taken]:

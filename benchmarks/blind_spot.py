@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import frequency_group
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.analysis.significance import compare, independent_difference
@@ -83,8 +83,8 @@ def found_in(study: Study) -> Found:
     compared = Comparison.of_runs(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
     groups = [frequency_group(question.frequency or 0) for question in compared.questions]
     return Found(
-        bm25=found_by(compared.first_ranks_a, K),
-        dense=found_by(compared.first_ranks_b, K),
+        bm25=success_from_ranks(compared.first_ranks_a, K),
+        dense=success_from_ranks(compared.first_ranks_b, K),
         group=np.array(["10+" if group in ("10-29", "30-99", "100+") else group for group in groups]),
         second=np.array([question.dataset == SECOND_DATASET for question in compared.questions]),
         units=compared.units,
@@ -135,8 +135,8 @@ def cleaning(study: Study, seeds: Sequence[int]) -> Iterator[str]:
         yield f"{' and '.join(splits)}: {units.count_words()}; training seeds {', '.join(map(str, seeds))}"
         start = np.concatenate([each.first_ranks for each in before])
         for k in KS:
-            noisy, clean = (found_by(first[name], k).astype(float) for name in (NOISY, CLEAN))
-            yield f"Success@{k}: before {100 * found_by(start, k).mean():.1f}, {_compared(noisy, clean, units)}"
+            noisy, clean = (success_from_ranks(first[name], k).astype(float) for name in (NOISY, CLEAN))
+            yield f"Success@{k}: before {100 * success_from_ranks(start, k).mean():.1f}, {_compared(noisy, clean, units)}"
 
 
 def _compared(noisy: np.ndarray, clean: np.ndarray, units: Units) -> str:

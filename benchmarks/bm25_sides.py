@@ -121,7 +121,10 @@ def write_bm25s(folder: Path) -> None:
 
     retriever = BM25(Study.open(folder / "study"), K1, B)
     texts = json.loads((folder / "questions.json").read_text(encoding="utf-8"))
-    rows = [retriever._postings.find(each).tolist() for each in on_jvm(lambda: retriever._terms.terms_of(texts))]
+    rows = [
+        retriever._postings.find_terms(each).tolist()
+        for each in on_jvm(lambda: retriever._question_terms.terms_of(texts))
+    ]
     (folder / "question_terms.json").write_text(json.dumps([[row for row in each if row >= 0] for each in rows]))
     if (folder / "bm25s").exists():
         return

@@ -37,9 +37,9 @@ from benchmarks.machine import machine
 from benchmarks.simple_samples import sample_size_alone
 from blindspot.analysis.audit import rate
 from blindspot.analysis.certificate_plan import pilot_chances, plan
-from blindspot.analysis.certificates import bet_against_hits, times_to
+from blindspot.analysis.certificates import bet_against_hits, stopping_times
 from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
-from blindspot.analysis.weighted_draws import cells_of, draw_order
+from blindspot.analysis.weighted_draws import draw_order, group_into_cells
 from blindspot.backend.core.study import Study
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -155,14 +155,14 @@ def chances_of(pairs: TruePairs, pilot: TruePairs, bias: str, with_answers: bool
 
 def certify(pairs: TruePairs, chances: np.ndarray, target: float, studies: int) -> Tried:
     """Draw and judge some studies of a set, each with its seed."""
-    cells, member = cells_of(chances)
+    cells, member = group_into_cells(chances)
     made = plan(cells, target)
     n = min(len(member), LONGEST, max(3 * made.draws, 100))
     weights = made.cells.weights[member]
     orders = np.array([draw_order(weights, seed, n)[0] for seed in range(studies)])
     tried = bet_against_hits(pairs.false[orders], member[orders], made.cells, target, made.horizon)
-    times = times_to(tried, target)
-    covered = float((tried.upper() >= pairs.false.mean()).mean())
+    times = stopping_times(tried, target)
+    covered = float((tried.upper_bounds() >= pairs.false.mean()).mean())
     half, most = (float(np.quantile(times, share, method="higher")) for share in (0.5, 0.8))
     return Tried(covered, made.draws, half, most)
 

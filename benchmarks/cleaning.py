@@ -53,7 +53,9 @@ def examples(study: Study, arm: str) -> list[Example]:
     for all arms before cleaning."""
     runs = [study.run("bm25-train"), study.run("minilm-train")]
     questions = [
-        q for q in study.questions.some(trainable_questions(study, runs[0])) if q.gold and runs[1].row(q.id) is not None
+        q
+        for q in study.questions.with_ids(trainable_questions(study, runs[0]))
+        if q.gold and runs[1].row(q.id) is not None
     ]
     rows = np.concatenate(
         [np.asarray(run.hits.ordinals)[[run.row(q.id) for q in questions], :RANKS] for run in runs], axis=1
@@ -97,7 +99,7 @@ def pool(study: Study) -> np.ndarray:
     """Rows of some 20,000 passages: the first 20 of both dev runs, all gold of dev, and random ones. Fixed by a seed."""
     runs = [study.run("bm25-dev"), study.run("minilm-dev")]
     found = {int(row) for run in runs for row in np.asarray(run.hits.ordinals)[:, :20].ravel() if row >= 0}
-    questions = study.questions.some(runs[0].question_ids)
+    questions = study.questions.with_ids(runs[0].question_ids)
     found |= set(study.corpus.ordinals({id for q in questions for id in q.gold}).values())
     others = np.setdiff1d(np.arange(len(study.corpus)), list(found))
     more = np.random.default_rng(0).permutation(others)[: max(0, POOL - len(found))]
@@ -131,7 +133,7 @@ def run(study: Study, out: Path, arm: str, seed: int, device: str, smoke: bool) 
     )
     rows = pool(study)[:300] if smoke else pool(study)
     dev = study.run("bm25-dev")
-    questions = study.questions.some(dev.question_ids[:20] if smoke else dev.question_ids)
+    questions = study.questions.with_ids(dev.question_ids[:20] if smoke else dev.question_ids)
     vectors = encoder.encode_passages(study.corpus.passages(rows.tolist())).astype(np.float16)
     hits = ExactSearch(vectors, "dot", None).search(
         encoder.encode_questions([q.text for q in questions]), max(KS), None
@@ -161,7 +163,7 @@ def table(study: Study, out: Path) -> None:
         print(f"{len(found)} of {len(ARMS) * len(SEEDS)} are done; no seed has all arms yet")
         return
     ids = found[f"{ARMS[0]}-{seeds[0]}"]["questions"]
-    units = units_of(study.questions.some(ids), study.settings.unit).codes
+    units = units_of(study.questions.with_ids(ids), study.settings.unit).codes
     print(
         f"seeds {', '.join(map(str, seeds))}; n = {len(ids):,}\n\n| arm | Success@ | value | less none | less random-dropped |\n|---|---|---|---|---|"
     )

@@ -86,11 +86,11 @@ class Bench:
 
     @cached_property
     def dev(self):
-        return self.study.questions.some(self.study.run("bm25-dev").question_ids)
+        return self.study.questions.with_ids(self.study.run("bm25-dev").question_ids)
 
     def lists(self, split: str, depth: int = RANKS):
         run = self.study.run(f"bm25-{split}")
-        return lists_of(run, self.study.questions.some(run.question_ids), depth)
+        return lists_of(run, self.study.questions.with_ids(run.question_ids), depth)
 
     def right(self, questions, rows: np.ndarray) -> np.ndarray:
         """(q, k) bool: which passages answer, by the generator's truth."""

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.analysis.intervals import Interval, mean_interval
-from blindspot.analysis.judge_quality import Judged, auc_interval
+from blindspot.analysis.judge_quality import JudgedPairs, auc_interval
 from blindspot.analysis.significance import sign_flip
-from blindspot.analysis.slices import find
+from blindspot.analysis.slices import find_departing_slices
 
 SEED = 20_261
 AIM = 0.93
@@ -228,7 +228,7 @@ def areas(n: int, size: int, rounds: int) -> CoverageCell:
             noise = np.sqrt(0.4) * rng.normal(size=len(units))[units] + np.sqrt(0.6) * rng.normal(size=len(units))
             scores = (noise if size > 1 else rng.normal(size=len(units))) + np.sqrt(2) * ndtri(auc) * positive
             labels = np.where(positive, "positive", "negative")
-            low, high = auc_interval(Judged(scores, labels, units, np.ones(len(units))))
+            low, high = auc_interval(JudgedPairs(scores, labels, units, np.ones(len(units))))
             if low is not None and high is not None:
                 hits.append((low <= auc <= high, high - low))
         covered.append(np.mean([inside for inside, _ in hits]))
@@ -294,7 +294,9 @@ def swapped_lines(folder: Path, studies: int) -> Iterator[str]:
     yield f"{compared.units.count_words()}, {len(named)} conditions, {studies:,} studies"
     for by, units in (("fact", compared.units.codes), ("question", np.arange(len(compared)))):
         for k in (1, 5, 20):
-            differences = found_by(compared.first_ranks_a, k).astype(float) - found_by(compared.first_ranks_b, k)
+            differences = success_from_ranks(compared.first_ranks_a, k).astype(float) - success_from_ranks(
+                compared.first_ranks_b, k
+            )
             made = swapped(differences, compared.units.codes, units, (predicates, families), studies)
             tests, found, covered = (f"{100 * each / studies:.1f}%" for each in made)
             bound = 100 * upper_bound(made[1], studies)
@@ -321,7 +323,7 @@ def swapped(
     for study in range(studies):
         values = differences * rng.choice([-1.0, 1.0], facts.max() + 1)[facts]
         rejected += sign_flip(values, units, 2000, study) <= 0.05
-        listed += bool(find(values, *slices, units=units).findings)
+        listed += bool(find_departing_slices(values, *slices, units=units).findings)
         made: Interval = mean_interval(values, units, signed=True)
         covered += made.low <= 0 <= made.high
     return rejected, listed, covered

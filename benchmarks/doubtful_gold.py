@@ -76,7 +76,7 @@ def label(study: Study, judged: dict[tuple[str, str], str]) -> None:
 
 
 def share(study: Study, claims: Sequence[Claim], doubtful: np.ndarray) -> str:
-    questions = study.questions.some([claim.question for claim in claims])
+    questions = study.questions.with_ids([claim.question for claim in claims])
     found = proportion(doubtful, units_of(questions, study.settings.unit).codes)
     value, low, high = found.percent
     return f"{int(doubtful.sum())} of {len(claims)}: {value:.0f}% ({low:.0f} to {high:.0f})"
@@ -93,7 +93,7 @@ def read_apart(study: Study, claims: Sequence[Claim], judged: dict[tuple[str, st
     print(f"  the judge's doubt ranks them with an AUC of {weighted_auc(doubt, doubtful, np.ones(len(read))):.2f}")
     by: dict[str, list[bool]] = defaultdict(list)
     for claim, is_doubtful in zip(read, doubtful.tolist(), strict=True):
-        by[study.questions.some([claim.question])[0].relation or ""].append(is_doubtful)
+        by[study.questions.with_ids([claim.question])[0].relation or ""].append(is_doubtful)
     for relation, found in sorted(by.items(), key=lambda item: -sum(item[1]) / len(item[1])):
         print(f"  {relation}: {sum(found)} of {len(found)}")
 
@@ -104,7 +104,7 @@ def told_relation(study: Study, judged: dict[tuple[str, str], str]) -> None:
     from sklearn.linear_model import LogisticRegression
 
     train = [each for each in study.questions.all(split="train") if each.gold and each.relation]
-    asked = study.questions.some(list(dict.fromkeys(question for question, _ in judged)))
+    asked = study.questions.with_ids(list(dict.fromkeys(question for question, _ in judged)))
     known = find_ordinals(
         study.corpus, {id for each in train for id in each.gold[:GOLD_EACH]} | {id for _, id in judged}
     )

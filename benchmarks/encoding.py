@@ -29,7 +29,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.machine import machine, peak_memory
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
@@ -75,7 +75,7 @@ def random_bert(folder: Path) -> str:
     import transformers
 
     torch.manual_seed(0)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(locate("minilm"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(locate_model("minilm"))
     transformers.BertModel(transformers.BertConfig(vocab_size=len(tokenizer))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

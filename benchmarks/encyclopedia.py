@@ -11,14 +11,14 @@ import tempfile
 import time
 from multiprocessing import get_context
 
-from blindspot.backend.data.encyclopedia import write
+from blindspot.backend.data.encyclopedia import write_encyclopedia
 
 
 def made(passages: int) -> tuple[float, float, int]:
     """Generate an encyclopedia -> (seconds, processor seconds, peak resident KiB of the process)."""
     with tempfile.TemporaryDirectory() as folder:
         started, worked = time.perf_counter(), time.process_time()
-        write(folder, passages)
+        write_encyclopedia(folder, passages)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return time.perf_counter() - started, time.process_time() - worked, peak
 

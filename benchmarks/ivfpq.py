@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.machine import machine
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions, trained_ivfpq
+from blindspot.backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions, train_ivfpq
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 
@@ -39,7 +39,7 @@ def main() -> None:
     for rounds, points in ((FAISS_ROUNDS, FAISS_POINTS), (ROUNDS, POINTS_PER_CENTROID)):
         started = time.monotonic()
         options = FaissOptions(code_bytes=given.code_bytes)
-        index = trained_ivfpq(dense, options, rounds=rounds, points=points)
+        index = train_ivfpq(dense, options, rounds=rounds, points=points)
         seconds[rounds] = time.monotonic() - started
         index.add(np.asarray(dense.vectors, np.float32))
         index.nprobe = FaissOptions().probes

@@ -67,7 +67,7 @@ class Bench:
     def __init__(self, folder: Path):
         self.study = Study.open(folder)
         self.train, self.dev = self.study.run("bm25-train"), self.study.run("bm25-dev")
-        self.questions = self.study.questions.some(self.dev.question_ids)
+        self.questions = self.study.questions.with_ids(self.dev.question_ids)
         self.weights, self.dense = WordWeights.of_study(self.study), Dense(self.study, "minilm")
         self.answers = np.asarray(self.dev.answers("dpr"))
         self._features: dict[int, np.ndarray] = {}

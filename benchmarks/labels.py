@@ -144,7 +144,7 @@ def annotate(labels: Labels, queue: Queue, name: str, rounds: int, seed: int, th
         began = time.perf_counter()
         result = write()
         seconds = time.perf_counter() - began
-        if outbox and not all(receipt.safe for receipt in result):
+        if outbox and not all(receipt.is_in_store for receipt in result):
             raise AssertionError(f"{name}: {result}")
         os.write(handle, "\t".join([kind, repr(seconds), *(each["id"] for each in outbox)]).encode() + b"\n")
         return result

@@ -246,7 +246,7 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
     """Write arrays like those of a search, without answer matching, which `benchmarks.answers` measures."""
-    from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+    from blindspot.backend.core.manifest import atomic_folder, write_json, write_manifest
     from blindspot.backend.core.runs import question_set_hash
     from blindspot.backend.core.study import Study
 
@@ -254,7 +254,7 @@ def make_runs(folder: Path, rows: int) -> Iterator[Line]:
     ids = [f"q{i}" for i in range(rows)]
     for name, retriever in RUNS.items():
         ranks = rng.geometric(0.15, rows) - 1
-        with whole_folder(study.path("runs", name)) as building:
+        with atomic_folder(study.path("runs", name)) as building:
             write_json(building / "questions.json", ids)
             np.save(building / "ordinals.npy", rng.integers(0, len(study.corpus), (rows, K), dtype=np.int32))
             np.save(building / "scores.npy", np.tile(np.linspace(9, 1, K, dtype=np.float32), (rows, 1)))

@@ -31,7 +31,7 @@ from benchmarks.planted_sentences import CHANCE, COLLECTIONS, NAMINGS, PLANTED, 
 from blindspot.backend.data.encyclopedia import words
 from blindspot.backend.data.encyclopedia.asides import FILLERS
 from blindspot.backend.data.encyclopedia.language import TEMPLATES
-from blindspot.backend.data.encyclopedia.plan import key
+from blindspot.backend.data.encyclopedia.plan import random_seed
 from blindspot.backend.data.encyclopedia.prose import NAME, PRONOUN, SHORT, Speaker
 from blindspot.backend.data.encyclopedia.world import Entity
 from blindspot.db.errors import Refused
@@ -99,7 +99,7 @@ class PlantedStudy:
     def __post_init__(self) -> None:
         if self.seed < 0 or not set(self.counts) <= set(CAUSES) or min(self.counts.values(), default=0) < 0:
             raise Refused(f"planted misses need counts by cause ({', '.join(CAUSES)}) and a seed of 0 or more")
-        self._random = Random(key(self.seed, _PURPOSE, 0))
+        self._random = Random(random_seed(self.seed, _PURPOSE, 0))
         self._names = set(self.taken)
         places = self._shuffled([cause for cause in IN_ARTICLES for _ in range(self.counts.get(cause, 0))])
         for start in range(0, len(places), MISSES_OF_A_HOST):

@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, folder: Path):
         self.study = Study.open(folder)
         self.train, self.dev = self.study.run("bm25-train"), self.study.run("bm25-dev")
-        self.questions = self.study.questions.some(self.dev.question_ids)
+        self.questions = self.study.questions.with_ids(self.dev.question_ids)
         self.lists, self.features = kept_features(self.study, self.dev, self.questions, RERANK_DEPTH, "minilm")
         self.answers = np.asarray(self.dev.answers("dpr"))[:, :RERANK_DEPTH]
         self.units = units_of(self.questions, self.study.settings.unit)
@@ -56,7 +56,7 @@ class Bench:
     def usable(self) -> tuple[Lists, np.ndarray, np.ndarray, np.ndarray]:
         """Lists of the training questions with gold, in memory: with features, gold and answers."""
         ids = trainable_questions(self.study, self.train)
-        questions = [q for q in self.study.questions.some(ids) if q.gold]
+        questions = [q for q in self.study.questions.with_ids(ids) if q.gold]
         lists, features = kept_features(self.study, self.train, questions, RERANK_DEPTH, "minilm")
         gold, _ = gold_matrix(self.study.corpus, lists.rows, questions)
         answers = np.asarray(self.train.answers("dpr"))[[self.train.row(q.id) for q in questions], :RERANK_DEPTH]

@@ -47,7 +47,7 @@ def _computed(place: Path, passages: int, seed: int) -> dict[str, np.ndarray]:
     from blindspot.backend.retrieval.dense import build_index as build_dense
 
     edition = encyclopedia.PLAIN if seed % 2 else encyclopedia.BLIND_SPOT
-    encyclopedia.write(place / "source", passages, seed, edition=edition)
+    encyclopedia.write_encyclopedia(place / "source", passages, seed, edition=edition)
     study = Study.create(place / "study")
     import_passages(study, str(place / "source" / "passages.tsv"))
     import_questions(study, str(place / "source" / "questions.jsonl"))

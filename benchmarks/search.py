@@ -30,7 +30,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.machine import machine, peak_memory
-from blindspot.backend.retrieval.exact.gpu import Shards
+from blindspot.backend.retrieval.exact.gpu import GPUSearch
 from blindspot.backend.retrieval.search import ExactSearch
 
 SAMPLE, SEED = 8, 0
@@ -137,7 +137,7 @@ def _faiss(vectors: np.ndarray, k: int):
 
 
 def _reading(vectors: np.ndarray, k: int):
-    from blindspot.backend.retrieval.exact.workers import share_out, threads
+    from blindspot.backend.retrieval.exact.workers import run_in_threads, threads
 
     words = vectors.view(np.int64)
 
@@ -145,7 +145,7 @@ def _reading(vectors: np.ndarray, k: int):
         for start in starts:
             words[start : start + 8192].max()
 
-    return lambda _: share_out(range(0, len(words), 8192), read, threads()), ("1",)
+    return lambda _: run_in_threads(range(0, len(words), 8192), read, threads()), ("1",)
 
 
 SIDES: dict[str, Callable] = {"ours": _ours, "faiss": _faiss, "reading": _reading}
@@ -182,7 +182,7 @@ def on_gpu(folder: Path, kind: str, arguments: argparse.Namespace) -> None:
     print(f"\n{kind}: {rows:,} x {arguments.width} ({vectors.nbytes / 1e9:.1f} GB in float16), k = {k}")
     search = ExactSearch(vectors, "dot", device)
     if device == "cpu":
-        search.proposer = Shards(vectors, "dot", ["cpu"])
+        search.proposer = GPUSearch(vectors, "dot", ["cpu"])
     first, seconds = _timed(lambda: search.search(questions[:1], k))
     print(
         f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file "

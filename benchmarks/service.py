@@ -59,7 +59,7 @@ def main() -> None:
 
 def measure(study: Study, count: int, people: int) -> None:
     print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes on {os.cpu_count()} cores")
-    pair = ["bm25", next(name for name in live.available(study) if name != "bm25" and ":" not in name)]
+    pair = ["bm25", next(name for name in live.answering_retrievers(study) if name != "bm25" and ":" not in name)]
     texts = [question.text for question in study.questions.all()]
     drawn = np.random.default_rng(0).choice(len(texts), size=min(len(texts), 4 * count), replace=False)
     sets = [[texts[i] for i in part] for part in np.array_split(drawn, 4)]

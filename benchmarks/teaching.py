@@ -72,7 +72,7 @@ class Bench:
             retrieve(self.study, "hybrid", split="train", name="hybrid-train")
         self.dense = Dense(self.study, "minilm")
         run = self.study.run("hybrid-train")
-        self.questions = self.study.questions.some(trainable_questions(self.study, run))
+        self.questions = self.study.questions.with_ids(trainable_questions(self.study, run))
         self.lists, self.features = kept_features(self.study, run, self.questions, RERANK_DEPTH, "minilm")
         self.gold = gold_matrix(self.study.corpus, self.lists.rows, self.questions)[0]
         self.answers = np.asarray(run.answers("dpr"))[[run.row(q.id) for q in self.questions], :RERANK_DEPTH]
@@ -80,7 +80,7 @@ class Bench:
 
     @cached_property
     def dev(self) -> list[Question]:
-        return self.study.questions.some(self.study.run("bm25-dev").question_ids)
+        return self.study.questions.with_ids(self.study.run("bm25-dev").question_ids)
 
     @cached_property
     def dev_facts(self) -> np.ndarray:

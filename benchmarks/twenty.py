@@ -171,7 +171,7 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
 
     runs = _pair(study)
     questions = study.run(runs[0]).question_ids
-    relations = sorted({question.relation or "" for question in study.questions.some(questions)})
+    relations = sorted({question.relation or "" for question in study.questions.with_ids(questions)})
     names = [f"person{i}" for i in range(people)]
     for name in names:
         People(study.labels_path).add(name)

@@ -176,7 +176,7 @@ def _next_point(place: Place, train: str) -> tuple[float, float]:
 
     study = Study.open(place.study)
     run, lines = study.run(train), []
-    for question in study.questions.some(run.question_ids):
+    for question in study.questions.with_ids(run.question_ids):
         if question.gold and len(lines) < 50:
             first = study.corpus.passages([int(row) for row in run.hits.ordinals[run.row(question.id), :5] if row >= 0])
             lines += [f"{question.id} 0 {passage.id} {int(passage.id in question.gold)}" for passage in first]

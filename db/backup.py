@@ -56,7 +56,7 @@ def check(path: str | Path) -> Soundness:
         return Soundness((f"{path}: is empty: it holds no questions and no labels",))
     try:
         with closing(connect(path, read_only=True)) as connection:
-            return _check(connection, path)
+            return _check_connection(connection, path)
     except DatabaseUnavailable as error:
         if not error.damaged_file_error:
             raise
@@ -74,20 +74,20 @@ def backup(connection: sqlite3.Connection, target: str | Path) -> Path:
         DatabaseUnavailable: The source cannot be read, or the target cannot be written.
     """
     target = Path(target)
-    with _partial(target) as partial, readable_sqlite_errors(target):
+    with _temporary_file(target) as partial, readable_sqlite_errors(target):
         with closing(sqlite3.connect(partial)) as copy:
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
             verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
         if verdict != "ok":
             raise BlindspotError(f"{target}: the backup is not sound ({verdict}); check the disk before you continue")
-        sync(partial)
+        sync_to_disk(partial)
         partial.replace(target)
-        sync(target.parent)
+        sync_to_disk(target.parent)
     return target
 
 
-def back_up(path: str | Path, target: str | Path | None = None) -> Path:
+def checked_backup(path: str | Path, target: str | Path | None = None) -> Path:
     """Make a checked backup of a labels.db that may be in use.
 
     Args:
@@ -119,7 +119,7 @@ def backups_of(path: str | Path) -> list[Path]:
     return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
 
 
-def refuse_lost(path: str | Path) -> None:
+def refuse_lost_labels(path: str | Path) -> None:
     """Refuse a study whose labels.db is missing or empty although the study has been in use.
 
     SQLite would silently create an empty database in its place.
@@ -161,9 +161,9 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
     if state.problems:
         raise BadInput(f"cannot be restored: {state.problems[0]}", source)
     if not path.exists() or path.stat().st_size == 0:
-        return _copy_in(source, path)
+        return _replace_damaged_file(source, path)
     is_damaged = bool(check(path).problems)
-    newer = _count_newer(path, source)
+    newer = _events_absent_from_backup(path, source)
     if newer and not drop_newer:
         readable = "can still be read in the damaged file" if is_damaged else "are in the study"
         raise Refused(
@@ -171,9 +171,9 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
             "Export them first, or say --drop-newer"
         )
     if is_damaged:
-        return _copy_in(source, path)
-    safety_copy = back_up(path)
-    with closing(connect(path)) as new, _partial(path) as staged, readable_sqlite_errors(path):
+        return _replace_damaged_file(source, path)
+    safety_copy = checked_backup(path)
+    with closing(connect(path)) as new, _temporary_file(path) as staged, readable_sqlite_errors(path):
         _stage_file(source, staged, rights_of(new))
         with closing(connect(staged, read_only=True)) as old:
             old.backup(new)  # one transaction: other processes see the old contents or the new
@@ -188,7 +188,7 @@ def _stage_file(source: Path, staged: Path, rights: Rights) -> None:
         strip_rights(copy, rights)
 
 
-def sync(path: str | Path) -> None:
+def sync_to_disk(path: str | Path) -> None:
     """Make sure that a file, or the list of names in a folder, is on disk and survives a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -197,7 +197,7 @@ def sync(path: str | Path) -> None:
         os.close(handle)
 
 
-def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
+def _check_connection(connection: sqlite3.Connection, path: str | Path) -> Soundness:
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     if "question" not in names:
         return Soundness((f"{path}: is not a labels.db (it has no questions table)",))
@@ -207,27 +207,27 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
     problems = missing + [
         f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"
     ]
-    problems += _damaged_header(path)
+    problems += _header_problems(path)
     problems += [
         f"{table}: row {row} refers to a row of {parent} that does not exist"
         for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
     ]
-    problems += _wrong_values(connection)
-    questions = _integer(connection, "SELECT count(*) FROM question")
+    problems += _tables_with_wrong_values(connection)
+    questions = _query_integer(connection, "SELECT count(*) FROM question")
     if "label_event" not in names:
         return Soundness(tuple(problems), questions=questions)
-    counts = {problem: _integer(connection, sql) for problem, sql in _WRONG_EVENTS.items()}
+    counts = {problem: _query_integer(connection, sql) for problem, sql in _WRONG_EVENTS.items()}
     problems += [f"{count:,} {problem}" for problem, count in counts.items() if count]
     return Soundness(
         tuple(problems),
-        events=_integer(connection, "SELECT count(*) FROM label_event"),
-        last_event=_integer(connection, "SELECT coalesce(max(number), 0) FROM label_event"),
+        events=_query_integer(connection, "SELECT count(*) FROM label_event"),
+        last_event=_query_integer(connection, "SELECT coalesce(max(number), 0) FROM label_event"),
         questions=questions,
-        people=_integer(connection, "SELECT count(*) FROM annotator"),
+        people=_query_integer(connection, "SELECT count(*) FROM annotator"),
     )
 
 
-def _damaged_header(path: str | Path) -> list[str]:
+def _header_problems(path: str | Path) -> list[str]:
     """Return a problem if the write version in the file's header is unknown to SQLite: SQLite then reads the file but
     never writes to it.
     """
@@ -239,7 +239,7 @@ def _damaged_header(path: str | Path) -> list[str]:
     )
 
 
-def _wrong_values(connection: sqlite3.Connection) -> list[str]:
+def _tables_with_wrong_values(connection: sqlite3.Connection) -> list[str]:
     """Return the tables with values that their own CHECK constraints forbid.
 
     SQLite's integrity_check does the same, but not on a connection that cannot write.
@@ -249,15 +249,15 @@ def _wrong_values(connection: sqlite3.Connection) -> list[str]:
         "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
     ).fetchall()
     for table, sql in tables:
-        wrong = " OR ".join(f"NOT ({constraint})" for constraint in _constraints(sql))
-        if wrong and (count := _integer(connection, f"SELECT count(*) FROM {table} WHERE {wrong}")):
+        wrong = " OR ".join(f"NOT ({constraint})" for constraint in _check_constraints(sql))
+        if wrong and (count := _query_integer(connection, f"SELECT count(*) FROM {table} WHERE {wrong}")):
             problems.append(f"{table}: {count:,} rows hold values that are not allowed")
         for _ in connection.execute(f"SELECT * FROM {table}"):
             pass  # raises for text that is not UTF-8, which SQLite does not check
     return problems
 
 
-def _constraints(sql: str) -> Iterator[str]:
+def _check_constraints(sql: str) -> Iterator[str]:
     """Yield the expressions of the CHECK constraints in a CREATE TABLE statement."""
     for match in re.finditer(r"\bCHECK \(", sql):
         depth, end = 1, match.end()
@@ -267,7 +267,7 @@ def _constraints(sql: str) -> Iterator[str]:
         yield sql[match.end() : end - 1]
 
 
-def _count_newer(path: Path, source: Path) -> int:
+def _events_absent_from_backup(path: Path, source: Path) -> int:
     """Return the number of label and tag events in labels.db that the backup lacks. In a damaged labels.db, only
     readable events count.
 
@@ -277,7 +277,7 @@ def _count_newer(path: Path, source: Path) -> int:
     try:
         with closing(connect(path, read_only=True)) as connection:
             connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
-            return sum(_count_absent(connection, table, same) for table, same in _SAME_EVENT.items())
+            return sum(_count_absent_rows(connection, table, same) for table, same in _SAME_EVENT.items())
     except DatabaseUnavailable as error:
         if not error.damaged_file_error:
             raise
@@ -293,20 +293,20 @@ _SAME_EVENT = {
 """The tables of people's events, and the columns by which two files' rows are recognised as the same event."""
 
 
-def _count_absent(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
+def _count_absent_rows(connection: sqlite3.Connection, table: str, key_columns: str) -> int:
     if not _has_table(connection, "main", table):
         return 0
     if not _has_table(connection, "kept", table):
-        return _integer(connection, f"SELECT count(*) FROM {table}")
+        return _query_integer(connection, f"SELECT count(*) FROM {table}")
     sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {key_columns})"
-    return _integer(connection, sql)
+    return _query_integer(connection, sql)
 
 
 def _has_table(connection: sqlite3.Connection, schema: str, table: str) -> bool:
-    return _integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'") > 0
+    return _query_integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'") > 0
 
 
-def _copy_in(source: Path, path: Path) -> Path | None:
+def _replace_damaged_file(source: Path, path: Path) -> Path | None:
     """Replace a missing or damaged labels.db with a copy of a backup. Return where the previous file is kept.
 
     The copy is complete on disk before the previous file is moved, and both moves are renames, so a full disk changes
@@ -315,7 +315,7 @@ def _copy_in(source: Path, path: Path) -> Path | None:
     if process := _process_using(path):
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
     damaged_copy = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
-    with _partial(path) as partial:
+    with _temporary_file(path) as partial:
         _stage_file(source, partial, {})
         former = [end for end in ("", *_SIDE_FILES) if os.path.exists(f"{path}{end}")]
         try:
@@ -328,7 +328,7 @@ def _copy_in(source: Path, path: Path) -> Path | None:
                 f"{damaged_copy}: the former file cannot be moved there ({error.strerror or error})"
             ) from error
         partial.replace(path)
-        sync(path.parent)
+        sync_to_disk(path.parent)
     return damaged_copy if "" in former else None
 
 
@@ -352,7 +352,7 @@ def _process_using(path: Path) -> int | None:
 
 
 @contextmanager
-def _partial(target: Path) -> Iterator[Path]:
+def _temporary_file(target: Path) -> Iterator[Path]:
     """Yield a temporary file beside `target` to write to. The file is deleted at the end if it still exists.
 
     A process that is killed leaves its temporary file. The next process that writes a backup in the same folder deletes
@@ -397,7 +397,7 @@ def _has_content(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def _integer(connection: sqlite3.Connection, sql: str) -> int:
+def _query_integer(connection: sqlite3.Connection, sql: str) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 

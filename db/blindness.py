@@ -25,12 +25,12 @@ _HIDDEN = f"""
 
 def hidden_questions(connection: sqlite3.Connection, name: str, now: float) -> frozenset[str]:
     """Return the ids of all questions that are hidden from a person. Raises Missing."""
-    return _ids(connection, person(connection, name), None, now)
+    return _hidden_ids(connection, person(connection, name), None, now)
 
 
 def is_hidden(connection: sqlite3.Connection, person: Person, question: str, now: float) -> bool:
     """Return whether one question is hidden from a person."""
-    return bool(_ids(connection, person, question, now))
+    return bool(_hidden_ids(connection, person, question, now))
 
 
 def judged_before(connection: sqlite3.Connection, person: Person, batch: int, question: str) -> bool:
@@ -38,7 +38,7 @@ def judged_before(connection: sqlite3.Connection, person: Person, batch: int, qu
 
     A question that an annotator skipped once stays hidden from them, because they will get it again.
     """
-    stays_hidden = 0 if person.may("see others' labels") else SKIPS_FOR_GOOD - 1
+    stays_hidden = 0 if person.is_allowed("see others' labels") else SKIPS_FOR_GOOD - 1
     row = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 "
         "AND (state = 'finished' OR skips > ?4) UNION ALL "
@@ -48,7 +48,7 @@ def judged_before(connection: sqlite3.Connection, person: Person, batch: int, qu
     return row is not None
 
 
-def _ids(connection: sqlite3.Connection, person: Person, question: str | None, now: float) -> frozenset[str]:
-    pending = not person.may("see others' labels")
+def _hidden_ids(connection: sqlite3.Connection, person: Person, question: str | None, now: float) -> frozenset[str]:
+    pending = not person.is_allowed("see others' labels")
     values = {"me": person.name, "now": now, "question": question, "pending": pending}
     return frozenset(row[0] for row in connection.execute(_HIDDEN, values))

@@ -124,11 +124,11 @@ class _Connection(sqlite3.Connection):
     """
 
     path: Path
-    snapshot: tuple[int, int, bool] | None = None
+    state_at_opening: tuple[int, int, bool] | None = None
 
     @property
     def is_stale(self) -> bool:
-        return self.snapshot is not None and self.snapshot != _state_of(self.path)
+        return self.state_at_opening is not None and self.state_at_opening != _file_state(self.path)
 
     def cursor(self, factory: Any = _Cursor) -> Any:
         return super().cursor(factory)
@@ -182,7 +182,7 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
             if not _is_read_only_snapshot(path, error):
                 raise
         connection = _open(path, "immutable=1", read_only=True)
-        connection.snapshot = _state_of(path)
+        connection.state_at_opening = _file_state(path)
         return connection
 
 
@@ -196,7 +196,7 @@ def _is_read_only_snapshot(path: Path, error: sqlite3.Error) -> bool:
     return failed and path.is_file() and not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
 
 
-def _state_of(path: Path) -> tuple[int, int, bool] | None:
+def _file_state(path: Path) -> tuple[int, int, bool] | None:
     """Return what changes in a file when somebody with more rights writes to it."""
     try:
         status = path.stat()
@@ -230,7 +230,7 @@ def _open(path: Path, options: str, read_only: bool) -> _Connection:
 
 
 @contextmanager
-def writing(
+def write_transaction(
     connection: sqlite3.Connection, begin_transaction: Callable[[sqlite3.Connection], None] | None = None
 ) -> Iterator[sqlite3.Connection]:
     """Run one immediate transaction: commit at the end, roll back if anything (Ctrl-C too) is raised inside.
@@ -292,15 +292,15 @@ class PerThread:
 
 
 @contextmanager
-def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
-    """Run one immediate transaction on a store, as `writing` does. Raises NotSaved if the database cannot be written.
+def store_transaction(store: PerThread) -> Iterator[sqlite3.Connection]:
+    """Run one immediate transaction on a store, as `write_transaction` does. Raises NotSaved if the database cannot be written.
 
     If an error is raised, nothing was stored. Processes that want to write get about equal chances. SQLite's own
     waiting checks more and more rarely the longer it lasts. Under load an unlucky process therefore waits for seconds
     and may give up; see benchmarks/RESULTS.md.
     """
     try:
-        with writing(store.connection, _begin_immediate) as connection:
+        with write_transaction(store.connection, _begin_immediate) as connection:
             yield connection
     except sqlite3.DatabaseError as error:
         advice = advice_for(error)

@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 from blindspot.db.connection import DatabaseUnavailable, PerThread
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Passage
-from blindspot.db.word_search import containing
+from blindspot.db.word_search import contains_all_words
 
 _BLOCK = 1000
 _SCHEMA = """
@@ -86,7 +86,7 @@ class Corpus(PerThread):
         """
         rows = [int(ordinal) for ordinal in ordinals]
         by_ordinal: dict[int, Passage] = {}
-        for block in _blocks(list(dict.fromkeys(rows))):
+        for block in _batches_of_values(list(dict.fromkeys(rows))):
             sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_placeholders(block)})"
             by_ordinal.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
         try:
@@ -108,16 +108,16 @@ class Corpus(PerThread):
         for low in range(max(start, 0), end, size):
             yield self.connection.execute(sql, (low, min(low + size, end))).fetchall()
 
-    def find(self, search_words: Sequence[str], limit: int, rows: int) -> list[int]:
+    def find(self, search_words: Sequence[str], limit: int, row_count: int) -> list[int]:
         """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
 
         Args:
-            rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
+            row_count: number of rows to look through, from the first; a scan of all would take long in a large collection.
         """
-        condition, values = containing("(title || ' ' || text)", search_words)
+        condition, values = contains_all_words("(title || ' ' || text)", search_words)
         found = self.connection.execute(
             f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
-            (rows, *values, limit),
+            (row_count, *values, limit),
         )
         return [row[0] for row in found]
 
@@ -125,7 +125,7 @@ class Corpus(PerThread):
         """Return the id of the passage in each row, without reading its text. Raises Missing as `passages` does."""
         by_ordinal: dict[int, str] = {}
         rows = [int(ordinal) for ordinal in ordinals]
-        for block in _blocks(list(dict.fromkeys(rows))):
+        for block in _batches_of_values(list(dict.fromkeys(rows))):
             sql = f"SELECT ordinal, id FROM passage WHERE ordinal IN ({_placeholders(block)})"
             by_ordinal.update(self.connection.execute(sql, block))
         if unknown := [row for row in rows if row not in by_ordinal]:
@@ -135,7 +135,7 @@ class Corpus(PerThread):
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""
         by_id: dict[str, int] = {}
-        for block in _blocks(list(dict.fromkeys(ids))):
+        for block in _batches_of_values(list(dict.fromkeys(ids))):
             sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_placeholders(block)})"
             by_id.update(self.connection.execute(sql, block))
         return by_id
@@ -160,7 +160,7 @@ class CorpusWriter:
         self._digest = hashlib.sha256()
 
     def __enter__(self) -> CorpusWriter:
-        self._lock = _lock(self.partial)
+        self._lock = _locked_file(self.partial)
         if self.path.exists():
             os.close(self._lock)
             self.partial.unlink(missing_ok=True)
@@ -189,11 +189,11 @@ class CorpusWriter:
         """Append passages. `finish` checks that the ids are unique."""
         self.add_rows([(p.id, p.title, p.text) for p in passages])
 
-    def add_rows(self, rows: Sequence[Row], contents: bytes | None = None) -> None:
-        """Append a block of (id, title, text). `contents` is `pack(rows)` if the caller has already computed it."""
+    def add_rows(self, rows: Sequence[Row], packed_text: bytes | None = None) -> None:
+        """Append a block of (id, title, text). `packed_text` is `pack_text(rows)` if the caller has already computed it."""
         if not rows:
             return
-        self._digest.update(pack_text(rows) if contents is None else contents)
+        self._digest.update(pack_text(rows) if packed_text is None else packed_text)
         first = self.count
         if first == 0:
             # SQLite numbers each row after the highest one, so only the first row needs its number, 0.
@@ -210,9 +210,9 @@ class CorpusWriter:
             DuplicateId: An id occurs twice.
         """
         if tick is None:
-            self._index()
+            self._index_ids()
         else:
-            self._with_ticks(tick)
+            self._index_with_ticks(tick)
         values = {
             "count": self.count,
             "digest": self._digest.hexdigest(),
@@ -222,10 +222,10 @@ class CorpusWriter:
         self._connection.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
         self._connection.execute("COMMIT")
         self._connection.close()
-        sync(self.partial)
+        sync_to_disk(self.partial)
         self.partial.rename(self.path)
         self._finished = True
-        sync(self.path.parent)
+        sync_to_disk(self.path.parent)
 
     def duplicates(self) -> Iterator[tuple[int, int]]:
         """After a DuplicateId, yield each row whose id occurs in an earlier row, as (row, first row)."""
@@ -234,7 +234,7 @@ class CorpusWriter:
                  WHERE p.ordinal > q.first ORDER BY p.ordinal"""
         return iter(self._connection.execute(sql).fetchall())
 
-    def _index(self) -> None:
+    def _index_ids(self) -> None:
         try:
             self._connection.execute("CREATE UNIQUE INDEX passage_by_id ON passage (id)")
         except sqlite3.IntegrityError:
@@ -242,7 +242,7 @@ class CorpusWriter:
             row = self._connection.execute("SELECT id FROM passage WHERE ordinal = ?", (second,)).fetchone()
             raise DuplicateId(row[0], first, second) from None
 
-    def _with_ticks(self, tick: Callable[[], None]) -> None:
+    def _index_with_ticks(self, tick: Callable[[], None]) -> None:
         """Build the index, and call `tick` meanwhile. An error that `tick` raises interrupts SQLite and is raised again
         here.
         """
@@ -261,7 +261,7 @@ class CorpusWriter:
 
         self._connection.set_progress_handler(handler, 100_000)
         try:
-            self._index()
+            self._index_ids()
         except sqlite3.OperationalError:
             if raised:
                 raise raised[0] from None
@@ -270,7 +270,7 @@ class CorpusWriter:
             self._connection.set_progress_handler(None, 0)
 
 
-def _lock(path: Path) -> int:
+def _locked_file(path: Path) -> int:
     """Create an empty file that belongs to this process until the returned handle is closed.
 
     A file that a killed import left behind is used again.
@@ -300,7 +300,7 @@ def pack_text(rows: Sequence[Row]) -> bytes:
     return packed
 
 
-def _blocks(values: list[_Value]) -> Iterator[list[_Value]]:
+def _batches_of_values(values: list[_Value]) -> Iterator[list[_Value]]:
     for start in range(0, len(values), _BLOCK):
         yield values[start : start + _BLOCK]
 

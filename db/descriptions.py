@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from blindspot.db.connection import PerThread, saving
+from blindspot.db.connection import PerThread, store_transaction
 from blindspot.db.errors import BadInput
 from blindspot.db.names import name_problem, text_problem
 from blindspot.db.people import require
@@ -35,7 +35,7 @@ class PartChange:
 
     name: str
     by: str | None
-    at: float
+    time: float
 
 
 class Descriptions(PerThread):
@@ -61,10 +61,10 @@ class Descriptions(PerThread):
             BadInput: The text is too long, or a keyword is not a word.
         """
         text, keywords = text.strip(), sorted({keyword.strip() for keyword in keywords} - {""})
-        _check(text, keywords)
-        with saving(self) as connection:
+        _check_length(text, keywords)
+        with store_transaction(self) as connection:
             require(connection, actor, "manage parts")
-            forget(connection, kind, name)
+            delete_description(connection, kind, name)
             if text or keywords:
                 connection.execute(
                     "INSERT INTO description (kind, name, text, tags, changed_by, changed) VALUES (?, ?, ?, ?, ?, ?)",
@@ -73,9 +73,9 @@ class Descriptions(PerThread):
 
     def record_change(self, kind: str, name: str, action: str, actor: str | None = None) -> None:
         """Record that a person made a part now, without a description. `action` is the right that this takes."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, action)
-            forget(connection, kind, name)
+            delete_description(connection, kind, name)
             connection.execute(
                 "INSERT INTO description (kind, name, changed_by, changed) VALUES (?, ?, ?, ?)",
                 (kind, name, actor, time.time()),
@@ -90,31 +90,31 @@ class Descriptions(PerThread):
 
     def rename(self, kind: str, old_name: str, new_name: str, actor: str | None = None) -> None:
         """Move a description to the new name of its part."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage parts")
-            move(connection, kind, old_name, new_name)
+            move_description(connection, kind, old_name, new_name)
 
     def remove(self, kind: str, name: str, actor: str | None = None) -> None:
         """Remove the description of a part that is deleted."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage parts")
-            forget(connection, kind, name)
+            delete_description(connection, kind, name)
 
 
-def move(connection: sqlite3.Connection, kind: str, old_name: str, new_name: str) -> None:
+def move_description(connection: sqlite3.Connection, kind: str, old_name: str, new_name: str) -> None:
     """Rename a part's description inside the caller's transaction. If a description exists under the new name, it is
     replaced.
     """
-    forget(connection, kind, new_name)
+    delete_description(connection, kind, new_name)
     connection.execute("UPDATE description SET name = ? WHERE kind = ? AND name = ?", (new_name, kind, old_name))
 
 
-def forget(connection: sqlite3.Connection, kind: str, name: str) -> None:
+def delete_description(connection: sqlite3.Connection, kind: str, name: str) -> None:
     """Remove a description inside the caller's transaction."""
     connection.execute("DELETE FROM description WHERE kind = ? AND name = ?", (kind, name))
 
 
-def _check(text: str, keywords: list[str]) -> None:
+def _check_length(text: str, keywords: list[str]) -> None:
     if text and (problem := text_problem(text, MAX_TEXT)):
         raise BadInput(f"the description {problem}")
     if len(keywords) > MAX_KEYWORDS:

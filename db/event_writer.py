@@ -21,7 +21,7 @@ from blindspot.db.events import (
     Receipt,
     rows_where,
 )
-from blindspot.db.leases import batch_number, extend, reopen
+from blindspot.db.leases import batch_number, extend_lease, reopen
 from blindspot.db.names import check_display_name
 from blindspot.db.people import Person, person, refusal
 
@@ -65,11 +65,11 @@ def write_label_event(
     if annotating.kind == "machine":
         raise Refused(f"{annotator} is a machine; its labels are imported")
     action = "adjudicate" if event.kind == "adjudicate" else "judge"
-    if not annotating.may(action):
+    if not annotating.is_allowed(action):
         raise Forbidden(refusal(annotating, action))
     _refuse_unknown_question(connection, event)
     if from_browser and event.kind != "undo":
-        event = _with_known_blindness(connection, annotating, event, now)
+        event = _with_stored_blindness(connection, annotating, event, now)
     if event.kind == "undo":
         if annotating.paused:
             _refuse_paused_undo(connection, annotating, event, now)
@@ -127,10 +127,10 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     ).fetchone()
     if row is not None:
         if row[:4] != (annotator, event.kind, event.question, event.batch):
-            raise Refused(_used_before(event.id))
+            raise Refused(_duplicate_id_message(event.id))
         return Receipt(event.id, "known", SURPLUS if row[4] else "")
     if connection.execute("SELECT 1 FROM label_event WHERE gesture = ? LIMIT 1", (event.id,)).fetchone():
-        raise Refused(_used_before(event.id))
+        raise Refused(_duplicate_id_message(event.id))
     person(connection, annotator)
     surplus = False
     if event.kind == "finish":
@@ -138,7 +138,7 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     elif event.kind == "skip":
         is_new = leases.skip(connection, annotator, event.batch, event.question)
     else:
-        is_new = leases.go_back(connection, annotator, event.batch, event.question, now)
+        is_new = leases.reopen_by_annotator(connection, annotator, event.batch, event.question, now)
     values = {
         "gesture": event.id,
         "kind": event.kind,
@@ -162,7 +162,7 @@ def _is_stored(connection: sqlite3.Connection, annotator: str, event: LabelEvent
     if stored:
         _refuse_other_content(connection, stored, annotator, event)
     elif connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
-        raise Refused(_used_before(event.id))
+        raise Refused(_duplicate_id_message(event.id))
     return bool(stored)
 
 
@@ -171,18 +171,16 @@ def _refuse_unknown_question(connection: sqlite3.Connection, event: LabelEvent) 
         raise Missing(f"there is no question {event.question!r} in this study")
 
 
-def _with_known_blindness(
-    connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float
-) -> LabelEvent:
+def _with_stored_blindness(connection: sqlite3.Connection, person: Person, event: LabelEvent, now: float) -> LabelEvent:
     """Return a browser's event with the value of `blind` that the store knows to be true.
 
     Raises:
         Missing: The event names a batch that does not exist.
         Refused: The question was not the annotator's to judge.
     """
-    name = annotating.name
+    name = person.name
     if event.batch is None:
-        if is_hidden(connection, annotating, event.question, now):
+        if is_hidden(connection, person, event.question, now):
             raise Refused(
                 f"{name} has still to judge question {event.question!r} in a batch; judge it on the Judge page"
             )
@@ -195,7 +193,7 @@ def _with_known_blindness(
             f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of "
             "this event"
         )
-    return replace(event, blind=not judged_before(connection, annotating, batch, event.question))
+    return replace(event, blind=not judged_before(connection, person, batch, event.question))
 
 
 def _was_leased(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:
@@ -208,12 +206,12 @@ def _was_leased(connection: sqlite3.Connection, batch: int, question: str, name:
     return row is not None
 
 
-def _used_before(id: str) -> str:
+def _duplicate_id_message(id: str) -> str:
     return f"the id {id!r} was already used for another event; this event was not stored"
 
 
 def _label_rows(
-    connection: sqlite3.Connection, annotating: Person, event: LabelEvent, passages: Passages | None, now: float
+    connection: sqlite3.Connection, person: Person, event: LabelEvent, passages: Passages | None, now: float
 ) -> list[EventRow]:
     batch, practice = None, 0
     candidates: dict[str, _CandidateOrigin] = {}
@@ -222,10 +220,10 @@ def _label_rows(
         practice, candidates = _batch_item(connection, batch, event)
     elif event.choices:
         _refuse_unknown_passages(event, passages)
-    if annotating.paused:
-        _refuse_paused(connection, annotating.name, batch, event.question, now)
+    if person.paused:
+        _refuse_paused(connection, person.name, batch, event.question, now)
     elif batch is not None:
-        extend(connection, batch, event.question, annotating.name, now)
+        extend_lease(connection, batch, event.question, person.name, now)
     template = EventRow(
         number=None,
         gesture=event.id,
@@ -233,7 +231,7 @@ def _label_rows(
         kind=event.kind,
         question=event.question,
         passage=None,
-        annotator=annotating.name,
+        annotator=person.name,
         label=None,
         note=event.note,
         undoes=None,
@@ -302,7 +300,7 @@ def _refuse_other_content(
         now = {(choice.passage, choice.label) for choice in event.choices}
         same = same and (before, first.note, first.batch) == (now, event.note, event.batch)
     if not same:
-        raise Refused(_used_before(event.id))
+        raise Refused(_duplicate_id_message(event.id))
 
 
 def _undo_rows(connection: sqlite3.Connection, annotator: str, event: LabelEvent, now: float) -> list[EventRow]:
@@ -345,7 +343,7 @@ def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: floa
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (undo.batch,)).fetchone()
     if row:
         if not person(connection, undo.annotator).paused:
-            extend(connection, row[0], undo.question, undo.annotator, now)
+            extend_lease(connection, row[0], undo.question, undo.annotator, now)
         reopen(connection, row[0], undo.question, undo.annotator, now)
 
 
@@ -384,8 +382,8 @@ def _refuse_paused(connection: sqlite3.Connection, name: str, batch: int | None,
         raise Refused(f"{name} is paused; ask a lead")
 
 
-def _refuse_paused_undo(connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float) -> None:
+def _refuse_paused_undo(connection: sqlite3.Connection, person: Person, event: LabelEvent, now: float) -> None:
     row = connection.execute(
         "SELECT b.number FROM label_event e LEFT JOIN batch b ON b.name = e.batch WHERE e.gesture = ?", (event.undoes,)
     ).fetchone()
-    _refuse_paused(connection, annotating.name, row and row[0], event.question, now)
+    _refuse_paused(connection, person.name, row and row[0], event.question, now)

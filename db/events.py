@@ -115,7 +115,7 @@ class Receipt:
     message: str = ""
 
     @property
-    def safe(self) -> bool:
+    def is_in_store(self) -> bool:
         """Whether the event is in the store."""
         return self.state != "refused"
 
@@ -177,11 +177,11 @@ def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
     Raises:
         BadInput: A field is unknown or missing, or a value has the wrong type or size.
     """
-    values = _fields(LabelEvent, value, {"id", "kind", "question"}, "an event")
+    values = _checked_fields(LabelEvent, value, {"id", "kind", "question"}, "an event")
     choices = values.get("choices", ())
     if not isinstance(choices, list | tuple):
         raise BadInput("choices must be a list")
-    values["choices"] = tuple(Choice(**_fields(Choice, choice, {"passage"}, "a choice")) for choice in choices)
+    values["choices"] = tuple(Choice(**_checked_fields(Choice, choice, {"passage"}, "a choice")) for choice in choices)
     event = LabelEvent(**values)
     validate(event)
     choices = tuple(Choice(choice.passage, choice.label) for choice in event.choices)
@@ -200,7 +200,7 @@ def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueE
     if isinstance(value, QueueEvent):
         event = value
     elif isinstance(value, Mapping) and value.get("kind") in QUEUE_KINDS:
-        event = QueueEvent(**_fields(QueueEvent, value, {"id", "kind", "question", "batch"}, "an event"))
+        event = QueueEvent(**_checked_fields(QueueEvent, value, {"id", "kind", "question", "batch"}, "an event"))
     else:
         return parse_label_event(value, guideline_version)
     for name in ("id", "kind", "batch"):
@@ -262,14 +262,14 @@ def _check_choices(event: LabelEvent) -> None:
             raise BadInput(f"the label is {choice.label!r}; it must be one of {', '.join(LABELS)}")
 
 
-def _fields(record: type, value: Any, needed: set[str], name: str) -> dict[str, Any]:
+def _checked_fields(record: type, value: Any, required: set[str], name: str) -> dict[str, Any]:
     """Return the fields of an object from a browser; they must be the fields of `record`."""
     if not isinstance(value, Mapping):
         raise BadInput(f"{name} must be an object")
     allowed = set(record.__dataclass_fields__)  # type: ignore[attr-defined]
     if unknown := set(map(str, value)) - allowed:
         raise BadInput(f"{name} has no field {sorted(unknown)[0][:40]!r}")
-    if absent := needed - set(value):
+    if absent := required - set(value):
         raise BadInput(f"{name} must have {sorted(absent)[0]}")
     return dict(value)
 

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +66,5 @@ class Imports(PerThread):
 
     def add(self, record: ImportRecord) -> None:
         """Insert a record in its own transaction."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             insert_record(connection, record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing
 
 _COLUMNS = (
@@ -87,7 +87,7 @@ class Jobs(PerThread):
         boot: str | None = None,
     ) -> None:
         """Record a job that is waiting to be started."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.execute(
                 "INSERT INTO job (id, kind, arguments, state, function, heavy, host, boot, heartbeat) "
                 "VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
@@ -96,7 +96,7 @@ class Jobs(PerThread):
 
     def adopt(self, id: str, pid: int, process: str | None, host: str, boot: str | None) -> None:
         """Record which process does the job."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET pid = ?, process = ?, host = ?, boot = ?, heartbeat = ? WHERE id = ?",
                 (pid, process, host, boot, _utc_now(), id),
@@ -104,7 +104,7 @@ class Jobs(PerThread):
 
     def start(self, id: str) -> None:
         """Record that a waiting job is now running."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = "
                 "'waiting'",
@@ -113,7 +113,7 @@ class Jobs(PerThread):
 
     def beat(self, id: str, completed: int, total: int | None, activity: str) -> None:
         """Record the progress of a job, and that its process is alive."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
                 (completed, total, activity, _utc_now(), id),
@@ -121,7 +121,7 @@ class Jobs(PerThread):
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
         """Record the outcome. Only the first outcome of a job counts; a later one changes nothing."""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', "
                 "'running')",

@@ -67,7 +67,7 @@ class CorrectedRelevance:
 
 
 @contextmanager
-def as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
+def views_as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
     """Open a connection whose views show the store as it was when event `number` was the last one.
 
     A temporary view hides the later rows of the event table. The other views are created again on top of that view.

@@ -15,7 +15,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from blindspot.db.connection import DatabaseUnavailable, PerThread, saving
+from blindspot.db.connection import DatabaseUnavailable, PerThread, store_transaction
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
 from blindspot.db.events import (
@@ -34,9 +34,9 @@ from blindspot.db.events import (
     rows_where,
     validate,
 )
-from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
+from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, views_as_of
 from blindspot.db.leases import finish_imported_questions
-from blindspot.db.word_search import containing
+from blindspot.db.word_search import contains_all_words
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 
@@ -70,7 +70,7 @@ class Labels(PerThread):
             NotSaved: The database cannot be written.
         """
         validate(event)
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             return write_label_event(connection, annotator, event, self._passages, self._clock())
 
     def add_by_machine(self, machine: str, events: Sequence[LabelEvent]) -> list[Receipt]:
@@ -87,7 +87,7 @@ class Labels(PerThread):
         """
         for event in events:
             validate(event)
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             return [write_machine_labels(connection, machine, event, self._passages, self._clock()) for event in events]
 
     def add_all(self, annotator: str, outbox: Sequence[OutboxEntry], guideline_version: str = "0") -> list[Receipt]:
@@ -103,7 +103,7 @@ class Labels(PerThread):
         """
         if not outbox:
             return []
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             return [self._add_entry(connection, annotator, entry, guideline_version) for entry in outbox]
 
     def _add_entry(
@@ -140,7 +140,7 @@ class Labels(PerThread):
         found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM label_event WHERE annotator = ?)", (annotator,))
         return bool(found.fetchone()[0])
 
-    def undoable(self, annotator: str, count: int = 50) -> list[LabelEvent]:
+    def undoable_events(self, annotator: str, count: int = 50) -> list[LabelEvent]:
         """Return the annotator's last events that can be undone, the last first, so that the key `Z` still works after
         a reload.
         """
@@ -205,12 +205,14 @@ class Labels(PerThread):
         )
         return [Consensus(*row) for row in rows]
 
-    def disputed(self, excluded: Container[str] = ()) -> list[str]:
+    def disputed_questions(self, excluded: Container[str] = ()) -> list[str]:
         """Return the questions that have a disputed passage, by id, except the given ones."""
         rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
         return [question for (question,) in rows if question not in excluded]
 
-    def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[CorrectedRelevance]:
+    def corrected_relevance(
+        self, questions: Iterable[str] | None = None, training: bool = False
+    ) -> list[CorrectedRelevance]:
         """Return the corrected relevance of each gold or judged pair.
 
         Args:
@@ -236,7 +238,7 @@ class Labels(PerThread):
             rejected.setdefault(question, set()).add(passage)
         return rejected
 
-    def machines(self) -> dict[str, int]:
+    def machine_label_counts(self) -> dict[str, int]:
         """Return the machine annotators with the number of their labels."""
         rows = self.connection.execute(
             "SELECT a.name, count(e.number) FROM annotator a LEFT JOIN live_event e ON e.annotator = a.name AND "
@@ -290,7 +292,7 @@ class Labels(PerThread):
             annotator: only this annotator's notes.
             excluded: questions whose notes are left out.
         """
-        condition, values = containing("note", search_words)
+        condition, values = contains_all_words("note", search_words)
         rows = self.connection.execute(
             f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) "
             f"AND {condition} AND question NOT IN (SELECT value FROM json_each(?)) ORDER BY number DESC LIMIT ?",
@@ -317,9 +319,9 @@ class Labels(PerThread):
     @property
     def last_event(self) -> int:
         """The number of the newest event row; 0 if there is none. Numbers can have gaps, so this is not a count."""
-        return _last_number(self.connection)
+        return _last_event_number(self.connection)
 
-    def given_by_split(self) -> dict[str, int]:
+    def label_counts_by_split(self) -> dict[str, int]:
         """Return the number of current labels by the split of their questions; each person's last label of each pair
         counts once.
         """
@@ -328,14 +330,14 @@ class Labels(PerThread):
         )
         return dict(rows.fetchall())
 
-    def given_by_person(self) -> dict[str, int]:
+    def label_counts_by_person(self) -> dict[str, int]:
         """Return how many labels of each person are in force, by the same count; machines are left out."""
         rows = self.connection.execute(
             "SELECT annotator, count(*) FROM judgement GROUP BY annotator ORDER BY annotator"
         )
         return dict(rows.fetchall())
 
-    def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
+    def labelled_passages_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
         """Return on how many passages each person has given a label since an event row, for questions of the given splits.
 
         Undone labels and practice do not count; a passage that a person judged twice counts once.
@@ -362,7 +364,7 @@ class Labels(PerThread):
         )
         return (EventRow(*row) for row in rows)
 
-    def rows_of(self, ids: Iterable[str]) -> list[EventRow]:
+    def event_rows_of(self, ids: Iterable[str]) -> list[EventRow]:
         """Return the rows of the label events with these ids, by number."""
         return rows_where(
             self.connection,
@@ -372,7 +374,7 @@ class Labels(PerThread):
 
     def bad_questions_as_of(self, number: int) -> set[str]:
         """Return the questions that were marked as bad when row `number` was the last one."""
-        with as_of(self.path, number) as connection:
+        with views_as_of(self.path, number) as connection:
             rows = connection.execute(
                 "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
             )
@@ -380,13 +382,13 @@ class Labels(PerThread):
 
     def consensus_as_of(self, number: int) -> list[Consensus]:
         """Return the consensus as it was when row `number` was the last one."""
-        with as_of(self.path, number) as connection:
+        with views_as_of(self.path, number) as connection:
             rows = connection.execute(
                 "SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage"
             )
             return [Consensus(*row) for row in rows]
 
-    def import_rows(self, rows: Sequence[EventRow], number_of_imported: Mapping[int, int] | None = None) -> int:
+    def import_event_rows(self, rows: Sequence[EventRow], number_of_imported: Mapping[int, int] | None = None) -> int:
         """Add event rows that another store recorded, all or none. Return how many.
 
         An empty store keeps the numbers of the rows, so that exports of both stores are identical byte by byte.
@@ -402,8 +404,8 @@ class Labels(PerThread):
         """
         if too_large := next((row.number for row in rows if row.number is not None and row.number > MAX_NUMBER), None):
             raise Refused(f"event number {too_large} is too large; {MAX_NUMBER} is the limit. Nothing was imported")
-        with saving(self) as connection:
-            last_before = _last_number(connection)
+        with store_transaction(self) as connection:
+            last_before = _last_event_number(connection)
             keep_numbers = last_before == 0
             _add_annotators(connection, rows, self._clock())
             numbers = dict(number_of_imported or {})
@@ -428,7 +430,7 @@ class Labels(PerThread):
         ).fetchall()
 
 
-def _last_number(connection: sqlite3.Connection) -> int:
+def _last_event_number(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(number), 0) FROM label_event").fetchone()[0])
 
 

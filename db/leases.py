@@ -18,7 +18,7 @@ OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.questio
 """SQL: how many other annotators have a place at question `i` of a batch."""
 
 
-def already_judged(name: str) -> str:
+def judged_elsewhere_condition(name: str) -> str:
     """Return an SQL condition: whether somebody judged, skipped or practised question `i` outside the batch with
     `:batch`, `:name`.
 
@@ -43,7 +43,7 @@ def batch_number(connection: sqlite3.Connection, name: str) -> int:
 
 def take_lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Give an annotator a free place at a question."""
-    _end_lapsed(connection, batch, question, now)
+    _end_expired_leases(connection, batch, question, now)
     connection.execute(
         "INSERT INTO lease (batch, question, annotator, state, expires) VALUES (?, ?, ?, 'held', ?) "
         "ON CONFLICT DO UPDATE SET state = 'held', surplus = 0, expires = excluded.expires",
@@ -51,7 +51,7 @@ def take_lease(connection: sqlite3.Connection, batch: int, question: str, annota
     )
 
 
-def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+def extend_lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Restart the lease of an annotator who is working on a question. An expired lease is not restarted, because
     somebody else may have its place.
     """
@@ -72,24 +72,27 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
             longer holds it.
     """
     number = batch_number(connection, batch)
-    needed, assigned_to, practice, _ = _queue_item(connection, number, batch, question)
-    state, surplus, expires = _lease(connection, number, question, annotator) or ("", 0, 0.0)
+    needed, assigned_to, practice, _ = _question_requirements(connection, number, batch, question)
+    state, surplus, expires = _lease_state(connection, number, question, annotator) or ("", 0, 0.0)
     if state == "finished":
         return False, bool(surplus)
     _refuse_unjudged(connection, annotator, batch, question)
     in_time = state == "held" and expires > now
     if not in_time and person(connection, annotator).paused:
         raise Refused(f"{annotator} is paused; ask a lead")
-    free = _other_holders(connection, number, question, annotator, now) < needed and assigned_to in (None, annotator)
+    free = _count_other_holders(connection, number, question, annotator, now) < needed and assigned_to in (
+        None,
+        annotator,
+    )
     surplus = not (practice or in_time or free)
     if not in_time and not surplus:
-        _end_lapsed(connection, number, question, now)
+        _end_expired_leases(connection, number, question, now)
     connection.execute(
         "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
         "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
         (number, question, annotator, now, int(surplus)),
     )
-    recount(connection, number, question)
+    update_finished_state(connection, number, question)
     return True, surplus
 
 
@@ -102,7 +105,7 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
         Refused: The annotator has finished it.
     """
     number = batch_number(connection, batch)
-    lease = _lease(connection, number, question, annotator)
+    lease = _lease_state(connection, number, question, annotator)
     if lease is None:
         raise Missing(f"{annotator} does not hold question {question!r} of batch {batch!r}")
     if lease[0] == "finished":
@@ -115,7 +118,7 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
     return lease[0] == "held"
 
 
-def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
+def reopen_by_annotator(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
     """Reopen a question that the annotator finished or skipped, or whose lease expired. Return whether the event is
     new.
 
@@ -124,7 +127,7 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
         Refused: Others have taken its places, its batch is closed, or the annotator is paused.
     """
     number = batch_number(connection, batch)
-    lease = _lease(connection, number, question, annotator)
+    lease = _lease_state(connection, number, question, annotator)
     if lease is None:
         raise Missing(f"{annotator} was not given question {question!r} of batch {batch!r}")
     state, surplus, expires = lease
@@ -133,11 +136,12 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     if state == "finished" and not surplus and not person(connection, annotator).paused:
         reopen(connection, number, question, annotator, now)
         return True
-    needed, assigned_to, practice, opened = _queue_item(connection, number, batch, question)
+    needed, assigned_to, practice, opened = _question_requirements(connection, number, batch, question)
     if not opened or person(connection, annotator).paused:
         raise Refused(f"question {question!r} is not handed out for now; ask a lead")
     if not practice and (
-        _other_holders(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
+        _count_other_holders(connection, number, question, annotator, now) >= needed
+        or assigned_to not in (None, annotator)
     ):
         raise Refused(f"somebody else has question {question!r} now; your labels are still saved")
     take_lease(connection, number, question, annotator, now)
@@ -154,15 +158,15 @@ def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator:
         (now + LEASE_SECONDS, batch, question, annotator),
     ).rowcount
     if changed:
-        recount(connection, batch, question)
+        update_finished_state(connection, batch, question)
 
 
-def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
+def shorten_future_leases(connection: sqlite3.Connection, now: float) -> None:
     """Shorten leases that end later than a lease taken now would end: they were taken before the clock jumped back."""
     connection.execute("UPDATE lease SET expires = ?1 WHERE state = 'held' AND expires > ?1", (now + LEASE_SECONDS,))
 
 
-def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
+def update_finished_state(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
     """Store whether enough people have finished a question, or each question of a batch. A practice question is never
     done.
     """
@@ -198,17 +202,17 @@ def finish_imported_questions(connection: sqlite3.Connection, last_before: int, 
         {"last": last_before, "now": now},
     ).fetchall()
     for batch, question, annotator, needed in rows:
-        surplus = _other_holders(connection, batch, question, annotator, now) >= needed
+        surplus = _count_other_holders(connection, batch, question, annotator, now) >= needed
         connection.execute(
             "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
             "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
             (batch, question, annotator, now, int(surplus)),
         )
     for batch in {row[0] for row in rows}:
-        recount(connection, batch, None)
+        update_finished_state(connection, batch, None)
 
 
-def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
+def _end_expired_leases(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
     """End the expired leases of a question whose place is given to somebody else, so that a clock that jumps back does
     not make them valid again.
     """
@@ -218,7 +222,9 @@ def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: 
     )
 
 
-def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str) -> tuple[str, int, float] | None:
+def _lease_state(
+    connection: sqlite3.Connection, batch: int, question: str, annotator: str
+) -> tuple[str, int, float] | None:
     """Return the state of a lease, whether it is surplus, and when it expires."""
     row: tuple[str, int, float] | None = connection.execute(
         "SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
@@ -227,7 +233,7 @@ def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator:
     return row
 
 
-def _other_holders(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
+def _count_other_holders(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
     row = connection.execute(
         f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
         {"batch": batch, "question": question, "me": annotator, "now": now},
@@ -235,7 +241,7 @@ def _other_holders(connection: sqlite3.Connection, batch: int, question: str, an
     return int(row[0])
 
 
-def _queue_item(
+def _question_requirements(
     connection: sqlite3.Connection, number: int, batch: str, question: str
 ) -> tuple[int, str | None, int, bool]:
     """Return how many people a batch needs, whom it is assigned to, whether it is practice, and whether it is open."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from blindspot.db.backup import backup, refuse_lost
-from blindspot.db.connection import connect, error_name, readable_sqlite_errors, writing
+from blindspot.db.backup import backup, refuse_lost_labels
+from blindspot.db.connection import connect, error_name, readable_sqlite_errors, write_transaction
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.events import MACHINE
 
@@ -446,7 +446,7 @@ def migrate(path: str | Path, is_new: bool = False) -> None:
     """
     path = Path(path)
     if not is_new:
-        refuse_lost(path)
+        refuse_lost_labels(path)
     try:
         if path.exists() and not _is_writable(path):
             _refuse_pending(path)
@@ -466,7 +466,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     _refuse_newer(db, path)
     if not MIGRATIONS.applied(db):
         # A new file gets all migrations at once. Otherwise a second process would back up a half-made schema.
-        with writing(connection):
+        with write_transaction(connection):
             MIGRATIONS.apply(db)
     applied = MIGRATIONS.applied(db)
     if MIGRATIONS.pending(db):
@@ -512,7 +512,7 @@ def _apply_next(db: Database) -> None:
     """Apply one migration. The pending migrations are looked up inside the transaction, because another process may
     have applied them.
     """
-    with writing(db.conn):
+    with write_transaction(db.conn):
         pending = MIGRATIONS.pending(db)
         if pending:
             MIGRATIONS.apply(db, stop_before=[later.name for later in pending[1:]])

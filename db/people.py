@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from blindspot.db.connection import PerThread, saving
+from blindspot.db.connection import PerThread, store_transaction
 from blindspot.db.errors import BadInput, Forbidden, Missing, Refused
 from blindspot.db.names import check_display_name
 from blindspot.db.rights import ACTIONS, ROLES, Role, required_role, role_allows
@@ -62,7 +62,7 @@ class Person:
         """Whether batches can rely on this person: not paused, not simulated and not a machine."""
         return self.kind == "person" and not self.paused and not self.simulated
 
-    def may(self, action: str) -> bool:
+    def is_allowed(self, action: str) -> bool:
         """Whether the person's role allows an action of `blindspot.db.rights.ACTIONS`."""
         return role_allows(self.role, action)
 
@@ -93,8 +93,8 @@ class People(PerThread):
             BadInput: The name or the role is not allowed.
             Refused: The name or the address is taken.
         """
-        _check(name, role)
-        with saving(self) as connection:
+        _check_name_and_role(name, role)
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? OR email = ?", (name, email)).fetchone():
                 raise Refused(f"there is somebody named {name!r}, or with that address, already; choose another name")
@@ -108,8 +108,8 @@ class People(PerThread):
         """Change a role. Leads cannot change their own role (Refused), so that a study does not lose its last lead by
         accident.
         """
-        _check(name, role)
-        with saving(self) as connection:
+        _check_name_and_role(name, role)
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             person(connection, name)
             if actor == name and role != "lead":
@@ -124,7 +124,7 @@ class People(PerThread):
         """
         if kind not in KINDS:
             raise BadInput(f"the kind is {kind!r}; it must be one of {', '.join(KINDS)}")
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             who = person(connection, name)
             if kind == "machine" and (who.invited or who.email or who.role != "annotator"):
@@ -137,7 +137,7 @@ class People(PerThread):
         The questions they hold end after PAUSE_SECONDS; until then the store accepts labels that were sent before the
         pause.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET paused = ? WHERE name = ?", (int(paused), name))
@@ -151,9 +151,9 @@ class People(PerThread):
         A person without a link stops being paused, because the new link lets them in again. The store keeps only a hash
         of the secret, so it cannot show the link again.
         """
-        _check(name, role)
+        _check_name_and_role(name, role)
         secret = secrets.token_urlsafe(24)
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? AND kind = 'machine'", (name,)).fetchone():
                 raise Refused(f"{name} is a machine and gets no link; choose another name")
@@ -168,7 +168,7 @@ class People(PerThread):
     def revoke(self, name: str, actor: str | None = None) -> None:
         """Make a person's link invalid, end all sessions that it opened, and pause the person until they get a new
         link."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET invitation = NULL, paused = 1 WHERE name = ?", (name,))
@@ -181,7 +181,7 @@ class People(PerThread):
             (self._clock() + PAUSE_SECONDS, name),
         )
 
-    def invited(self, secret: str) -> Person | None:
+    def person_of_link(self, secret: str) -> Person | None:
         """Return the person to whom a link belongs; None if the link was revoked or never existed."""
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
@@ -194,7 +194,7 @@ class People(PerThread):
         The link stays valid. The store keeps only a hash of the token, and deletes sessions that have ended.
         """
         token, now = secrets.token_urlsafe(32), self._clock()
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             row = connection.execute(
                 "SELECT name FROM annotator WHERE invitation = ?", (_hash_secret(secret),)
             ).fetchone()
@@ -207,7 +207,7 @@ class People(PerThread):
             )
         return token
 
-    def signed_in(self, token: str) -> Person | None:
+    def person_of_session(self, token: str) -> Person | None:
         """Return the person of a session; None if the session expired or was signed out, or if its link was revoked or
         replaced.
         """
@@ -220,14 +220,14 @@ class People(PerThread):
 
     def sign_out(self, token: str) -> None:
         """End a session. The link that opened the session stays valid."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             connection.execute("DELETE FROM sign_in WHERE token = ?", (_hash_secret(token),))
 
     def require(self, name: str | None, action: str) -> None:
         """Raise Refused if this person may not do the action. None is the person who has the study's files."""
         require(self.connection, name, action)
 
-    def with_email(self, email: str) -> Person | None:
+    def person_with_email(self, email: str) -> Person | None:
         """Return the person who signs in with this address (OIDC); None if there is none."""
         row = self.connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE email = ?", (email,)).fetchone()
         return _person(row) if row else None
@@ -248,14 +248,16 @@ def require(connection: sqlite3.Connection, name: str | None, action: str) -> No
     if name is None:
         return
     who = person(connection, name)
-    if not who.may(action):
+    if not who.is_allowed(action):
         raise Forbidden(refusal(who, action))
 
 
 def refusal(person: Person, action: str) -> str:
     """Say in one line why a person may not do an action."""
     article = "an" if person.role[0] == "a" else "a"
-    return f"{person.name} is {article} {person.role} and may not {ACTIONS[action].what}; {required_role(action)}"
+    return (
+        f"{person.name} is {article} {person.role} and may not {ACTIONS[action].description}; {required_role(action)}"
+    )
 
 
 def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:
@@ -263,7 +265,7 @@ def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:
     return Person(name, role, bool(paused), email, bool(invited), kind)
 
 
-def _check(name: str, role: str) -> None:
+def _check_name_and_role(name: str, role: str) -> None:
     check_display_name(name, "person's")
     if role not in ROLES:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")

@@ -13,7 +13,7 @@ Rights = Mapping[str, tuple[str, str | None, str | None]]
 
 def rights_of(connection: sqlite3.Connection) -> Rights:
     """Return the rights of everybody who has more rights than an annotator without a link."""
-    if "annotator" not in _tables(connection):
+    if "annotator" not in _table_names(connection):
         return {}
     rows = connection.execute("SELECT name, role, email, invitation FROM annotator")
     return {name: (role, *links) for name, role, *links in rows if role != "annotator" or any(links)}
@@ -21,7 +21,7 @@ def rights_of(connection: sqlite3.Connection) -> Rights:
 
 def strip_rights(connection: sqlite3.Connection, kept_rights: Rights) -> None:
     """Turn everybody except the people to keep into an annotator who cannot sign in. End all sessions."""
-    tables = _tables(connection)
+    tables = _table_names(connection)
     if "annotator" in tables:
         connection.execute("UPDATE annotator SET role = 'annotator', email = NULL, invitation = NULL")
         connection.executemany(
@@ -36,11 +36,11 @@ def remove_private_rows(path: Path) -> None:
     """Delete everybody's rights, sessions and leases, and the records of jobs, which contain host and folder names."""
     with closing(sqlite3.connect(path)) as connection:
         strip_rights(connection, {})
-        for table in _tables(connection) & {"job", "lease"}:
+        for table in _table_names(connection) & {"job", "lease"}:
             connection.execute(f"DELETE FROM {table}")
         connection.commit()
         connection.execute("VACUUM")  # else deleted rows remain readable in free pages
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
+def _table_names(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -30,12 +30,12 @@ def rename_people(path: Path, names: Mapping[str, str]) -> None:
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
             connection.execute(f'DROP TRIGGER "{name}"')
-        for table, column in [("annotator", "name"), *_references(connection)]:
+        for table, column in [("annotator", "name"), *_columns_with_names(connection)]:
             connection.executemany(
                 f'UPDATE "{table}" SET "{column}" = ? WHERE "{column}" = ?', [(new, old) for old, new in names.items()]
             )
         for number, settings in connection.execute("SELECT number, settings FROM batch").fetchall():
-            renamed = json.dumps(renamed_in(json.loads(settings), names), ensure_ascii=False)
+            renamed = json.dumps(replace_names(json.loads(settings), names), ensure_ascii=False)
             connection.execute("UPDATE batch SET settings = ? WHERE number = ?", (renamed, number))
         for _, sql in triggers:
             connection.execute(sql)
@@ -43,18 +43,18 @@ def rename_people(path: Path, names: Mapping[str, str]) -> None:
         connection.execute("VACUUM")
 
 
-def renamed_in(content: object, names: Mapping[str, str]) -> object:
+def replace_names(content: object, names: Mapping[str, str]) -> object:
     """Return JSON content with every string and key that is a name replaced."""
     if isinstance(content, str):
         return names.get(content, content)
     if isinstance(content, list):
-        return [renamed_in(each, names) for each in content]
+        return [replace_names(each, names) for each in content]
     if isinstance(content, dict):
-        return {names.get(key, key): renamed_in(value, names) for key, value in content.items()}
+        return {names.get(key, key): replace_names(value, names) for key, value in content.items()}
     return content
 
 
-def _references(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+def _columns_with_names(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """The (table, column) of everything that refers to an annotator's name."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return [

@@ -34,7 +34,7 @@ class Categories(Generic[Name]):
         """Return the values of some questions, (m,) rows."""
         return Categories(self.codes[rows], self.names)
 
-    def rows(self) -> dict[Name, npt.NDArray[np.int64]]:
+    def rows_by_value(self) -> dict[Name, npt.NDArray[np.int64]]:
         """Return for each value the rows of the questions that have it."""
         present = np.flatnonzero(np.bincount(self.codes, minlength=len(self.names))).tolist()
         return {self.names[code]: np.flatnonzero(self.codes == code) for code in present}
@@ -76,7 +76,7 @@ class QuestionColumns:
             [bool(question.answers) for question in records],
             [bool(question.gold) for question in records],
         )
-        return builder.columns()
+        return builder.build()
 
     def columns_of_rows(self, rows: npt.NDArray[np.int64]) -> QuestionColumns:
         """Return the columns of some questions, (m,) rows."""
@@ -95,24 +95,24 @@ class ColumnsBuilder:
     """Collects the columns of questions block by block."""
 
     _relations: dict[str, int] = field(default_factory=dict)
-    _sets: dict[str, int] = field(default_factory=dict)
+    _dataset_splits: dict[str, int] = field(default_factory=dict)
     _blocks: list[tuple[npt.NDArray[Any], ...]] = field(default_factory=list)
 
     def add(
         self,
         relations: Sequence[str],
-        sets: Sequence[str],
+        dataset_splits: Sequence[str],
         frequencies: Sequence[int],
         buckets: Sequence[int | None],
         has_answers: npt.ArrayLike,
         has_gold: npt.ArrayLike,
     ) -> None:
-        """Add a block of questions, with one value for each question in every sequence. sets: "DATASET/SPLIT"."""
+        """Add a block of questions, with one value for each question in every sequence. dataset_splits: "DATASET/SPLIT"."""
         no_buckets = buckets.count(None) == len(buckets)
         self._blocks.append(
             (
                 _codes(self._relations, relations),
-                _codes(self._sets, sets),
+                _codes(self._dataset_splits, dataset_splits),
                 np.array(frequencies, dtype=np.int64),
                 np.full(len(buckets), NO_BUCKET, dtype=np.int64)
                 if no_buckets
@@ -122,7 +122,7 @@ class ColumnsBuilder:
             )
         )
 
-    def columns(self) -> QuestionColumns:
+    def build(self) -> QuestionColumns:
         if not self._blocks:
             self.add([], [], [], [], [], [])
         relation, dataset_split, frequency, bucket, has_answers, has_gold = (
@@ -130,7 +130,9 @@ class ColumnsBuilder:
         )
         return QuestionColumns(
             Categories(relation.astype(np.int32, copy=False), tuple(self._relations)),
-            Categories(dataset_split.astype(np.int32, copy=False), tuple(map(_pair, self._sets))),
+            Categories(
+                dataset_split.astype(np.int32, copy=False), tuple(map(_dataset_and_split, self._dataset_splits))
+            ),
             frequency,
             bucket,
             has_answers.astype(np.bool_, copy=False),
@@ -138,7 +140,7 @@ class ColumnsBuilder:
         )
 
 
-def _pair(name: str) -> tuple[str, str]:
+def _dataset_and_split(name: str) -> tuple[str, str]:
     dataset, _, split = name.rpartition("/")  # a split holds no slash
     return dataset, split
 

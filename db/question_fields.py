@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 
 
 class QuestionFields(PerThread):
@@ -17,7 +17,7 @@ class QuestionFields(PerThread):
         one.
         """
         rows = [(name, question, value) for question, named in fields.items() for name, value in named.items()]
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO question_field (name, question, value) VALUES (?, ?, ?)", rows
             )

@@ -134,7 +134,7 @@ class QuestionTable(Sequence[Question]):
         """Read the ids of each question's gold passages."""
         return list(self._expression_values("json(gold)"))
 
-    def folded(self, name: UnitField) -> list[str | None]:
+    def folded_field(self, name: UnitField) -> list[str | None]:
         """Read one field of each question, case-folded; None where the field is unknown."""
         return list(self._expression_values(name, fold=True))
 
@@ -293,10 +293,10 @@ def fields_of(questions: Sequence[Question], *names: QuestionField) -> Iterator[
     return ([getattr(question, name) for name in names] for question in questions)
 
 
-def folded_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:
+def folded_field_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:
     """Return one field of each question, case-folded; None where the field is unknown."""
     if isinstance(questions, QuestionTable):
-        return questions.folded(name)
+        return questions.folded_field(name)
     values: list[str | None] = [getattr(question, name) for question in questions]
     return [None if value is None else value.casefold() for value in values]
 
@@ -330,7 +330,7 @@ def _read_columns(store: Questions, ids: list[str]) -> tuple[list[str] | None, R
         builder.add(relations, sets, frequencies, buckets, flags & 1, flags & 2)
     if ids_in_order is None and count < len(ids):
         ids_in_order = ids[:count]
-    return ids_in_order, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
+    return ids_in_order, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.build()
 
 
 def _conditions_for_ids(last_position: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.gold import GoldMatch, insert_matches
 from blindspot.db.imports import ImportRecord, insert_record
 from blindspot.db.question_table import QuestionTable
 from blindspot.db.records import Question
-from blindspot.db.word_search import containing
+from blindspot.db.word_search import contains_all_words
 
 _COLUMNS = (
     "id", "text", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",
@@ -42,9 +42,9 @@ class Questions(PerThread):
             Refused: An id is in the study already, or twice in `questions`.
         """
         questions = list(questions)  # before the transaction: nobody can save a label during a transaction
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             position = self.last_position + 1
-            self._refuse_clash(questions)
+            self._refuse_existing_ids(questions)
             sql = f"INSERT INTO question (position, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * 13)})"
             connection.executemany(sql, (_row(position + i, q) for i, q in enumerate(questions)))
             insert_matches(connection, matches)
@@ -67,9 +67,9 @@ class Questions(PerThread):
             gold.setdefault(match.question, {})
             if match.passage is not None and (match.score is None or match.score > 0):
                 gold[match.question][match.passage] = None
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             changed = []
-            for question in self.some(gold):
+            for question in self.with_ids(gold):
                 added = [id for id in gold[question.id] if id not in question.gold]
                 if added:
                     changed.append((json.dumps([*question.gold, *added], ensure_ascii=False), question.id))
@@ -91,9 +91,9 @@ class Questions(PerThread):
 
     def get(self, id: str) -> Question:
         """Return a question. Raises Missing if it does not exist."""
-        return self.some([id])[0]
+        return self.with_ids([id])[0]
 
-    def some(self, ids: Iterable[str]) -> list[Question]:
+    def with_ids(self, ids: Iterable[str]) -> list[Question]:
         """Return the questions with these ids, in this order.
 
         Raises:
@@ -101,7 +101,7 @@ class Questions(PerThread):
         """
         ids = list(ids)
         by_id: dict[str, Question] = {}
-        for rows in self._by_ids(f"{_SELECT} WHERE id IN", ids):
+        for rows in self._rows_by_ids(f"{_SELECT} WHERE id IN", ids):
             by_id.update((row[0], _question(row)) for row in rows)
         absent = next((id for id in ids if id not in by_id), None)
         if absent is not None:
@@ -135,12 +135,12 @@ class Questions(PerThread):
 
     def positions_of_ids(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the position of each id that belongs to a question."""
-        blocks = self._by_ids("SELECT id, position FROM question WHERE id IN", ids)
+        blocks = self._rows_by_ids("SELECT id, position FROM question WHERE id IN", ids)
         return {id: position for rows in blocks for id, position in rows}
 
     def known_ids(self, ids: Iterable[str]) -> set[str]:
         """Return those of the ids that belong to a question."""
-        blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
+        blocks = self._rows_by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
 
     def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
@@ -165,7 +165,7 @@ class Questions(PerThread):
         """Return one page of the questions whose text contains every word, and the total number of such questions."""
         given = {"split": split, "dataset": dataset, "relation": relation}
         chosen = {column: value for column, value in given.items() if value is not None}
-        found, patterns = containing("text", search_words)
+        found, patterns = contains_all_words("text", search_words)
         where = " AND ".join([*(f"{column} = ?" for column in chosen), found])
         values = (*chosen.values(), *patterns)
         total = self.connection.execute(f"SELECT count(*) FROM question WHERE {where}", values).fetchone()[0]
@@ -185,7 +185,7 @@ class Questions(PerThread):
             (id, passage) for id, gold in json.loads(self.connection.execute(sql).fetchone()[0]) for passage in gold
         ]
 
-    def with_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    def questions_by_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """Return (id, text) of the questions that have each of these passages as gold, by passage."""
         gold_by_question: dict[str, list[tuple[str, str]]] = {}
         rows = self.connection.execute(
@@ -234,7 +234,7 @@ class Questions(PerThread):
     ) -> int:
         """Set the frequency of the questions with these subjects, all or none. Return the number of questions."""
         condition = " AND frequency IS NULL" if only_missing else ""
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             updated = connection.executemany(
                 f"UPDATE question SET frequency = ? WHERE subject = ?{condition}",
                 ((int(count), subject) for subject, count in frequencies.items()),
@@ -254,7 +254,7 @@ class Questions(PerThread):
         has_frequency = self.connection.execute("SELECT 1 FROM question WHERE frequency IS NOT NULL LIMIT 1").fetchone()
         return "the question files" if has_frequency else None
 
-    def _refuse_clash(self, questions: Sequence[Question]) -> None:
+    def _refuse_existing_ids(self, questions: Sequence[Question]) -> None:
         known = self.known_ids(question.id for question in questions)
         seen: set[str] = set()
         for question in questions:
@@ -264,28 +264,28 @@ class Questions(PerThread):
                 raise Refused(f"question {question.id!r} occurs twice; nothing was added")
             seen.add(question.id)
 
-    def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
+    def _rows_by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
         for start in range(0, len(ids), _BLOCK):
             block = ids[start : start + _BLOCK]
             yield self.connection.execute(f"{sql} ({', '.join('?' * len(block))})", block).fetchall()
 
 
-def _row(position: int, q: Question) -> tuple[Any, ...]:
-    answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (q.answers, q.gold))
+def _row(position: int, question: Question) -> tuple[Any, ...]:
+    answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (question.answers, question.gold))
     return (
         position,
-        q.id,
-        q.text,
+        question.id,
+        question.text,
         answers,
-        q.relation,
-        q.subject,
-        q.template,
-        q.frequency,
-        q.bucket,
-        q.dataset,
-        q.split,
+        question.relation,
+        question.subject,
+        question.template,
+        question.frequency,
+        question.bucket,
+        question.dataset,
+        question.split,
         gold,
-        q.answer_rule,
+        question.answer_rule,
     )
 
 
@@ -294,7 +294,7 @@ def _question(row: Sequence[Any]) -> Question:
     return Question(
         id,
         text,
-        _tuple(answers),
+        _parse_texts(answers),
         _interned(relation),
         subject,
         _interned(template),
@@ -302,12 +302,12 @@ def _question(row: Sequence[Any]) -> Question:
         bucket,
         _interned(dataset),
         _interned(split),
-        _tuple(gold),
+        _parse_texts(gold),
         _interned(rule),
     )
 
 
-def _tuple(text: str) -> tuple[str, ...]:
+def _parse_texts(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(_decode(text)[0])
 
 

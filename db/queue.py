@@ -19,21 +19,21 @@ from typing import Any, Literal, NamedTuple
 
 from blindspot.db import descriptions, leases, waiting
 from blindspot.db.blindness import hidden_questions
-from blindspot.db.connection import PerThread, saving
+from blindspot.db.connection import PerThread, store_transaction
 from blindspot.db.errors import Refused
 from blindspot.db.leases import (
     LEASE_SECONDS,
     OTHERS,
     SKIPS_FOR_GOOD,
-    already_judged,
     batch_number,
-    forget_the_future,
-    recount,
+    judged_elsewhere_condition,
+    shorten_future_leases,
     take_lease,
+    update_finished_state,
 )
 from blindspot.db.names import check_display_name
 from blindspot.db.people import person, require
-from blindspot.db.waiting import Reassigned, Waiting
+from blindspot.db.waiting import Reassignment, UnfinishedQuestion
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
@@ -50,7 +50,7 @@ _OPEN = f"""
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND (
         (l.batch = i.batch AND l.state <> 'held') OR (l.state = 'held' AND l.expires > :now)))
     AND (:practice OR {OTHERS} < i.people_needed)
-    AND (:practice OR :again OR i.arm IN ('audit', 'repeat') OR NOT {already_judged(":me")})"""
+    AND (:practice OR :again OR i.arm IN ('audit', 'repeat') OR NOT {judged_elsewhere_condition(":me")})"""
 _SKIPPED = f"""
     FROM batch_question i
     JOIN lease mine ON mine.batch = i.batch AND mine.question = i.question AND mine.annotator = :me
@@ -128,7 +128,7 @@ class Lease:
     again: bool = False
 
 
-class Outcome(NamedTuple):
+class SettledCandidate(NamedTuple):
     """A candidate passage with a settled label. answer, rank: as the batch stored them. label: the label of the
     consensus.
     """
@@ -166,7 +166,7 @@ class Queue(PerThread):
         check_display_name(name, "batch")
         if not items or not all(item.candidates for item in items):
             raise Refused(f"batch {name!r}: there is nothing to judge in it")
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "make batches")
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
@@ -212,7 +212,7 @@ class Queue(PerThread):
             for name, state, practice, settings, by, count, done in rows
         ]
 
-    def finished_by(self, annotator: str) -> dict[str, int]:
+    def finished_counts(self, annotator: str) -> dict[str, int]:
         """Return how many questions of each batch a person has finished; batches without finished questions are left
         out.
         """
@@ -223,7 +223,7 @@ class Queue(PerThread):
         )
         return dict(rows)
 
-    def open_to(self, annotator: str) -> dict[str, int]:
+    def available_counts(self, annotator: str) -> dict[str, int]:
         """Return how many questions of each open batch a person holds or can still get; batches with no such questions
         are left out.
         """
@@ -274,7 +274,7 @@ class Queue(PerThread):
         )
         return [Item(question, tuple(candidates[question]), *rest) for question, *rest in rows]
 
-    def waiting(self) -> set[str]:
+    def unfinished_questions(self) -> set[str]:
         """Return the questions of open batches that are not done, without practice."""
         rows = self.connection.execute(
             "SELECT DISTINCT i.question FROM batch_question i JOIN batch b ON b.number = i.batch "
@@ -292,21 +292,21 @@ class Queue(PerThread):
             )
         }
 
-    def audited(self) -> set[str]:
+    def audited_questions(self) -> set[str]:
         """Return the questions that were drawn for the audit arm of any batch."""
         return {
             row[0]
             for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")
         }
 
-    def outcomes(self) -> list[Outcome]:
+    def settled_candidates(self) -> list[SettledCandidate]:
         """Return the settled candidates with their labels, for calibrating probabilities."""
         rows = self.connection.execute(
             "SELECT c.question, c.passage, c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question "
             "= c.question AND k.passage = c.passage WHERE k.label IS NOT NULL"
         )
         return [
-            Outcome(question, passage, None if answer is None else bool(answer), rank, label)
+            SettledCandidate(question, passage, None if answer is None else bool(answer), rank, label)
             for question, passage, answer, rank, label in rows
         ]
 
@@ -321,11 +321,11 @@ class Queue(PerThread):
             Missing: There is no annotator of that name.
             Refused: The annotator is paused.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             if person(connection, annotator).paused:
                 raise Refused(f"{annotator} is paused: no more questions for now; ask a lead")
             now = self._clock()
-            forget_the_future(connection, now)
+            shorten_future_leases(connection, now)
             connection.execute(
                 "UPDATE lease SET expires = ? WHERE annotator = ? AND state = 'held' AND expires > ?",
                 (now + LEASE_SECONDS, annotator, now),
@@ -351,7 +351,7 @@ class Queue(PerThread):
         """Return the annotator's leases, without taking new ones."""
         return _leases_of(self.connection, annotator, self._clock())
 
-    def hidden(self, annotator: str) -> frozenset[str]:
+    def hidden_questions(self, annotator: str) -> frozenset[str]:
         """The questions whose results the annotator must not see yet; see `blindspot.db.blindness`. Raises Missing.
 
         One page asks for them many times. The answer is cached in this thread until somebody writes to the file, or a
@@ -375,7 +375,7 @@ class Queue(PerThread):
             Missing: The batch has no such question.
             Refused: The annotator has neither labelled a passage of the question nor marked it as bad.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             return leases.finish(connection, annotator, batch, question, self._clock())[1]
 
     def skip(self, annotator: str, batch: str, question: str) -> None:
@@ -385,13 +385,13 @@ class Queue(PerThread):
             Missing: The annotator does not hold the question.
             Refused: The annotator has finished it.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             leases.skip(connection, annotator, batch, question)
 
     def release(self, annotator: str) -> int:
         """Release all questions that the annotator holds, for example at sign-out. Return their number."""
         held = "annotator = ? AND state = 'held'"
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             skipped = connection.execute(f"UPDATE lease SET state = 'skipped' WHERE {held} AND skips > 0", (annotator,))
             return skipped.rowcount + connection.execute(f"DELETE FROM lease WHERE {held}", (annotator,)).rowcount
 
@@ -399,7 +399,7 @@ class Queue(PerThread):
         """Close a batch or reopen it. The queue serves no more questions of a closed batch, but accepts labels of
         questions that people already hold.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
@@ -410,14 +410,14 @@ class Queue(PerThread):
             Refused: The new name is taken, or label events name the batch; they cannot be changed.
         """
         check_display_name(name, "batch")
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage parts")
             number = batch_number(connection, batch)
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
-            _refuse_used(connection, number, batch, "renamed; describe or tag it instead")
+            _refuse_judged_batch(connection, number, batch, "renamed; describe or tag it instead")
             connection.execute("UPDATE batch SET name = ? WHERE number = ?", (name, number))
-            descriptions.move(connection, "batch", batch, name)
+            descriptions.move_description(connection, "batch", batch, name)
 
     def delete(self, batch: str, actor: str | None = None) -> None:
         """Delete a batch that nobody has worked on, with its description.
@@ -425,18 +425,18 @@ class Queue(PerThread):
         Raises:
             Refused: The batch has labels, or people finished or skipped questions of it.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage parts")
             number = batch_number(connection, batch)
-            _refuse_used(connection, number, batch, "deleted; close it instead")
+            _refuse_judged_batch(connection, number, batch, "deleted; close it instead")
             for table in ("lease", "candidate", "batch_question"):
                 connection.execute(f"DELETE FROM {table} WHERE batch = ?", (number,))
             connection.execute("DELETE FROM batch WHERE number = ?", (number,))
-            descriptions.forget(connection, "batch", batch)
+            descriptions.delete_description(connection, "batch", batch)
 
-    def events_of(self, batch: str) -> int:
+    def count_events(self, batch: str) -> int:
         """Return how many label events and queue events name a batch. Raises Missing."""
-        return _events_of(self.connection, batch_number(self.connection, batch), batch)
+        return _count_events(self.connection, batch_number(self.connection, batch), batch)
 
     def set_people_needed(
         self, batch: str, people: int, questions: Iterable[str] | None = None, actor: str | None = None
@@ -445,7 +445,7 @@ class Queue(PerThread):
         questions."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
-        return self._change_column(batch, "people_needed", people, questions, actor)
+        return self._update_items(batch, "people_needed", people, questions, actor)
 
     def assign(
         self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, actor: str | None = None
@@ -453,25 +453,25 @@ class Queue(PerThread):
         """Reserve questions of a batch for one person; None removes the reservation. Return the number of changed
         questions.
         """
-        return self._change_column(batch, "assigned_to", annotator, questions, actor)
+        return self._update_items(batch, "assigned_to", annotator, questions, actor)
 
-    def unfinished(self, batch: str) -> list[Waiting]:
+    def unfinished(self, batch: str) -> list[UnfinishedQuestion]:
         """Return the questions of a batch that are not done, each with the people who can still judge it. Raises
         Missing.
         """
         return waiting.unfinished(self.connection, batch)
 
-    def reassign(self, batch: str, actor: str | None = None) -> Reassigned:
+    def reassign(self, batch: str, actor: str | None = None) -> Reassignment:
         """Reassign the questions that wait for people who are not active; see `blindspot.db.waiting.reassign`."""
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage batches")
             return waiting.reassign(connection, batch)
 
-    def _change_column(
+    def _update_items(
         self, batch: str, column: str, value: Any, questions: Iterable[str] | None, actor: str | None
     ) -> int:
         wanted = None if questions is None else json.dumps(list(questions))
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage batches")
             if column == "assigned_to" and value is not None:
                 person(connection, value)
@@ -481,11 +481,11 @@ class Queue(PerThread):
                 "AND (?3 IS NULL OR question IN (SELECT value FROM json_each(?3)))",
                 (value, number, wanted),
             ).rowcount
-            recount(connection, number, None)
+            update_finished_state(connection, number, None)
             return changed
 
 
-def _events_of(connection: sqlite3.Connection, number: int, batch: str) -> int:
+def _count_events(connection: sqlite3.Connection, number: int, batch: str) -> int:
     sql = (
         "SELECT (SELECT count(*) FROM label_event WHERE batch = ?) + (SELECT count(*) FROM queue_act WHERE batch = ?)"
         " + (SELECT count(*) FROM lease WHERE batch = ? AND state <> 'held')"
@@ -493,8 +493,8 @@ def _events_of(connection: sqlite3.Connection, number: int, batch: str) -> int:
     return int(connection.execute(sql, (batch, number, number)).fetchone()[0])
 
 
-def _refuse_used(connection: sqlite3.Connection, number: int, batch: str, noun: str) -> None:
-    if _events_of(connection, number, batch):
+def _refuse_judged_batch(connection: sqlite3.Connection, number: int, batch: str, noun: str) -> None:
+    if _count_events(connection, number, batch):
         raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {noun}")
 
 

@@ -25,7 +25,7 @@ class Action:
             everything.
     """
 
-    what: str
+    description: str
     roles: tuple[str, ...]
     unnamed: bool = False
 
@@ -111,12 +111,12 @@ def action_of_job(kind: str) -> str:
     return JOBS.get(kind.partition(" ")[0], "start other jobs")
 
 
-def table() -> list[tuple[str, ...]]:
+def rights_table() -> list[tuple[str, ...]]:
     """The table as the docs show it: a heading, then one row per action."""
     heading = ("action", *ROLES, "local app, unnamed", "command line")
     rows = [
         (
-            action.what,
+            action.description,
             *("yes" if role in action.roles else "no" for role in ROLES),
             "yes" if action.unnamed else "no",
             "yes",

@@ -128,7 +128,7 @@ def _normalised_sql(sql: str | None) -> str:
     String literals stay unchanged, because what looks like a comment inside one is text.
     """
 
-    def piece(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         return match["text"] or ("" if match[0] in '"`[]' else " ")
 
-    return re.sub(" +", " ", _PIECE.sub(piece, sql or "")).strip()
+    return re.sub(" +", " ", _PIECE.sub(replacement, sql or "")).strip()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blindspot.db.blindness import is_hidden
-from blindspot.db.connection import PerThread, saving
+from blindspot.db.connection import PerThread, store_transaction
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.names import MAX_NAME, name_problem, text_problem
 from blindspot.db.people import person, require
@@ -90,7 +90,7 @@ class Tags(PerThread):
     def all_tags(self) -> list[QuestionTag]:
         """Return the current tags by tag, question, run and person."""
         state = _current_tags(self.connection)
-        return [QuestionTag(*key, state[key]) for key in sorted(state, key=_order)]
+        return [QuestionTag(*key, state[key]) for key in sorted(state, key=_sort_key)]
 
     def tags_of(self, question: str) -> list[QuestionTag]:
         """Return the tags of one question."""
@@ -114,7 +114,7 @@ class Tags(PerThread):
             Missing: No question has the tag.
         """
         state = _current_tags(self.connection)
-        name = _spelled_tag(state, tag)
+        name = _required_spelling(state, tag)
         return {key[1] for key in state if key[0] == name and (run is None or key[2] in (None, run))}
 
     def add(self, tag: str, questions: Iterable[str], run: str | None = None, actor: str | None = None) -> str:
@@ -129,14 +129,14 @@ class Tags(PerThread):
         name, asked = check_tag(tag), list(dict.fromkeys(questions))
         if run is not None and (problem := text_problem(run, MAX_NAME)):
             raise BadInput(f"the run's name {problem}")
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "tag questions")
             _check_questions(connection, asked, actor, self._clock())
             state = _current_tags(connection)
-            name = _spelling(state, name) or name
+            name = _existing_spelling(state, name) or name
             for question in asked:
                 if (name, question, run, actor) not in state:
-                    self._write(connection, "add", name, actor, question=question, run=run, author=actor)
+                    self._write_event(connection, "add", name, actor, question=question, run=run, author=actor)
         return name
 
     def remove(
@@ -150,16 +150,16 @@ class Tags(PerThread):
             Missing: The question does not have the tag, or not from this person.
             Refused: The person may not tag.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "tag questions")
-            whole = not own_only and (actor is None or person(connection, actor).may("manage tags"))
+            whole = not own_only and (actor is None or person(connection, actor).is_allowed("manage tags"))
             state = _current_tags(connection)
-            name = _spelled_tag(state, tag)
+            name = _required_spelling(state, tag)
             gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == actor)]
             if not gone:
                 raise Missing(f"question {question!r} has no tag {name!r}{'' if whole else ' of yours'}")
             for _, _, _, author in gone:
-                self._write(connection, "remove", name, actor, question=question, run=run, author=author)
+                self._write_event(connection, "remove", name, actor, question=question, run=run, author=author)
         return len(gone)
 
     def rename(self, old_name: str, new_name: str, actor: str | None = None) -> None:
@@ -170,15 +170,15 @@ class Tags(PerThread):
             Refused: Another tag has the new name (`merge` joins the two), or the person may not manage tags.
         """
         name = check_tag(new_name)
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage tags")
             state = _current_tags(connection)
-            before = _spelled_tag(state, old_name)
-            there = _spelling(state, name)
+            before = _required_spelling(state, old_name)
+            there = _existing_spelling(state, name)
             if there is not None and there.casefold() != before.casefold():
                 raise Refused(f"a tag {there!r} exists already; merge {before!r} into it instead")
             if before != name:
-                self._write(connection, "rename", before, actor, new_tag=name)
+                self._write_event(connection, "rename", before, actor, new_tag=name)
 
     def merge(self, tags: Iterable[str], new_tag: str, actor: str | None = None) -> int:
         """Replace several tags by one tag, new or existing, and return how many tags were replaced.
@@ -188,13 +188,13 @@ class Tags(PerThread):
             Refused: The person may not manage tags.
         """
         name = check_tag(new_tag)
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage tags")
             state = _current_tags(connection)
-            name = _spelling(state, name) or name
-            merged = [tag for tag in dict.fromkeys(_spelled_tag(state, tag) for tag in tags) if tag != name]
+            name = _existing_spelling(state, name) or name
+            merged = [tag for tag in dict.fromkeys(_required_spelling(state, tag) for tag in tags) if tag != name]
             for tag in merged:
-                self._write(connection, "rename", tag, actor, new_tag=name)
+                self._write_event(connection, "rename", tag, actor, new_tag=name)
         return len(merged)
 
     def delete(self, tag: str, actor: str | None = None) -> int:
@@ -203,14 +203,14 @@ class Tags(PerThread):
         Raises:
             Missing: No question has the tag. Refused: The person may not manage tags.
         """
-        with saving(self) as connection:
+        with store_transaction(self) as connection:
             require(connection, actor, "manage tags")
             state = _current_tags(connection)
-            name = _spelled_tag(state, tag)
-            self._write(connection, "delete", name, actor)
+            name = _required_spelling(state, tag)
+            self._write_event(connection, "delete", name, actor)
         return len({key[1] for key in state if key[0] == name})
 
-    def _write(
+    def _write_event(
         self, connection: sqlite3.Connection, kind: str, tag: str, actor: str | None, **more: str | None
     ) -> None:
         columns = {"kind": kind, "tag": tag, "annotator": actor, "server_time": self._clock(), **more}
@@ -244,14 +244,14 @@ def _current_tags(connection: sqlite3.Connection) -> _State:
     return state
 
 
-def _spelling(state: _State, tag: str) -> str | None:
+def _existing_spelling(state: _State, tag: str) -> str | None:
     """Return the existing tag that differs from this one at most in upper and lower case; None if there is none."""
     names = {key[0] for key in state}
     return tag if tag in names else next((name for name in sorted(names) if name.casefold() == tag.casefold()), None)
 
 
-def _spelled_tag(state: _State, tag: str) -> str:
-    name = _spelling(state, " ".join(unicodedata.normalize("NFC", tag).split()))
+def _required_spelling(state: _State, tag: str) -> str:
+    name = _existing_spelling(state, " ".join(unicodedata.normalize("NFC", tag).split()))
     if name is None:
         known = ", ".join(sorted({key[0] for key in state})) or "none yet"
         raise Missing(f"no question has the tag {tag[:80]!r}; tags: {known[:500]}")
@@ -267,5 +267,5 @@ def _check_questions(connection: sqlite3.Connection, questions: Iterable[str], a
             raise Refused(f"you still have to judge question {question!r}; tag it afterwards")
 
 
-def _order(key: _Key) -> tuple[str, ...]:
+def _sort_key(key: _Key) -> tuple[str, ...]:
     return tuple(part or "" for part in key)

@@ -12,7 +12,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from blindspot.db.errors import Refused
-from blindspot.db.leases import SKIPS_FOR_GOOD, already_judged, batch_number, recount
+from blindspot.db.leases import SKIPS_FOR_GOOD, batch_number, judged_elsewhere_condition, update_finished_state
 from blindspot.db.people import ACTIVE_PERSON
 
 _PLACES = (
@@ -25,7 +25,7 @@ _WHO = f"""(
     AND (i.assigned_to IS NULL OR i.assigned_to = a.name)
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator = a.name
         AND (l.state = 'finished' OR (l.state = 'skipped' AND l.skips >= {SKIPS_FOR_GOOD})))
-    AND (:again OR i.arm IN ('audit', 'repeat') OR NOT {already_judged("a.name")} OR EXISTS (
+    AND (:again OR i.arm IN ('audit', 'repeat') OR NOT {judged_elsewhere_condition("a.name")} OR EXISTS (
         SELECT 1 FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator = a.name)))"""
 _UNFINISHED = (
     f"SELECT i.question, i.arm, i.assigned_to, i.people_needed, {_PLACES}, {_WHO} FROM batch_question i "
@@ -34,7 +34,7 @@ _UNFINISHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnfinishedQuestion:
     """A question that is not done.
 
     Attributes:
@@ -49,13 +49,13 @@ class Waiting:
     people: tuple[str, ...]
 
     @property
-    def blocked_questions(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the active people cannot finish the question."""
         return len(self.people) < self.missing
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigned:
+class Reassignment:
     """What reassigning the blocked questions changed.
 
     Attributes:
@@ -69,17 +69,19 @@ class Reassigned:
     left: int
 
 
-def unfinished(connection: sqlite3.Connection, batch: str) -> list[Waiting]:
+def unfinished(connection: sqlite3.Connection, batch: str) -> list[UnfinishedQuestion]:
     """Return the questions of a batch that are not done, in the batch's order; none for a practice batch. Raises
     Missing.
     """
     return [
-        Waiting(question, needed - places, reserved, names)
-        for question, _, reserved, needed, places, names in _rows(connection, batch_number(connection, batch))
+        UnfinishedQuestion(question, needed - places, reserved, names)
+        for question, _, reserved, needed, places, names in _unfinished_rows(
+            connection, batch_number(connection, batch)
+        )
     ]
 
 
-def reassign(connection: sqlite3.Connection, batch: str) -> Reassigned:
+def reassign(connection: sqlite3.Connection, batch: str) -> Reassignment:
     """Reassign the blocked questions of a batch to the active people, inside the caller's transaction.
 
     A reservation for a person who is not active ends. If a question needs more people than can judge it, the number it
@@ -104,20 +106,20 @@ def reassign(connection: sqlite3.Connection, batch: str) -> Reassigned:
         if places + len(names):
             needed = places + len(names)
             connection.execute(f"UPDATE batch_question SET people_needed = ? {one}", (needed, number, question))
-    recount(connection, number, None)
-    open_now = {question for question, *_ in _rows(connection, number)}
+    update_finished_state(connection, number, None)
+    open_now = {question for question, *_ in _unfinished_rows(connection, number)}
     left = {question for question, *_ in _blocked_questions(connection, number)}
-    return Reassigned(len(before & open_now - left), len(before - open_now), len(left))
+    return Reassignment(len(before & open_now - left), len(before - open_now), len(left))
 
 
 _Row = tuple[str, str, str | None, int, int, tuple[str, ...]]
 
 
 def _blocked_questions(connection: sqlite3.Connection, number: int) -> list[_Row]:
-    return [row for row in _rows(connection, number) if len(row[5]) < row[3] - row[4]]
+    return [row for row in _unfinished_rows(connection, number) if len(row[5]) < row[3] - row[4]]
 
 
-def _rows(connection: sqlite3.Connection, number: int) -> list[_Row]:
+def _unfinished_rows(connection: sqlite3.Connection, number: int) -> list[_Row]:
     """Return question, arm, reservation, people needed, places taken, and the people who can judge it, for each
     unfinished question.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def containing(column: str, search_words: Sequence[str]) -> tuple[str, list[str]]:
+def contains_all_words(column: str, search_words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the SQL condition that a column contains every word, ignoring case, and the values for it.
 
     SQLite ignores case only for ASCII letters, so each word is tried as typed, in lower case, in capitals, and
@@ -17,10 +17,10 @@ def containing(column: str, search_words: Sequence[str]) -> tuple[str, list[str]
         if word.isascii():
             forms = [word]
         conditions.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for _ in forms) + ")")
-        values += [f"%{_literal(form)}%" for form in forms]
+        values += [f"%{_escape_wildcards(form)}%" for form in forms]
     return " AND ".join(conditions) or "1", values
 
 
-def _literal(search_word: str) -> str:
+def _escape_wildcards(search_word: str) -> str:
     """Return a word with LIKE's wildcards escaped."""
     return search_word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -44,7 +44,7 @@ def annotate(
                     _gesture(rng, f"{name}-{seed}-{finished}-{n}", lease, each.passage, truth, skill)
                     for n, each in enumerate(item.candidates)
                 ]
-                assert all(receipt.safe for receipt in labels.add_all(name, outbox))
+                assert all(receipt.is_in_store for receipt in labels.add_all(name, outbox))
                 queue.finish(name, lease.batch, lease.question)
                 finished += 1
     return finished

@@ -23,7 +23,7 @@ def encyclopedia_study(
     question."""
     made = Encyclopedia(passages, seed)
     texts = list(made.passages())
-    asked = [(question, ordinals) for question, ordinals in made.answered() if question.split != "train"]
+    asked = [(question, ordinals) for question, ordinals in made.questions_with_passages() if question.split != "train"]
     questions = [question for question, _ in asked]
     study = make_study(folder, texts, questions)
     hits = _overlap([f"{p.title} {p.text}" for p in texts], [q.text for q in questions], depth)

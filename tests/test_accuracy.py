@@ -38,7 +38,9 @@ def by_ir_measures(relevant, n_relevant, measure) -> np.ndarray:
 def test_success_reciprocal_rank_and_recall_equal_ir_measures(seed, k):
     relevant, n_relevant = some_run(seed)
     assert np.array_equal(accuracy.success_at(relevant, k), by_ir_measures(relevant, n_relevant, f"Success@{k}"))
-    assert np.array_equal(accuracy.found_by(accuracy.first_hit(relevant), k), accuracy.success_at(relevant, k))
+    assert np.array_equal(
+        accuracy.success_from_ranks(accuracy.first_hit(relevant), k), accuracy.success_at(relevant, k)
+    )
     assert np.allclose(accuracy.reciprocal_rank(relevant, k), by_ir_measures(relevant, n_relevant, f"RR@{k}"))
     assert (n_relevant == 0).any()
     assert np.allclose(accuracy.recall_at(relevant, n_relevant, k), by_ir_measures(relevant, n_relevant, f"R@{k}"))

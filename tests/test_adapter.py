@@ -161,7 +161,7 @@ def test_an_adapter_is_an_encoder_with_an_index_of_its_own_and_no_copy(study, ad
     assert vectors[0].samefile(vectors[1])
     run = retrieve(study, "dense", encoder="adapted", split="dev", k=10)
     assert run.manifest["model_hash"] != Dense(study, "tiny").manifest["model_hash"]
-    assert len(lists_of(run, study.questions.some(run.question_ids), 10).questions) == len(run.question_ids)
+    assert len(lists_of(run, study.questions.with_ids(run.question_ids), 10).questions) == len(run.question_ids)
 
 
 def test_passages_keep_their_vectors_and_questions_are_mapped(study, adapted):
@@ -188,7 +188,7 @@ def test_mined_passages_with_answer_and_subject_become_positives(study):
     more = read_questions(study, index, opened, None, "answer_subject")
     assert len(more) == len(as_set) == 40
     ids = [question for question, *_ in opened.examples(hard=True)]
-    for place, (question, pairs) in enumerate(zip(study.questions.some(ids), opened.groups(ids), strict=True)):
+    for place, (question, pairs) in enumerate(zip(study.questions.with_ids(ids), opened.groups(ids), strict=True)):
         rows = more.positives[place][more.positives[place] >= 0].tolist()
         named = [pair.passage for pair in pairs[1] if pair.role != "positive" and pair.answer]
         passages = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rules
-from blindspot.backend.text.spans import Normalised, merged
+from blindspot.backend.text.spans import Normalised, merge_spans
 from tests.plain_answers import (
     STRING_RULES,
     texts,
@@ -53,7 +53,7 @@ def test_spans_speak_of_the_original_text():
 
 def test_overlapping_answers_are_one_span():
     assert answer_spans("New York City", ["New York", "York City"]) == [(0, 13)]
-    assert merged([(5, 7), (0, 3), (2, 4), (5, 7), (7, 9)]) == [(0, 4), (5, 7), (7, 9)]
+    assert merge_spans([(5, 7), (0, 3), (2, 4), (5, 7), (7, 9)]) == [(0, 4), (5, 7), (7, 9)]
 
 
 def test_query_words_without_stop_words():
@@ -76,8 +76,8 @@ def test_query_spans_stay_inside_the_text(text, question):
 
 def test_a_text_is_tokenised_once_for_its_answers_and_its_question_words():
     text = "Oslo is a harbour. " * 20
-    before = rules._kept_words.cache_info().misses
+    before = rules._cached_words.cache_info().misses
     for rule in ("dpr", "entityquestions"):
         assert answer_spans(text, ["Oslo"], rule)[0] == (0, 4)
     assert query_spans(text, "Where is the harbour?")[0] == (10, 17)
-    assert rules._kept_words.cache_info().misses == before + 1
+    assert rules._cached_words.cache_info().misses == before + 1

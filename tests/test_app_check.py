@@ -28,7 +28,7 @@ from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.uploads import keep_file, upload_name
+from blindspot.backend.data.importing.uploads import store_upload, upload_name
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -238,7 +238,7 @@ def test_names_of_uploads_lead_nowhere_else(tmp_path):
     study = Study.create(tmp_path / "s")
     content = json.dumps(rows()[0]).encode()
     for name in ("../../out.jsonl", "/etc/x.jsonl", "..\\..\\win.jsonl", "a b\x00ü.jsonl", "...jsonl", ".jsonl.jsonl"):
-        kept = keep_file(study, name, io.BytesIO(content))
+        kept = store_upload(study, name, io.BytesIO(content))
         assert kept == study.folder / "uploads" / kept.name and kept.read_bytes() == content
     assert {path.parent.name for path in tmp_path.rglob("*.jsonl")} == {"uploads"}
     assert len(upload_name(f"{'x' * 500}.CSV")) < 100 and upload_name("X.CSV") == "X.csv"
@@ -262,11 +262,11 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
     with pytest.raises(BadInput):
-        jobs.run(import_training_file, study, keep_file(study, "wrong.jsonl", io.BytesIO(wrong)).name)
+        jobs.run(import_training_file, study, store_upload(study, "wrong.jsonl", io.BytesIO(wrong)).name)
     assert not study.has_corpus and not is_check(study), "the study is still empty"
 
     good = "".join(f"{json.dumps(row)}\n" for row in rows()).encode()
-    jobs.run(import_training_file, study, keep_file(study, "good.jsonl", io.BytesIO(good)).name)
+    jobs.run(import_training_file, study, store_upload(study, "good.jsonl", io.BytesIO(good)).name)
     assert is_check(study) and "Judge the first pair" in shown(Page(study.folder, "check"))
     assert not Page(study.folder, "").app.get("file_uploader")
     with pytest.raises(Refused, match="holds passages"):

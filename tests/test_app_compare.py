@@ -6,7 +6,7 @@ import pytest
 
 from blindspot.analysis.intervals import tango
 from blindspot.app.components.marks import relation_label
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
 from blindspot.backend.evaluation.comparison_words import significance
@@ -132,7 +132,7 @@ def test_the_page_says_what_the_command_says(study):
     for k, both in made.figures_at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
         assert signed_ends(low, high) in row(page, "ahead"), k
-        assert f"{signed(100 * made.macro[k].difference.estimate.low)} to" in row(page, "macro")
+        assert f"{signed_number(100 * made.macro[k].difference.estimate.low)} to" in row(page, "macro")
 
 
 def test_a_slice_in_the_address_filters_everything(study):

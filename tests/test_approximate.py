@@ -122,7 +122,7 @@ def test_training_reports_while_it_runs(monkeypatch):
         manifest, vectors = {"similarity": "dot"}, rng.normal(size=(12_000, 16)).astype(np.float16)
 
     options = approximate.FaissOptions(lists=64, code_bytes=8)
-    index = approximate.trained_ivfpq(Known, options, 0, lambda done, total, what: said.append(what))
+    index = approximate.train_ivfpq(Known, options, 0, lambda done, total, what: said.append(what))
     assert index.is_trained and any("on 12,000 vectors" in what and "s so far" in what for what in said)
 
 
@@ -148,13 +148,13 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
 
     Known.vectors = vectors
     options = approximate.FaissOptions(lists=256, code_bytes=48, probes=64)
-    index = approximate.trained_ivfpq(Known, options, seed=3, rounds=4)  # 4 rounds are enough for a test
-    for _, block in approximate._blocks(vectors):
+    index = approximate.train_ivfpq(Known, options, seed=3, rounds=4)  # 4 rounds are enough for a test
+    for _, block in approximate._vector_blocks(vectors):
         index.add(block)
     import faiss
 
     faiss.write_index(index, str(tmp_path / "i.index"))
-    opened = approximate.Approximate(
+    opened = approximate.ApproximateIndex(
         tmp_path / "i.index", {"kind": "ivfpq", "options": {"lists": 256, "probes": 64}}, Known
     )
     questions = np.asarray(vectors[::300], np.float32)

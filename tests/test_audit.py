@@ -8,7 +8,7 @@ from blindspot.analysis.by_question import bootstrap_sums, ratio_error, share_in
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.db.connection import writing
+from blindspot.db.connection import write_transaction
 from blindspot.db.queue import Item, Queue
 from tests.overlap import RUN, encyclopedia_study
 
@@ -41,7 +41,7 @@ def judged_by_truth(items: list[Item], truth) -> tuple[np.ndarray, ...]:
 
 def forget_batches(queue: Queue) -> None:
     """Forget earlier audits: an audit leaves out the questions of earlier ones."""
-    with writing(queue.connection) as connection:
+    with write_transaction(queue.connection) as connection:
         for table in ("candidate", "batch_question", "batch"):
             connection.execute(f"DELETE FROM {table}")
 

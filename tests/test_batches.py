@@ -61,7 +61,7 @@ def judge(study, who, question, labels, number=[0], kind="label", batch=None):  
 
 def judged_half(study, settled=40):
     """ann judged the first questions' pools, ben half of them too; a few are in dispute."""
-    pools = Pools(study, ["a", "b"], 10, "dpr").pools_of(study.questions.some([f"q{i}" for i in range(settled)]))
+    pools = Pools(study, ["a", "b"], 10, "dpr").pools_of(study.questions.with_ids([f"q{i}" for i in range(settled)]))
     for i in range(settled):
         pool = [study.corpus.passage(one.ordinal).id for one in pools[f"q{i}"]]
         judge(study, "ann", f"q{i}", dict.fromkeys(pool[:4], "negative"))
@@ -124,7 +124,7 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     from blindspot.backend.judging.settings import BatchSettings
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
-    asked = study.questions.some([f"q{i}" for i in range(40)])
+    asked = study.questions.with_ids([f"q{i}" for i in range(40)])
     for seed in range(200):
         maker = BatchBuilder(study, pools, asked, BatchSettings(candidates=3, seed=seed))
         for item in maker.audit(10, 1):
@@ -191,7 +191,9 @@ def test_depth_and_number_of_candidates_are_kept(study):
 
 def test_dev_and_test_questions_can_be_judged_too(study):
     make_batch(study, "held out", ["a"], size=10, splits=["dev", "test"])
-    splits = {question.split for question in study.questions.some([item.question for item in items(study, "held out")])}
+    splits = {
+        question.split for question in study.questions.with_ids([item.question for item in items(study, "held out")])
+    }
     assert splits == {"dev", "test"}
 
 
@@ -209,7 +211,7 @@ def test_a_slice_is_all_that_is_drawn_from(study):
 def test_every_frequency_group_gets_its_turn_from_the_rarest(study):
     make_batch(study, "b", ["a"], size=20, mix=ArmShares(0, 0, 0))
     frequencies = [
-        question.frequency for question in study.questions.some([item.question for item in items(study, "b")])
+        question.frequency for question in study.questions.with_ids([item.question for item in items(study, "b")])
     ]
     assert frequencies == [1, 5, 20, 200] * 5
 
@@ -419,7 +421,7 @@ def test_from_the_command_line(study):
     assert "Created batch one: 20 of 40 questions (" in told and "18 priority" in told
     made = items(study, "one")
     assert {item.people_needed for item in made} == {2}
-    assert {question.relation for question in study.questions.some([item.question for item in made])} == {"P1"}
+    assert {question.relation for question in study.questions.with_ids([item.question for item in made])} == {"P1"}
     assert "have no more free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
     listed = run("list")
     assert "one" in listed and "open" in listed and "20" in listed

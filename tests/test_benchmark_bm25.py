@@ -37,8 +37,8 @@ def test_the_peer_gets_the_terms_of_every_passage(indexed_study):
     given = {}
     for document, terms in enumerate(Documents(indexed_study.folder / "indexes" / "bm25")):
         given[int(retriever._ordinals[document])] = sorted(terms)
-    for row, terms in enumerate(on_jvm(lambda: retriever._terms.terms_of(texts))):
-        assert given[row] == sorted(retriever._postings.find(terms).tolist())
+    for row, terms in enumerate(on_jvm(lambda: retriever._question_terms.terms_of(texts))):
+        assert given[row] == sorted(retriever._postings.find_terms(terms).tolist())
 
 
 def test_agreement_of_scores_is_counted(capsys):

@@ -41,42 +41,42 @@ def desk(tmp_path) -> Desk:
 
 def test_questions_are_hidden_from_an_annotator_until_they_are_finished(desk):
     desk.batch(questions=2)
-    assert desk.queue.hidden("ann") == {"q0", "q1"}, "the queue may hand out either"
+    assert desk.queue.hidden_questions("ann") == {"q0", "q1"}, "the queue may hand out either"
     assert desk.claim("ann") == ["q0"]
     desk.work("ann", "b1", "q0")
-    assert desk.queue.hidden("ann") == {"q1"}
-    assert desk.queue.hidden("ben") == {"q1"}, "q0 has all the people it needs, and will not come to ben"
+    assert desk.queue.hidden_questions("ann") == {"q1"}
+    assert desk.queue.hidden_questions("ben") == {"q1"}, "q0 has all the people it needs, and will not come to ben"
     desk.queue.set_state("b1", "closed")
-    assert desk.queue.hidden("ann") == desk.queue.hidden("ben") == frozenset()
+    assert desk.queue.hidden_questions("ann") == desk.queue.hidden_questions("ben") == frozenset()
 
 
 def test_assigned_and_skipped_questions(desk):
     desk.batch(questions=3)
     desk.queue.assign("b1", "ben", ["q0"])
-    assert desk.queue.hidden("ann") == {"q1", "q2"} and "q0" in desk.queue.hidden("ben")
+    assert desk.queue.hidden_questions("ann") == {"q1", "q2"} and "q0" in desk.queue.hidden_questions("ben")
     assert desk.claim("ann") == ["q1"]
     desk.queue.skip("ann", "b1", "q1")
-    assert desk.queue.hidden("ann") == {"q1", "q2"}, "a question that was skipped once comes back"
+    assert desk.queue.hidden_questions("ann") == {"q1", "q2"}, "a question that was skipped once comes back"
     assert desk.claim("ann", 2) == ["q2", "q1"]
     desk.queue.skip("ann", "b1", "q1")
-    assert desk.queue.hidden("ann") == {"q2"}
+    assert desk.queue.hidden_questions("ann") == {"q2"}
 
 
 def test_from_people_who_settle_only_what_they_hold_is_hidden(desk):
     desk.batch(questions=3)
-    assert desk.queue.hidden("lea") == frozenset()
+    assert desk.queue.hidden_questions("lea") == frozenset()
     assert desk.claim("lea") == ["q0"]
-    assert desk.queue.hidden("lea") == {"q0"} and desk.queue.hidden("ada") == frozenset()
+    assert desk.queue.hidden_questions("lea") == {"q0"} and desk.queue.hidden_questions("ada") == frozenset()
     desk.clock.now += 3600  # the lease lapses
-    assert desk.queue.hidden("lea") == frozenset()
+    assert desk.queue.hidden_questions("lea") == frozenset()
 
 
 def test_practice_hides_its_settled_labels_until_it_is_done(desk):
     desk.batch("practice", questions=1, practice=True)
-    assert desk.queue.hidden("ann") == desk.queue.hidden("ben") == {"q0"}
+    assert desk.queue.hidden_questions("ann") == desk.queue.hidden_questions("ben") == {"q0"}
     desk.claim("ann")
     desk.work("ann", "practice", "q0")
-    assert desk.queue.hidden("ann") == frozenset() and desk.queue.hidden("ben") == {"q0"}
+    assert desk.queue.hidden_questions("ann") == frozenset() and desk.queue.hidden_questions("ben") == {"q0"}
 
 
 # ---- crafted messages of a browser
@@ -331,7 +331,7 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
     from blindspot.backend.retrieval import live
 
     asked = []
-    monkeypatch.setattr(live, "available", lambda _: ["bm25"])
+    monkeypatch.setattr(live, "answering_retrievers", lambda _: ["bm25"])
     monkeypatch.setattr(live, "index_state", lambda _: ())
 
     def search(study_, retriever, questions, k):
@@ -366,15 +366,17 @@ def test_what_is_hidden_is_read_again_only_when_the_file_or_the_second_changes(t
     queue = Queue(desk.queue.path, clock=lambda: now[0])
     read = blindspot.db.queue.hidden_questions
     monkeypatch.setattr(blindspot.db.queue, "hidden_questions", lambda *about: asked.append(about) or read(*about))
-    assert [queue.hidden("ann") for _ in range(5)] == [{"q0", "q1"}] * 5 and len(asked) == 1
-    assert queue.hidden("lea") == frozenset() and queue.hidden("ann") == {"q0", "q1"}, "each person has an own answer"
+    assert [queue.hidden_questions("ann") for _ in range(5)] == [{"q0", "q1"}] * 5 and len(asked) == 1
+    assert queue.hidden_questions("lea") == frozenset() and queue.hidden_questions("ann") == {"q0", "q1"}, (
+        "each person has an own answer"
+    )
     desk.queue.set_state("b1", "closed")  # another connection writes
-    assert queue.hidden("ann") == frozenset()
+    assert queue.hidden_questions("ann") == frozenset()
     queue.set_state("b1", "open")  # the same connection writes
-    assert queue.hidden("ann") == {"q0", "q1"}
-    assert [lease.question for lease in queue.claim("lea", 1)] == ["q0"] and queue.hidden("lea") == {"q0"}
+    assert queue.hidden_questions("ann") == {"q0", "q1"}
+    assert [lease.question for lease in queue.claim("lea", 1)] == ["q0"] and queue.hidden_questions("lea") == {"q0"}
     now[0] += LEASE_SECONDS + 1
-    assert queue.hidden("lea") == frozenset(), "the lease has lapsed, though nobody wrote"
+    assert queue.hidden_questions("lea") == frozenset(), "the lease has lapsed, though nobody wrote"
 
 
 @pytest.fixture
@@ -429,7 +431,7 @@ def test_whether_anything_answers_questions_is_asked_of_one_kind_after_the_other
 
     kinds = [Kind([]), Kind(["one"]), Kind(["two"])]
     monkeypatch.setattr(indexes, "RETRIEVERS", kinds)
-    assert live.available(study) == ["one", "two"] and live.can_answer(study)
+    assert live.answering_retrievers(study) == ["one", "two"] and live.can_answer(study)
     assert [kind.asked for kind in kinds] == [2, 2, 1]
     monkeypatch.setattr(indexes, "RETRIEVERS", kinds[:1])
     assert not live.can_answer(study)

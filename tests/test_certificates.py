@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.simple_samples import hypergeometric_upper, sample_size_alone
 from blindspot.analysis.certificate_plan import pilot_chances, plan
-from blindspot.analysis.certificates import bet_against_hits, share_after, share_before, times_to
-from blindspot.analysis.weighted_draws import cells_of, draw_order, simulated_draws
+from blindspot.analysis.certificates import bet_against_hits, remaining_share, share_at_target, stopping_times
+from blindspot.analysis.weighted_draws import draw_order, group_into_cells, simulated_draws
 
 POPULATION, TARGET = 3000, 0.06
 
@@ -63,7 +63,7 @@ def test_a_longer_sample_begins_with_the_shorter_one_and_follows_the_weights():
 
 
 def test_simulated_draws_take_no_pair_twice():
-    cells, _ = cells_of(np.repeat([0.01, 0.5], [90, 10]))
+    cells, _ = group_into_cells(np.repeat([0.01, 0.5], [90, 10]))
     drawn = simulated_draws(cells, 100, 5, np.random.default_rng(0))
     assert (np.sort(drawn, axis=1) == np.repeat([0, 1], [90, 10])).all()
 
@@ -71,7 +71,7 @@ def test_simulated_draws_take_no_pair_twice():
 def test_each_estimate_has_the_true_share_as_its_mean():
     """Over all pairs that a draw can be, weighted by their probability, whatever the chances are."""
     hits = np.array([1, 0, 0, 1, 0, 0, 0, 0])
-    cells, member = cells_of(np.array([0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.4, 0.4]))
+    cells, member = group_into_cells(np.array([0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.4, 0.4]))
     cells = plan(cells, 0.5).cells
     weights = cells.weights[member]
     first = 6
@@ -89,41 +89,41 @@ def test_a_biased_judge_breaks_no_bound(world, bias):
     """The bound covers at all looks together; a good judge needs fewer labels than none."""
     hits, chances = world
     scores = 1 - chances if bias == "reversed" else np.clip(chances * bias, 0, 0.99)
-    cells, member = cells_of(scores)
+    cells, member = group_into_cells(scores)
     made = plan(cells, hits.mean() * 1.05)
     tried = studies(hits, made.cells, member, hits.mean() * 1.05, 300, range(200), 150)
-    assert (tried.upper() >= hits.mean()).mean() >= 0.94
+    assert (tried.upper_bounds() >= hits.mean()).mean() >= 0.94
 
 
 def test_a_good_judge_saves_labels(world):
     hits, chances = world
     alone = sample_size_alone(hits.mean(), 0.045, POPULATION)
-    cells, member = cells_of(chances)
+    cells, member = group_into_cells(chances)
     made = plan(cells, 0.045)
-    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.horizon), 0.045)
+    times = stopping_times(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.horizon), 0.045)
     assert np.quantile(times, 0.8, method="higher") < 0.75 * alone
 
 
 def test_more_labels_keep_the_bound_or_lower_it(world):
     hits, chances = world
-    cells, member = cells_of(chances)
+    cells, member = group_into_cells(chances)
     made = studies(hits, plan(cells, TARGET).cells, member, TARGET, 200, range(3))
-    bounds = [made.upper(n) for n in (20, 80, 140, 200)]
+    bounds = [made.upper_bounds(n) for n in (20, 80, 140, 200)]
     assert all((after <= before + 1e-9).all() for before, after in zip(bounds, bounds[1:], strict=False))
     assert made.hits_among(0).tolist() == [0, 0, 0]
 
 
 def test_the_plan_says_when_a_judge_promises_more_than_the_target():
-    cells, _ = cells_of(np.full(500, 0.2))
+    cells, _ = group_into_cells(np.full(500, 0.2))
     made = plan(cells, 0.02)
     assert made.capped and made.rate < 0.02
-    assert plan(cells_of(np.full(500, 0.001))[0], 0.02, longest=10).enough is False
+    assert plan(group_into_cells(np.full(500, 0.001))[0], 0.02, max_draws=10).enough is False
 
 
 def test_found_hits_are_taken_out():
-    assert share_after(0.03, 10, 1000) == pytest.approx(20 / 990)
-    assert share_after(float(share_before(10, 0.02, 1000)), 10, 1000) == pytest.approx(0.02)
-    assert share_after(1.0, 1000, 1000) == 0.0
+    assert remaining_share(0.03, 10, 1000) == pytest.approx(20 / 990)
+    assert remaining_share(float(share_at_target(10, 0.02, 1000)), 10, 1000) == pytest.approx(0.02)
+    assert remaining_share(1.0, 1000, 1000) == 0.0
 
 
 def test_a_pilot_teaches_what_answer_match_is_worth():

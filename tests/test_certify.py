@@ -222,7 +222,7 @@ def test_the_bound_covers_the_truth_with_a_wrong_judge(study):
     truth = np.array([answers(p.question, p.passage) for p in pairs])
     orders = [draw_order(planned.cells.weights[planned.member], seed, 120)[0] for seed in range(200)]
     made = bet_against_hits(truth[orders], planned.member[orders], planned.cells, planned.target, planned.horizon)
-    assert (made.upper() >= 8 / 1000).mean() >= 0.94
+    assert (made.upper_bounds() >= 8 / 1000).mean() >= 0.94
 
 
 def test_the_command_plans_draws_and_states(study):

@@ -74,7 +74,7 @@ def judge(found, chosen, label="positive"):
     for place in chosen:
         question, passage = f"q{pairs.question[place] + 1}", f"p{pairs.passage[place] + 1}"
         event = LabelEvent(f"e{place}", "label", question, (Choice(passage, label),))
-        assert labels.add("ann", event).safe
+        assert labels.add("ann", event).is_in_store
     return [(found.study.questions.get(f"q{pairs.question[p] + 1}").text, found.study.corpus.passage(int(pairs.passage[p])).text) for p in chosen]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from blindspot.analysis.clusters import by_size, cluster, distinct_words, log_odds_z, telling_words
+from blindspot.analysis.clusters import cluster, distinct_words, log_odds_z, renumber_by_size, typical_words
 
 
 def two_blobs():
@@ -28,9 +28,9 @@ def test_no_more_clusters_than_points():
 
 
 def test_clusters_are_named_by_falling_size():
-    assert by_size(np.array([5, 5, 2, 2, 2, -1, 9])).tolist() == [1, 1, 0, 0, 0, -1, 2]
-    assert by_size(np.array([4, 3])).tolist() == [0, 1], "of equals the one that comes first"
-    assert by_size(np.array([-1, -1])).tolist() == [-1, -1]
+    assert renumber_by_size(np.array([5, 5, 2, 2, 2, -1, 9])).tolist() == [1, 1, 0, 0, 0, -1, 2]
+    assert renumber_by_size(np.array([4, 3])).tolist() == [0, 1], "of equals the one that comes first"
+    assert renumber_by_size(np.array([-1, -1])).tolist() == [-1, -1]
 
 
 def test_words_are_letters_folded_and_once():
@@ -53,19 +53,19 @@ def test_the_z_score_by_hand():
 def test_each_cluster_is_named_by_its_own_word():
     texts = [{"ski"}, {"ski"}, {"ski"}, {"sea"}, {"sea"}, {"sea"}, {"sea"}, {"ski"}]
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    assert telling_words(texts, labels, prior=0.5) == {0: ["ski"], 1: ["sea"]}
-    assert telling_words(texts[:4] * 2, labels, prior=0.5) == {0: [], 1: []}, (
+    assert typical_words(texts, labels, prior=0.5) == {0: ["ski"], 1: ["sea"]}
+    assert typical_words(texts[:4] * 2, labels, prior=0.5) == {0: [], 1: []}, (
         "no word is more usual in one than in the other"
     )
 
 
 def test_a_word_of_every_passage_and_a_word_of_one_name_nothing():
     texts = [{"common", "born", f"only{i}"} if i < 6 else {"common", "river"} for i in range(12)]
-    named = telling_words(texts, np.array([0] * 6 + [1] * 6))
+    named = typical_words(texts, np.array([0] * 6 + [1] * 6))
     assert named == {0: ["born"], 1: ["river"]}
 
 
 def test_points_of_no_cluster_have_no_name_but_count_as_the_rest():
     texts = [{"born"}] * 4 + [{"river"}] * 4
-    named = telling_words(texts, np.array([0] * 4 + [-1] * 4))
+    named = typical_words(texts, np.array([0] * 4 + [-1] * 4))
     assert named == {0: ["born"]}

@@ -287,9 +287,9 @@ def test_published_figures_stand_with_their_relations(real_data):
     } == published.TOP_20
     assert tuple(content["Average"].values()) == published.AVERAGE
     assert np.mean([each[2] for each in published.TOP_20.values()]) == pytest.approx(published.AVERAGE[2], abs=0.06)
-    assert "Not directly comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(
+    assert "Not directly comparable" in published.comparability_caveat(
         10, 5
-    )
+    ) and "10 passages" in published.comparability_caveat(10, 5)
 
 
 def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study):

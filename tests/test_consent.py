@@ -89,7 +89,7 @@ def test_consent_is_for_one_server_with_one_key(study, monkeypatch):
             consent.require_consent(study, other, "x")
     consent.give_consent(study, SERVER)  # again, now without a key
     assert [(each.server, each.key) for each in consent.consents(study)] == [(SERVER, "")]
-    assert consent.withdraw(study, SERVER) and not consent.withdraw(study, SERVER)
+    assert consent.withdraw_consent(study, SERVER) and not consent.withdraw_consent(study, SERVER)
     assert servers(study) == []
     with pytest.raises(Refused, match="give the name, never the key"):
         consent.give_consent(study, SERVER, "sk-proj-123")

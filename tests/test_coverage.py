@@ -37,7 +37,7 @@ def test_every_cell_of_the_grid_covers():
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_lists_that_are_swapped_by_fact_show_nothing(small_demo, k):
     """1,000 studies of a demo's own lists: the paired test finds a difference in 4 to 6%, the finder a slice in 5%."""
-    from blindspot.analysis.accuracy import found_by
+    from blindspot.analysis.accuracy import success_from_ranks
     from blindspot.backend.evaluation.comparison import Comparison, measure
     from blindspot.backend.evaluation.slice_finder import candidates
     from blindspot.backend.evaluation.slices import Facts
@@ -45,7 +45,9 @@ def test_lists_that_are_swapped_by_fact_show_nothing(small_demo, k):
     compared = Comparison.of_runs(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
     facts, named = Facts(compared, 5), candidates(Facts(compared, 5))
     predicates = np.array([facts.mask(expression) for _, expression in named])
-    differences = found_by(compared.first_ranks_a, k).astype(float) - found_by(compared.first_ranks_b, k)
+    differences = success_from_ranks(compared.first_ranks_a, k).astype(float) - success_from_ranks(
+        compared.first_ranks_b, k
+    )
     units, studies = compared.units.codes, 1000
     slices = predicates, [family for family, _ in named]
     rejected, listed, covered = swapped(differences, units, units, slices, studies)

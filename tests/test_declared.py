@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import (
     Field,
-    build,
-    declared,
+    build_settings,
+    declared_settings,
     markdown_table,
     named_settings,
     settings_class,
@@ -71,16 +71,16 @@ def test_a_wrong_value_gives_one_line(values, says):
 
 def test_a_nested_value_is_named_by_its_place(tmp_path):
     with pytest.raises(BadInput) as error:
-        build(Larger, {"inner": {"rate": 2}}, "part", tmp_path / "file.toml")
+        build_settings(Larger, {"inner": {"rate": 2}}, "part", tmp_path / "file.toml")
     assert str(error.value) == f"{tmp_path}/file.toml: part.inner.rate must be a number above 0 and at most 1, not 2"
     with pytest.raises(BadInput, match="^part.inner must be a table, not 3$"):
-        build(Larger, {"inner": 3}, "part")
+        build_settings(Larger, {"inner": 3}, "part")
     with pytest.raises(BadInput, match="^unknown setting part.inner.x; known: rate"):
-        build(Larger, {"inner": {"x": 3}}, "part")
+        build_settings(Larger, {"inner": {"x": 3}}, "part")
 
 
 def test_what_is_read_from_a_declaration():
-    known = declared(Small)
+    known = declared_settings(Small)
     assert list(known) == ["rate", "words", "steps", "fast"]
     assert known["words"].choices == ("few", "many") and known["words"].title == "Words"
     assert (known["steps"].kind, known["steps"].optional, known["steps"].minimum) == (int, True, 1)
@@ -100,10 +100,10 @@ class Several:
 
 
 def test_several_values_are_lists_in_json():
-    assert build(Several, {"numbers": [3], "names": ["a"], "inner": {"steps": 2}}) == Several(
+    assert build_settings(Several, {"numbers": [3], "names": ["a"], "inner": {"steps": 2}}) == Several(
         (3,), ("a",), Small(steps=2)
     )
-    assert [(one.kind, one.item, one.choices) for one in declared(Several).values()][:2] == [
+    assert [(one.kind, one.item, one.choices) for one in declared_settings(Several).values()][:2] == [
         (tuple, int, ()),
         (tuple, str, ("a", "b")),
     ]
@@ -113,7 +113,7 @@ def test_several_values_are_lists_in_json():
         ({"inner": {"steps": 0}}, "inner.steps must be a whole number of at least 1, not 0"),
     ):
         with pytest.raises(BadInput) as error:
-            build(Several, values)
+            build_settings(Several, values)
         assert str(error.value) == says
 
 
@@ -139,7 +139,7 @@ def test_options_of_several_values():
     @app.command()
     @takes_settings(Several)
     def command(*, settings: dict):
-        print(build(Several, settings))
+        print(build_settings(Several, settings))
 
     runner = CliRunner()
     done = runner.invoke(app, ["--numbers", "3, 4", "--names", "a", "--names", "b"])

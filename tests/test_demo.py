@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.intervals import tango
 from blindspot.app import cli, who
 from blindspot.app.main import PAGES
@@ -103,7 +103,7 @@ def test_simulated_annotators_say_so_and_disagree(small_demo):
 
 def test_the_truth_is_the_generators(small_demo):
     made = Encyclopedia(600, 0, BLIND_SPOT)
-    assert truth_of(small_demo) == {row["question"]: set(row["passages"]) for row in made.truth()}
+    assert truth_of(small_demo) == {row["question"]: set(row["passages"]) for row in made.answering_passages()}
     assert json.loads((small_demo.path("encyclopedia", "about.json")).read_text())["edition"] == "blind spot"
 
 
@@ -119,7 +119,7 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     steps = demo_steps(small_demo)
     assert [step.state for step in steps] == ["ready"] * 5
     clean = measure(small_demo, "trained-clean-dev")
-    assert f"{100 * found_by(clean.first_ranks, 5).mean():.1f}% on the clean set" in steps[4].sentence
+    assert f"{100 * success_from_ranks(clean.first_ranks, 5).mean():.1f}% on the clean set" in steps[4].sentence
     roles = [
         {
             (pair.question, pair.passage): pair.role
@@ -173,7 +173,7 @@ def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
         first.title.startswith("Short notices")
         and f"“{first.title}”, is about several" in demo_steps(small_demo)[1].sentence
     )
-    only_a = (compared.first_ranks_a == 1) & ~found_by(compared.first_ranks_b, 5)
+    only_a = (compared.first_ranks_a == 1) & ~success_from_ranks(compared.first_ranks_b, 5)
     assert compared.frequency[row] <= sorted(compared.frequency[only_a])[len(compared.frequency[only_a]) // 2]
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_of, patterns, tabulate
+from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_in_cell, patterns, tabulate
 from blindspot.backend.training_sets.judge_agreement import judge_agreement
 from blindspot.db.errors import Missing
 from tests.training_studies import say, score, training_study
@@ -64,12 +64,12 @@ def test_it_is_what_a_counter_counts(judges):
 
 def test_the_pairs_of_a_cell_by_rank():
     ranks, votes = arrays()
-    assert [PAIRS[place] for place in pairs_of(ranks, votes, (2, 5), (1, 0, 0))] == [
+    assert [PAIRS[place] for place in pairs_in_cell(ranks, votes, (2, 5), (1, 0, 0))] == [
         (2, YES, NO, NO),
         (5, YES, NO, NO),
     ]
-    assert pairs_of(ranks[::-1], votes[:, ::-1], (2, 5), (1, 0, 0)).tolist() == [10, 9]
-    assert pairs_of(ranks, votes, (21, 100), (1, 1, 1)).tolist() == []
+    assert pairs_in_cell(ranks[::-1], votes[:, ::-1], (2, 5), (1, 0, 0)).tolist() == [10, 9]
+    assert pairs_in_cell(ranks, votes, (21, 100), (1, 1, 1)).tolist() == []
 
 
 def test_nothing_and_nonsense():

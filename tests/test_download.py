@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from blindspot.backend.data import download as module
-from blindspot.backend.data.download import fetch, unpack
+from blindspot.backend.data.download import download_file, unpack
 from blindspot.db.errors import BadInput, Missing, Refused
 
 BODY = bytes(range(256)) * 5000
@@ -91,13 +91,13 @@ def server():
 
 
 def got(server, what, folder):
-    return fetch(f"{server.url}/{what}/data.bin", folder, wait=0.01)
+    return download_file(f"{server.url}/{what}/data.bin", folder, wait=0.01)
 
 
 def test_a_file_is_whole_recorded_and_not_fetched_again(server, tmp_path):
     done = got(server, "whole", tmp_path)
     assert done.path.read_bytes() == BODY and done.sha256 == hashlib.sha256(BODY).hexdigest()
-    assert not done.again and got(server, "whole", tmp_path).again
+    assert not done.was_present and got(server, "whole", tmp_path).was_present
     assert len(server.asked) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.bin", "downloads.json"]
 
@@ -131,7 +131,7 @@ def test_redirects_are_followed_but_not_to_files_nor_in_circles(server, tmp_path
     assert got(server, "redirect", tmp_path).path.read_bytes() == BODY
     for what in ("file", "circle"):
         with pytest.raises((Missing, Refused)):
-            fetch(f"{server.url}/{what}/other.bin", tmp_path, wait=0.01)
+            download_file(f"{server.url}/{what}/other.bin", tmp_path, wait=0.01)
     assert not (tmp_path / "other.bin").exists()
 
 

@@ -23,8 +23,8 @@ from blindspot.backend.data.encyclopedia import (
     PLAIN,
     SECOND_DATASET,
     Encyclopedia,
-    describe,
-    write,
+    measure_encyclopedia,
+    write_encyclopedia,
 )
 from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
 from blindspot.backend.text.answers import spaced_tokens
@@ -41,7 +41,7 @@ def made():
 
 
 def read(encyclopedia: Encyclopedia):
-    truth = {row["question"]: row["passages"] for row in encyclopedia.truth()}
+    truth = {row["question"]: row["passages"] for row in encyclopedia.answering_passages()}
     return {p.id: p for p in encyclopedia.passages()}, list(encyclopedia.questions()), truth
 
 
@@ -60,7 +60,7 @@ def blind():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("encyclopedia")
-    return path, write(path, 600, 3)
+    return path, write_encyclopedia(path, 600, 3)
 
 
 def digest(folder: Path) -> str:
@@ -134,7 +134,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path, 2500, progress=stop)
+        write_encyclopedia(tmp_path, 2500, progress=stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -223,7 +223,7 @@ def test_the_plain_edition_is_what_it_was():
     """Benchmarks and other tests are about these bytes: the digest was taken before there was a second edition."""
     hashed = hashlib.sha256()
     encyclopedia = Encyclopedia(3000, 0)
-    for row in (*encyclopedia.passages(), *encyclopedia.answered()):
+    for row in (*encyclopedia.passages(), *encyclopedia.questions_with_passages()):
         hashed.update(repr(row).encode())
     assert hashed.hexdigest() == "50f0f09abda4914f39adedd6c5f3bfc737fa2b5e6d989a1509e23b219d015731"
 
@@ -408,7 +408,7 @@ def test_describe_on_a_worked_case():
     pad = [-1] * 17
     dense = np.array([[0, 10, 20, *pad], [1, -1, -1, *pad], [30, 31, 32, *pad], [2, 10, 3, *pad]])
     bm25 = np.array([[10, 3, 4, *pad], [40, 41, 42, *pad], [2, 5, 6, *pad], [50, 51, 52, *pad]])
-    described = describe(questions, truth, bm25, dense)
+    described = measure_encyclopedia(questions, truth, bm25, dense)
     assert all(each["low"] <= each["share"] <= each["high"] for each in described.values())
     figures = {name: {"share": each["share"], "n": each["n"]} for name, each in described.items()}
     assert figures["false_negatives"] == {"share": 1 / 5, "n": 5}

@@ -17,7 +17,7 @@ from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs, triples
-from blindspot.backend.data.importing.uploads import keep_file
+from blindspot.backend.data.importing.uploads import store_upload
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.interventions.batch import explain_misses
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
@@ -231,14 +231,14 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )
     checked = Study.create(tmp_path / "checked")
-    path = keep_file(checked, "mined.jsonl", io.BytesIO(mined.encode())).name
+    path = store_upload(checked, "mined.jsonl", io.BytesIO(mined.encode())).name
     assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
     assert submit(checking.judge_drawn, "half", of=checked) == {"judge": "half", "pairs": 9}
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9
     log = "".join(f'{{"question": "where is {n}", "contexts": ["place {n}", "town {n}"]}}\n' for n in range(50))
     logged = Study.create(tmp_path / "logged")
-    path = keep_file(logged, "log.jsonl", io.BytesIO(log.encode())).name
+    path = store_upload(logged, "log.jsonl", io.BytesIO(log.encode())).name
     assert submit(checking.import_retrieval_log, path, of=logged) == {"questions": 50, "chunks": 100}
     assert submit(checking.draw_log_questions, 3, of=Study.open(logged.folder))["batch"] == "log-2"
     assert set(results) == registered - IN_THE_DEMO

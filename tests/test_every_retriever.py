@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app import cli
 from blindspot.app.runs import retriever_label
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -121,7 +121,7 @@ class Every:
 
     def first(self, name: str) -> str:
         """The text of the run's first question."""
-        return self.study.questions.some(self.run(name).question_ids)[0].text
+        return self.study.questions.with_ids(self.run(name).question_ids)[0].text
 
 
 def command(*arguments: object) -> tuple[int, str, str]:
@@ -222,7 +222,7 @@ def test_the_help_and_the_docs_name_it(name, help_text):
     kind = RETRIEVERS.get(row.kind)
     assert "".join(f"{kind.name}: {kind.help}".split()) in "".join(help_text.split()), "lines break at hyphens too"
     line = next(line for line in DOCS.read_text().splitlines() if line.startswith(f"| `{row.kind}` |"))
-    for setting in declared(kind.options).values():
+    for setting in declared_settings(kind.options).values():
         assert setting.option in help_text and f"`{setting.option}`" in line
     assert all(f"{option} " in help_text for option in row.options)
     if row.kind == "opened":
@@ -249,7 +249,7 @@ def test_the_options_of_a_run_open_its_retriever_again(every, name):
     run = every.run(name)
     kind = RETRIEVERS.get(ROWS[name].kind)
     again = kind.open(every.study, kind.options(**kind.options_of_run(run.manifest)), "cpu")
-    texts = [question.text for question in every.study.questions.some(run.question_ids)]
+    texts = [question.text for question in every.study.questions.with_ids(run.question_ids)]
     hits = again.search(texts, K)
     same_ranking(hits, run.hits)
     told = {"kind": "run"} | json.loads(json.dumps(again.settings))
@@ -262,7 +262,7 @@ def test_the_options_of_a_run_open_its_retriever_again(every, name):
 def finds(every: Every, name: str) -> list[bool]:
     """Whether a passage among a run's hits contains an answer, by searching for the answer as a word."""
     run, found = every.run(name), []
-    for question, rows in zip(every.study.questions.some(run.question_ids), run.hits.ordinals, strict=True):
+    for question, rows in zip(every.study.questions.with_ids(run.question_ids), run.hits.ordinals, strict=True):
         texts = [passage.text for passage in every.study.corpus.passages([int(row) for row in rows if row >= 0])]
         found.append(any(re.search(rf"\b{answer}\b", text) for answer in question.answers for text in texts))
     return found
@@ -302,7 +302,7 @@ def test_compare_offers_every_run_and_says_what_made_the_two(every):
 @every_live_row
 def test_a_live_question_gives_the_hits_of_the_run(every, name):
     row, run = MADE[name], every.run(name)
-    assert row.live in live.available(every.study) and row.live in available_retrievers(every.study)
+    assert row.live in live.answering_retrievers(every.study) and row.live in available_retrievers(every.study)
     hits = live.search(every.study, row.live, [every.first(name)], K)
     if row.exact:
         same_ranking(hits, first_hits(run.hits, 1))
@@ -322,7 +322,7 @@ def test_the_service_answers_with_it(every, client, name):
 
 
 def test_a_stored_run_is_asked_nothing_live(every, client):
-    assert not any(name.startswith("run:") for name in live.available(every.study))
+    assert not any(name.startswith("run:") for name in live.answering_retrievers(every.study))
     asked = {"retriever": "run:every-bm25", "questions": ["Who?"], "k": K}
     answer = client.post("/search", json=asked)
     assert answer.status_code == 404 and "unknown retriever 'run:every-bm25'" in answer.json()["error"]

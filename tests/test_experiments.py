@@ -136,7 +136,7 @@ def test_cells_hold_what_the_runs_say(study, tmp_path):
     bench.make(hits)
     answers = np.asarray(hits.open(bench).answers())
     assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
-    names = [question.relation for question in bench.questions.some(hits.open(bench).question_ids)]
+    names = [question.relation for question in bench.questions.with_ids(hits.open(bench).question_ids)]
     by_relation = [
         np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
         for relation in ("P19", "P20")
@@ -365,12 +365,12 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
 
     foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
     registry = Registry("experiment", check=papers._check)
-    registry._add(foreign)
+    registry._register_loaded(foreign)
     monkeypatch.setattr(papers, "INSTALLED", registry)
     assert list(papers.experiments())[-1] == "foreign" and running.experiment_named("foreign") is foreign
     with pytest.raises(Missing, match="known: negatives, .*foreign"):
         running.experiment_named("nothing")
     with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
-        registry._add(dataclasses.replace(foreign, name="negatives"))
+        registry._register_loaded(dataclasses.replace(foreign, name="negatives"))
     with pytest.raises(TypeError, match="str is not an Experiment"):
-        registry._add("negatives")
+        registry._register_loaded("negatives")

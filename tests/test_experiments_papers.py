@@ -213,7 +213,7 @@ def test_better_retrieval_and_better_answers(study):
     read = next(cell.measures[0].reading for cell in plan.cells if cell.column == "EM@5")
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]
-    asked = bench.questions.some(reading.run.question_ids)
+    asked = bench.questions.with_ids(reading.run.question_ids)
     by_hand = [
         answer is not None and answer.lower() in [each.lower() for each in question.answers]
         for answer, question in zip(said, asked, strict=True)

@@ -62,7 +62,7 @@ def test_a_live_question_is_explained_and_a_service_has_no_explanation(study, mo
     )
     assert "terms that question and passage share" in page.text
     monkeypatch.setenv("BLINDSPOT_BACKEND", "http://127.0.0.1:9")
-    assert not live.explains(study, "sparse:splade")
+    assert not live.can_explain(study, "sparse:splade")
 
 
 def test_terms_and_words_of_strangers_are_text():

@@ -335,7 +335,7 @@ def test_a_truncated_or_flipped_labels_db_is_found_and_restored(tmp_path, times=
     labels = Labels(path, passages=study.corpus.ordinals)
     for number, question in enumerate(study.questions.all()):
         labels.add("ann", LabelEvent(f"e{number}", "label", question.id, (Choice("p0", "negative"),)))
-    kept = backups.back_up(path, tmp_path / "kept.db")
+    kept = backups.checked_backup(path, tmp_path / "kept.db")
     expected = list(Labels(kept, read_only=True).events())
     labels.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     labels.close()

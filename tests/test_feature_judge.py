@@ -348,7 +348,7 @@ def test_what_a_judge_learned_is_reported(study, judge):
 
 def test_a_judge_opens_again_as_it_was(study, judge):
     run = study.run("bm25-dev")
-    lists = lists_of(run, study.questions.some(run.question_ids[:5]), 10)
+    lists = lists_of(run, study.questions.with_ids(run.question_ids[:5]), 10)
     again = FeatureJudge(study, "judge")
     assert np.array_equal(again.ranking_scores(again.features(lists)), judge.ranking_scores(judge.features(lists)))
 
@@ -356,7 +356,7 @@ def test_a_judge_opens_again_as_it_was(study, judge):
 def test_nothing_but_texts_is_looked_at(study, judge):
     """Answers, gold, relation and subject of a question are gone: its passages are judged as before."""
     run = study.run("bm25-dev")
-    questions = study.questions.some(run.question_ids[:8])
+    questions = study.questions.with_ids(run.question_ids[:8])
     bare = [Question(question.id, question.text) for question in questions]
     known, unknown = (judge.features(lists_of(run, each, 10)) for each in (questions, bare))
     assert np.array_equal(known, unknown, equal_nan=True)
@@ -371,7 +371,7 @@ def test_training_questions_are_judged_out_of_fold_and_others_by_the_judge(study
     made = judge_run(study, "judge", "bm25-dev")
     dev = study.run("bm25-dev").question_ids
     assert made["questions"] == len(dev) and made["pairs"] == 10 * len(dev)
-    lists = lists_of(study.run("bm25-dev"), study.questions.some(dev[:1]), 10)
+    lists = lists_of(study.run("bm25-dev"), study.questions.with_ids(dev[:1]), 10)
     first = study.corpus.passage(int(lists.rows[0, 0])).id
     assert store([(dev[0], first)])[dev[0], first] == pytest.approx(judge.probabilities(judge.features(lists))[0, 0])
 
@@ -469,8 +469,8 @@ def test_reranking_is_a_retriever_like_the_others(study, judge):
     before, after = (np.asarray(each.answers())[:, 0].mean() for each in (base, run))
     assert after >= before
     assert "bm25" in kind_of_run(run.manifest).describe(run.manifest)
-    assert "rerank:judge" in live.available(study)
-    question = study.questions.some(run.question_ids[:1])[0].text
+    assert "rerank:judge" in live.answering_retrievers(study)
+    question = study.questions.with_ids(run.question_ids[:1])[0].text
     same_ranking(live.search(study, "rerank:judge", [question], 10), first_hits(run.hits, 1))
 
 
@@ -485,7 +485,7 @@ def test_on_real_data_the_judge_tells_gold_from_the_rest(real_data, tmp_path):
     study = make_study_of(real_data, tmp_path, import_passages, import_questions)
     learn_judge(study, "judge", "bm25-train")
     judge, run = FeatureJudge(study, "judge"), study.run("bm25-dev")
-    lists = lists_of(run, study.questions.some(run.question_ids), 20)
+    lists = lists_of(run, study.questions.with_ids(run.question_ids), 20)
     found = judge.features(lists)
     scores, probabilities = judge.ranking_scores(found), judge.probabilities(found)
     given = lists.rows >= 0

@@ -163,7 +163,7 @@ def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
 
 
 def test_the_gold_of_a_passage_is_known(study):
-    found = Questions(study.labels_path).with_gold(["answer0", "filler29", "filler1"])
+    found = Questions(study.labels_path).questions_by_gold(["answer0", "filler29", "filler1"])
     assert {passage: [id for id, _ in questions] for passage, questions in found.items()} == {
         "answer0": ["q0"],
         "filler29": ["q4"],

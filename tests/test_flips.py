@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, cells, flip_table
+from blindspot.analysis.flips import BOTH, CELLS, NEITHER, ONLY_A, ONLY_B, FlipTable, flip_cells, flip_table
 
 FIRST_A = np.array([1, 3, 0, 0, 9, 5])
 FIRST_B = np.array([2, 0, 4, 0, 9, 6])
 
 
 def test_by_hand():
-    codes = cells(FIRST_A, FIRST_B, 5)
+    codes = flip_cells(FIRST_A, FIRST_B, 5)
     assert codes.tolist() == [BOTH, ONLY_A, ONLY_B, NEITHER, NEITHER, ONLY_A]
     assert codes.dtype == np.int8
     assert flip_table(FIRST_A, FIRST_B, 5) == FlipTable(both=1, only_a=2, only_b=1, neither=2)

@@ -14,7 +14,7 @@ from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_run
 from blindspot.backend.data.formats import REGISTRY, contexts, find_format, formats
-from blindspot.backend.data.formats.articles import piece_blocks, word_blocks
+from blindspot.backend.data.formats.articles import word_blocks, word_piece_splitter
 from blindspot.backend.data.formats.base import ImportedQuestion, Options, RunEntry
 from blindspot.backend.data.formats.json_stream import JsonStream
 from blindspot.backend.data.importing.importer import import_passages, import_questions
@@ -197,7 +197,7 @@ def test_popqa_popularity_is_the_frequency(tmp_path):
 
 def test_squad_paragraphs_become_gold(study, tmp_path):
     result = import_questions(study, BY_NAME["questions-squad"].write(tmp_path))
-    a1, a2 = study.questions.some(["a1", "a2"])
+    a1, a2 = study.questions.with_ids(["a1", "a2"])
     assert (a1.gold, a1.answers, a1.split) == (("2",), ("Askvoll",), "dev") and (a2.gold, a2.answers) == ((), ())
     assert result.notes[0] == "Gold passages found: 1 by the same text, of 1 named."
 
@@ -283,11 +283,11 @@ def test_articles_are_cut_into_blocks_of_words_or_word_pieces(tmp_path):
 def test_word_pieces_are_counted_by_the_tokenizer_and_no_word_is_cut():
     from transformers import AutoTokenizer
 
-    from blindspot.backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate_model
 
-    tokenizer = AutoTokenizer.from_pretrained(locate("minilm"))
+    tokenizer = AutoTokenizer.from_pretrained(locate_model("minilm"))
     text = " ".join(p.text for p in PASSAGES) + " antidisestablishmentarianism, Llanfairpwllgwyngyll."
-    blocks = list(piece_blocks("minilm", 12)(text))
+    blocks = list(word_piece_splitter("minilm", 12)(text))
     sizes = [len(tokenizer(block, add_special_tokens=False)["input_ids"]) for block in blocks]
     assert " ".join(blocks) == text and len(blocks) > 5
     for size, following in zip(sizes, blocks[1:], strict=False):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from blindspot.backend.core.runs import run_name_of
 from blindspot.backend.data.formats import formats
 from blindspot.backend.data.formats.dpr_results import write_results
-from blindspot.backend.data.formats.trec import falling_scores, write_run
+from blindspot.backend.data.formats.trec import strictly_decreasing_scores, write_run
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
 from tests.studies import births, make_study, people
@@ -37,7 +37,7 @@ def test_a_trec_run_is_read_in_our_order_by_other_tools(tmp_path):
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=30))
 def test_scores_fall_strictly_and_hardly_move(scores):
     scores = np.array(sorted(scores, reverse=True), dtype=np.float32)
-    written = np.array([np.float32(f"{score:.9g}") for score in falling_scores(scores)])
+    written = np.array([np.float32(f"{score:.9g}") for score in strictly_decreasing_scores(scores)])
     assert (np.diff(written) < 0).all()
     assert (written <= scores).all() and np.allclose(written, scores, atol=1e-3)
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blindspot.analysis.prediction_powered import FEW, ScoredSample, powered_rate
-from blindspot.analysis.weighted_draws import draw_keys, inclusion
+from blindspot.analysis.weighted_draws import draw_keys, inclusion_probabilities
 from blindspot.app.cli import app
 from blindspot.app.components.gold_check import WORDS
 from blindspot.backend.core.runs import write_run
@@ -50,10 +50,10 @@ def test_inclusion_probabilities_are_unbiased_weights():
         keys = draw_keys(weights, seed)
         order = np.argsort(keys)
         drawn = order[:15]
-        totals.append((values[drawn] / inclusion(weights[drawn], keys[order[15]])).sum())
+        totals.append((values[drawn] / inclusion_probabilities(weights[drawn], keys[order[15]])).sum())
     error = np.std(totals) / np.sqrt(len(totals))
     assert abs(np.mean(totals) - values.sum()) < 4 * error
-    assert (inclusion(weights, None) == 1).all(), "a census"
+    assert (inclusion_probabilities(weights, None) == 1).all(), "a census"
 
 
 @pytest.mark.parametrize("judge", ["good", "reversed", "useless"])
@@ -69,7 +69,7 @@ def test_the_interval_covers_the_share_whatever_the_judge(judge):
         keys = draw_keys(weights, seed)
         order = np.argsort(keys)
         drawn = order[:40]
-        sample = ScoredSample(truth[drawn], np.ones(40, bool), doubt[drawn], inclusion(weights[drawn], keys[order[40]]),
+        sample = ScoredSample(truth[drawn], np.ones(40, bool), doubt[drawn], inclusion_probabilities(weights[drawn], keys[order[40]]),
                               drawn.astype(str))  # fmt: skip
         found = powered_rate(sample, doubt)
         covered += found.low <= truth.mean() <= found.high
@@ -194,7 +194,7 @@ def test_an_annotator_gets_judged_questions_again_and_sees_no_answer_key(study):
     give(store, "q5", "filler", "negative")
     queue_gold_check(study, "gold", GoldCheck("misses", "run", 2), 20)
     queue = Queue(study.labels_path)
-    assert queue.open_to("ann") == {"gold": 20}, "q5 too, of which ann judged another passage"
+    assert queue.available_counts("ann") == {"gold": 20}, "q5 too, of which ann judged another passage"
     card = Cards(study).leased("ann", queue.claim("ann"))[0]
     assert card["candidates"] and not card["positives"], (
         "the gold that is to be judged is not shown as a known positive"

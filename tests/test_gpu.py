@@ -6,7 +6,7 @@ import torch
 
 from blindspot.backend.retrieval.exact import gpu as module
 from blindspot.backend.retrieval.exact import staging
-from blindspot.backend.retrieval.exact.gpu import GPUShard, Shards, best_rows
+from blindspot.backend.retrieval.exact.gpu import GPUSearch, GPUShard, best_rows
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
 from tests.test_search import brute_force
@@ -22,7 +22,7 @@ def small_blocks(monkeypatch):
 
 def search_on(vectors, similarity, devices):
     search = ExactSearch(vectors, similarity, "cpu")
-    search.proposer = Shards(vectors, similarity, devices)
+    search.proposer = GPUSearch(vectors, similarity, devices)
     return search
 
 
@@ -88,7 +88,7 @@ def test_rows_that_do_not_fit_are_streamed_and_it_says_so(monkeypatch):
 def test_memory_that_runs_out_in_a_search_shrinks_the_blocks_then_gives_up_the_rows(monkeypatch):
     rng = np.random.default_rng(5)
     vectors, questions = rng.normal(size=(3000, 24)).astype(np.float16), rng.normal(size=(6, 24)).astype(np.float32)
-    real, sizes = module._product, []
+    real, sizes = module._padded_products, []
 
     def product(rows, wanted, dtype):
         sizes.append(len(rows))
@@ -96,7 +96,7 @@ def test_memory_that_runs_out_in_a_search_shrinks_the_blocks_then_gives_up_the_r
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return real(rows, wanted, dtype)
 
-    monkeypatch.setattr(module, "_product", product)
+    monkeypatch.setattr(module, "_padded_products", product)
     said, search = [], search_on(vectors, "dot", ["cpu"])
     shard = search.proposer._shards[0]
     hits = search.search(questions, 10, lambda done, total, what: said.append(what))
@@ -109,7 +109,7 @@ def test_a_device_without_any_memory_is_one_line(monkeypatch):
     def product(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(module, "_product", product)
+    monkeypatch.setattr(module, "_padded_products", product)
     with pytest.raises(Refused, match="too little memory"):
         search_on(np.ones((100, 8), np.float16), "dot", ["cpu"]).search(np.ones((1, 8), np.float32), 3)
 
@@ -149,7 +149,7 @@ def test_every_gpu_holds_a_share(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert module.devices("cuda") == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] and module.devices("cuda:2") == ["cuda:2"]
-    held = Shards(np.ones((10, 2), np.float16), "dot", module.devices("cuda"))._shards
+    held = GPUSearch(np.ones((10, 2), np.float16), "dot", module.devices("cuda"))._shards
     assert [shard.device for shard in held] == module.devices("cuda")
     assert [(shard._start, shard._stop) for shard in held] == [(0, 2), (2, 5), (5, 7), (7, 10)]
     assert isinstance(held[0], GPUShard)

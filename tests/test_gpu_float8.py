@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.gpu import float8
 from benchmarks.gpu.float8 import Float8Search, on_one_device, power_of_two, products
-from blindspot.backend.retrieval.exact.gpu import Shards
+from blindspot.backend.retrieval.exact.gpu import GPUSearch
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
 
@@ -80,7 +80,7 @@ def test_a_chip_whose_sums_are_less_exact_makes_no_candidates(monkeypatch):
 def test_rows_on_two_devices_are_refused():
     vectors = topics(40, 1)[0]
     search = on_one_device(vectors, "cpu")
-    search.proposer = Shards(vectors, "dot", ["cpu", "cpu"])
+    search.proposer = GPUSearch(vectors, "dot", ["cpu", "cpu"])
     for each in (search, ExactSearch(vectors, "dot", "cpu")):
         with pytest.raises(Refused, match="all rows on one GPU"):
             Float8Search(each)

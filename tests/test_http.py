@@ -440,7 +440,7 @@ def test_wrong_judgements_store_nothing(url, study):
         for body, status, said in WRONG_JUDGEMENTS:
             answer = asked.post("/v1/judgements", json=body)
             assert answer.status_code == status and said in answer.json()["error"], answer.text
-    assert list(Labels(study.labels_path).events()) == [] and Labels(study.labels_path).machines() == {}
+    assert list(Labels(study.labels_path).events()) == [] and Labels(study.labels_path).machine_label_counts() == {}
 
 
 def test_nobody_acts_in_the_name_of_a_machine(url):

@@ -418,6 +418,6 @@ def test_a_pulled_study_brings_no_rights_and_no_jobs(hub, filled, tmp_path):
     files_of(hub, "dataset")["labels.db"] = theirs.labels_path.read_bytes()
     pull_study(HubRepository("ada/thing", "study"), tmp_path / "fetched")
     fetched = People(tmp_path / "fetched" / "labels.db")
-    assert fetched.invited(secret) is None and fetched.signed_in(session) is None
+    assert fetched.person_of_link(secret) is None and fetched.person_of_session(session) is None
     assert {(person.role, person.email, person.invited) for person in fetched.all()} == {("annotator", None, False)}
     assert Jobs(tmp_path / "fetched" / "labels.db").recent(5) == []

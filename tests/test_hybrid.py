@@ -12,9 +12,9 @@ from blindspot.backend.retrieval.hybrid import (
     Hybrid,
     lowest_scores,
     reciprocal_rank_fusion,
-    scores_in,
-    union,
-    weighted,
+    scores_of_rows,
+    union_rows,
+    weighted_fusion,
 )
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
@@ -73,9 +73,11 @@ def test_published_rrf_cases(real_data):
 
 
 def test_union_and_scores_in():
-    assert union(A, B).tolist() == [[-1, -1, 1, 3, 5, 8]]
-    np.testing.assert_array_equal(scores_in(union(A, B), A)[0, 2:], np.array([7, 9, np.nan, 2], np.float32))
-    np.testing.assert_array_equal(scores_in(union(A, B), B)[0, 2:], np.array([0.9, np.nan, 0.8, np.nan], np.float32))
+    assert union_rows(A, B).tolist() == [[-1, -1, 1, 3, 5, 8]]
+    np.testing.assert_array_equal(scores_of_rows(union_rows(A, B), A)[0, 2:], np.array([7, 9, np.nan, 2], np.float32))
+    np.testing.assert_array_equal(
+        scores_of_rows(union_rows(A, B), B)[0, 2:], np.array([0.9, np.nan, 0.8, np.nan], np.float32)
+    )
     assert lowest_scores(B).tolist() == [[pytest.approx(0.8)]]
     assert lowest_scores(hits([(-1, -np.inf)])).tolist() == [[0]]
 
@@ -84,7 +86,7 @@ def test_weighted_by_hand():
     candidates = Candidates(
         np.array([[-1, 4, 6]], np.int32), np.array([[0, 10, 2]], np.float32), np.array([[0, 1, 9]], np.float32)
     )
-    fused = weighted(candidates, 1.1, 2)
+    fused = weighted_fusion(candidates, 1.1, 2)
     assert fused.ordinals.tolist() == [[6, 4]]
     np.testing.assert_allclose(fused.scores, [[2 + 1.1 * 9, 10 + 1.1]], rtol=1e-6)
 
@@ -98,7 +100,7 @@ def test_weighted_with_exact_scores_equals_scoring_every_passage(indexed_study):
     full = BM25(indexed_study).score(texts, everything) + np.float32(0.3) * Dense(indexed_study, "tiny", "cpu").score(
         texts, everything
     )
-    joined = union(*hybrid.lists(texts))
+    joined = union_rows(*hybrid.both_lists(texts))
     found = hybrid.search(texts, 5)
     for row in range(len(texts)):
         pool = joined[row][joined[row] >= 0]
@@ -110,7 +112,7 @@ def test_minimum_gives_a_missing_passage_the_least_score_of_the_list(indexed_stu
     texts = [indexed_study.questions.all()[0].text]
     hybrid = Hybrid(indexed_study, "tiny", "weighted", missing="minimum", device="cpu")
     hybrid.depth = 5
-    sparse, dense = hybrid.lists(texts)
+    sparse, dense = hybrid.both_lists(texts)
     candidates = hybrid.candidates(texts)
     only_dense = (
         np.isin(candidates.ordinals, dense.ordinals)

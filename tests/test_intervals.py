@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from blindspot.analysis.accuracy import macro_average, mean, mean_difference, proportion
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.analysis.intervals import compact, mean_interval, t_quantile, tango
+from blindspot.analysis.intervals import mean_interval, renumber_units, t_quantile, tango
 from blindspot.analysis.significance import compare, sign_flip
 
 
@@ -83,7 +83,7 @@ def test_units_may_have_any_numbers():
     shuffled = np.random.default_rng(2).permutation(60)
     moved = mean_interval(values[shuffled], units[shuffled])
     assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
-    assert compact(np.array([7, 2**40, 7])).tolist() == [0, 1, 0]
+    assert renumber_units(np.array([7, 2**40, 7])).tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="equal length"):
         mean_interval(values, units[:3])
     with pytest.raises(ValueError, match="from 0 to 1"):

@@ -421,7 +421,7 @@ def test_a_false_negative_above_gets_its_own_rank(missing):
     from dataclasses import replace
 
     run = missing.run("tiny")
-    for question in missing.questions.some(run.question_ids):
+    for question in missing.questions.with_ids(run.question_ids):
         second, last = (missing.corpus.passages([run.hits.ordinals[run.row(question.id)][at]])[0] for at in (1, 50))
         if missing.corpus.ordinals([last.id]) and second.title.strip() and len(second.text.split()) > 3:
             break
@@ -512,7 +512,7 @@ def test_question_tries_the_edits_live_and_escapes_the_edited_texts(missing):
     assert f"is at rank {row['rank']:,}" in page.text and "What would bring the gold passage into the top" in page.text
     for name, each in row["edits"].items():
         assert f"{EDITS[name].does} {each['tokens']:,} {each['rank'] or '–'} " in page.text
-    (explained,) = next(MissExplainer(missing, "tiny", device="cpu").explain(missing.questions.some([row["id"]])))
+    (explained,) = next(MissExplainer(missing, "tiny", device="cpu").explain(missing.questions.with_ids([row["id"]])))
     for each in explained.tried:
         if each.rank:
             assert f"{EDITS[each.name].does} {each.size:,} {each.rank:,} {each.lifted(3)} of {PLACEBOS}" in page.text

@@ -283,18 +283,20 @@ def test_a_job_under_another_host_name_is_dead_when_it_reports_no_more(study, bo
 def test_this_machine_under_another_name_looks_at_the_lock(study, monkeypatch):
     id = jobs.submit(count_up, study)
     until(study, id, lambda job: job.state == "running")
-    monkeypatch.setattr(job_process, "host", lambda: "renamed")
+    monkeypatch.setattr(job_process, "host_name", lambda: "renamed")
     assert jobs.status(study, id).state == "running"
     os.kill(jobs.status(study, id).pid, signal.SIGKILL)
     assert wait(study, id, 5).state == "failed"
 
 
 def test_a_lock_that_a_worker_inherited_does_not_keep_a_dead_job_alive(study):
-    job_id, lock = jobs._record(study, jobs._kind_of(count_up), {})
+    job_id, lock = jobs._record_waiting_job(study, jobs._kind_of(count_up), {})
     with lock:
         child = subprocess.Popen(["sleep", "60"])
         records = Jobs(study.labels_path)
-        records.adopt(job_id, child.pid, job_process.process_of(child.pid), job_process.host(), job_process.boot())
+        records.adopt(
+            job_id, child.pid, job_process.process_identity(child.pid), job_process.host_name(), job_process.boot_id()
+        )
         records.start(job_id)
         assert jobs.status(study, job_id).state == "running"
         child.kill()
@@ -307,7 +309,7 @@ def test_a_job_of_the_version_before_is_found_dead(study):
     records = Jobs(study.labels_path)
     records.create("old", "index bm25", {})
     with sqlite3.connect(study.labels_path) as connection:
-        connection.execute("UPDATE job SET state = 'running', pid = 1, host = ?", (job_process.host(),))
+        connection.execute("UPDATE job SET state = 'running', pid = 1, host = ?", (job_process.host_name(),))
     assert jobs.status(study, "old").state == "failed"
 
 
@@ -400,7 +402,7 @@ def test_progress_that_cannot_be_written_does_not_end_the_work(study, monkeypatc
 def test_a_process_runs_registered_functions_alone(study):
     """A record names a module and a function; neither another function of the module nor another module will do."""
     for function in ("tests.test_jobs:people", "os:getcwd", "", "no_such_module:x"):
-        id, lock = jobs._record(study, dataclasses.replace(jobs._kind_of(count_up)), {"steps": 1})
+        id, lock = jobs._record_waiting_job(study, dataclasses.replace(jobs._kind_of(count_up)), {"steps": 1})
         with sqlite3.connect(study.labels_path) as connection:
             connection.execute("UPDATE job SET function = ? WHERE id = ?", (function, id))
         with lock:

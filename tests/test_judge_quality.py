@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindspot.analysis.judge_quality import Judged, judge_figures, verdict, weighted_auc
+from blindspot.analysis.judge_quality import JudgedPairs, judge_figures, verdict, weighted_auc
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import learn_judge
@@ -35,7 +35,7 @@ def random_pairs(n=600, seed=0):
     truth = rng.random(n) < 0.3
     scores = np.clip(rng.normal(np.where(truth, 0.65, 0.35), 0.2), 0, 1)
     labels = np.where(truth, "positive", np.where(rng.random(n) < 0.5, "related", "negative"))
-    return Judged(scores, labels, np.array([f"q{i // 5}" for i in range(n)]), np.ones(n))
+    return JudgedPairs(scores, labels, np.array([f"q{i // 5}" for i in range(n)]), np.ones(n))
 
 
 def test_the_figures_are_those_of_scikit_learn():
@@ -44,10 +44,10 @@ def test_the_figures_are_those_of_scikit_learn():
     judged = random_pairs()
     found, said = judge_figures(judged), judged.scores >= 0.5
     assert found.auc == pytest.approx(roc_auc_score(judged.positive, judged.scores))
-    assert found.at_cut.precision.value == pytest.approx(precision_score(judged.positive, said))
-    assert found.at_cut.recall.value == pytest.approx(recall_score(judged.positive, said))
+    assert found.at_decision_threshold.precision.value == pytest.approx(precision_score(judged.positive, said))
+    assert found.at_decision_threshold.recall.value == pytest.approx(recall_score(judged.positive, said))
     assert found.kappa.value == pytest.approx(cohen_kappa_score(judged.positive, said))
-    assert found.at_cut.missed.value == pytest.approx(judged.positive[~said].mean())
+    assert found.at_decision_threshold.missed.value == pytest.approx(judged.positive[~said].mean())
     assert found.auc_low < found.auc < found.auc_high
     assert sum(map(sum, found.confusion.values())) == 600 and (found.pairs, found.questions) == (600, 120)
     for each in found.calibration:
@@ -60,7 +60,9 @@ def test_weights_undo_the_design():
     judged = random_pairs(seed=1)
     rare = np.arange(600) % 2 == 0
     keep = ~rare | (np.random.default_rng(2).random(600) < 0.1)
-    drawn = Judged(judged.scores[keep], judged.labels[keep], judged.questions[keep], np.where(rare, 0.1, 1.0)[keep])
+    drawn = JudgedPairs(
+        judged.scores[keep], judged.labels[keep], judged.questions[keep], np.where(rare, 0.1, 1.0)[keep]
+    )
     whole = np.repeat(np.flatnonzero(keep), np.where(rare, 10, 1)[keep])
     expected = weighted_auc(judged.scores[whole], judged.positive[whole], np.ones(len(whole)))
     assert judge_figures(drawn).auc == pytest.approx(expected)
@@ -70,7 +72,7 @@ def test_ties_count_half_and_one_kind_gives_no_figure():
     assert weighted_auc(np.array([0.5, 0.5]), np.array([True, False]), np.ones(2)) == 0.5
     assert weighted_auc(np.array([0.5, 0.7]), np.array([True, True]), np.ones(2)) is None
     with pytest.raises(ValueError, match="between 0 and 1"):
-        judge_figures(Judged(np.array([1.5]), np.array(["positive"]), np.array(["q"]), np.ones(1)))
+        judge_figures(JudgedPairs(np.array([1.5]), np.array(["positive"]), np.array(["q"]), np.ones(1)))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def original(tmp_path_factory):
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     truth = {}
     for item in Queue(study.labels_path).items("first"):
-        (question,) = study.questions.some([item.question])
+        (question,) = study.questions.with_ids([item.question])
         choices = []
         for candidate in item.candidates:
             number = int(candidate.passage.removeprefix("p"))
@@ -123,7 +125,7 @@ def test_judges_are_measured_on_the_audit_beside_each_other(study, original):
     found = measure_judges(study)
     assert (found.sample, found.pairs) == ("audit", len(truth)) and len(audited_pairs(study)) == len(truth)
     good, inverted, lazy = (next(j for j in found.judges if j.name == name) for name in ("good", "inverted", "lazy"))
-    assert (good.figures.auc, good.figures.kappa.value, good.figures.at_cut.precision.value) == (1, 1, 1)
+    assert (good.figures.auc, good.figures.kappa.value, good.figures.at_decision_threshold.precision.value) == (1, 1, 1)
     assert inverted.figures.auc == 0 and inverted.figures.kappa.value < 0
     assert lazy.figures.pairs == 10 and lazy.unscored == len(truth) - 10
     assert {trust.group for trust in good.figures.trust["relation"]} == {"P19"}
@@ -208,7 +210,7 @@ def test_judgements_of_other_tools_become_a_judge(study, tmp_path, form):
 def test_umbrelas_output_without_ids_is_matched_by_its_texts(study, tmp_path):
     import json
 
-    (question,) = study.questions.some(["P19.train.0"])
+    (question,) = study.questions.with_ids(["P19.train.0"])
     passage = study.corpus.passage(0)
     row = {"query": question.text, "passage": f"{passage.title} {passage.text}", "judgment": 2}
     (tmp_path / "u.jsonl").write_text(json.dumps(row) + "\n")

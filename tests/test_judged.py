@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import success_at
-from blindspot.analysis.judged import NONE, OTHER, POSITIVE, bounds, corrected, is_judged, judged_at, judged_figures
+from blindspot.analysis.judged import (
+    NONE,
+    OTHER,
+    POSITIVE,
+    corrected_relevance,
+    is_judged,
+    judged_at,
+    judged_figures,
+    relevance_bounds,
+)
 
 N, P, X = NONE, POSITIVE, OTHER
 
@@ -42,7 +51,7 @@ def test_success_on_corrected_labels_is_that_of_ir_measures():
         for i, j in np.argwhere(is_judged(gold, labels))
     ]
     qrels += [ir_measures.Qrel(f"q{i}", "never retrieved", 0) for i in range(len(gold))]
-    ours = success_at(corrected(gold, labels), 5)
+    ours = success_at(corrected_relevance(gold, labels), 5)
     theirs = {each.query_id: each.value for each in ir_measures.iter_calc([ir_measures.Success @ 5], qrels, run)}
     assert ours.tolist() == [bool(theirs[f"q{i}"]) for i in range(len(gold))]
 
@@ -67,15 +76,17 @@ def test_by_hand():
 @pytest.mark.parametrize("seed", range(5))
 def test_bounds_hold_whatever_the_unjudged_turn_out_to_be(seed):
     relevant, gold, labels, present = run_with_labels(seed)
-    least, most = bounds(relevant, gold, labels, present)
+    least, most = relevance_bounds(relevant, gold, labels, present)
     unjudged = ~is_judged(gold, labels) & present
     rng = np.random.default_rng(seed)
-    assert (least <= corrected(relevant, labels)).all() and (corrected(relevant, labels) <= most).all()
+    assert (least <= corrected_relevance(relevant, labels)).all() and (
+        corrected_relevance(relevant, labels) <= most
+    ).all()
     for share in (0, 0.5, 1):
         later = np.where(unjudged, np.where(rng.random(labels.shape) < share, P, X), labels)
-        right = corrected(relevant, later)
+        right = corrected_relevance(relevant, later)
         assert (least <= right).all() and (right <= most).all()
-        assert [(bounds(relevant, gold, later, present)[i] == right).all() for i in (0, 1)] == [True, True], (
+        assert [(relevance_bounds(relevant, gold, later, present)[i] == right).all() for i in (0, 1)] == [True, True], (
             "all judged: no room"
         )
 

@@ -128,7 +128,7 @@ def test_judges_of_every_kind_are_listed_and_an_unknown_one_is_named(study):
 
 
 def test_an_installed_package_adds_a_kind_of_judge(study, monkeypatch):
-    from blindspot.backend.core.registry import Registry, must_be
+    from blindspot.backend.core.registry import Registry, instance_check
 
     class Coin(JudgeKind):
         name, title, help = "coin", "coin", "heads or tails"
@@ -145,7 +145,7 @@ def test_an_installed_package_adds_a_kind_of_judge(study, monkeypatch):
         load = staticmethod(Coin)
 
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point] if group == "blindspot.judges" else [])
-    found = Registry("kind of judge", modules=JUDGES._modules, group=JUDGES.group, check=must_be(JudgeKind))
+    found = Registry("kind of judge", modules=JUDGES._modules, group=JUDGES.group, check=instance_check(JudgeKind))
     assert "coin" in found
 
 

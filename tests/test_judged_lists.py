@@ -104,7 +104,7 @@ def test_hits_without_a_score_are_padding():
 
 def test_a_judge_with_stored_scores_alone_teaches_the_questions_that_it_scored(study):
     run = study.run("bm25-train")
-    questions = [question for question in study.questions.some(run.question_ids) if not question.gold][:3]
+    questions = [question for question in study.questions.with_ids(run.question_ids) if not question.gold][:3]
     with_scores = lists_of(run, questions, 2)
     passages = {row: study.corpus.passages([row])[0].id for row in np.unique(with_scores.rows).tolist()}
     store = ScoreStore.create(study, "stored", calibrated=True, description={"judge": "imported"})

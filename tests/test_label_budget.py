@@ -10,7 +10,7 @@ import scipy.stats
 
 from blindspot.analysis.accuracy import mean
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.core.manifest import read_json, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json, write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.plan import PaperClaim
@@ -297,7 +297,7 @@ def test_a_result_of_an_older_version_opens(bare, tmp_path):
         "verdict": "worth it",
         "sentence": "The next hundred labels are worth it: so it was.",
     }  # fmt: skip
-    with whole_folder(study.folder / "experiments" / "mine") as folder:
+    with atomic_folder(study.folder / "experiments" / "mine") as folder:
         write_json(folder / "result.json", old)
         write_manifest(folder, {"kind": "experiment", "what": "label budget", "name": "mine", "request": {}})
     (result,) = results(study)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from blindspot.db.connection import NotSaved, connect, writing
+from blindspot.db.connection import NotSaved, connect, write_transaction
 from blindspot.db.errors import Refused
 from blindspot.db.events import COLUMNS, Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -204,7 +204,7 @@ def test_a_store_of_before_there_were_labels_is_brought_up_with_a_backup(tmp_pat
 
     path = tmp_path / "labels.db"
     connection = open_file(path)
-    with writing(connection):
+    with write_transaction(connection):
         migrations.MIGRATIONS.apply(Database(connection, execute_plugins=False), stop_before=["m005_people"])
     connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q0', 0, '?', 'train')")
     connection.close()

@@ -145,20 +145,20 @@ def test_what_can_be_undone_after_a_reload_the_last_first(desk):
     first = desk.label("ann", "q0", {"p1": "positive"})
     rest = desk.label("ann", "q3", {"p2": "negative", "p1": "negative"}, batch=None, blind=False)
     desk.label("ben", "q0", {"p1": "negative"})
-    assert [(g.id, g.question, g.blind) for g in desk.labels.undoable("ann")] == [
+    assert [(g.id, g.question, g.blind) for g in desk.labels.undoable_events("ann")] == [
         (rest, "q3", False),
         (first, "q0", True),
     ]
-    assert {c.passage for c in desk.labels.undoable("ann")[0].choices} == {"p1", "p2"}
+    assert {c.passage for c in desk.labels.undoable_events("ann")[0].choices} == {"p1", "p2"}
     desk.undo("ann", "q3", rest)
-    assert [g.id for g in desk.labels.undoable("ann")] == [first]
+    assert [g.id for g in desk.labels.undoable_events("ann")] == [first]
 
 
 def test_events_of_a_question_have_a_place(desk):
     bad = desk.labels.add("ann", LabelEvent("b", "bad_question", "q0", note="two people of that name"))
     desk.labels.add("ben", LabelEvent("n", "note", "q0", note="=see the title"))
     desk.labels.add("ben", LabelEvent("m", "note", "q0", (Choice("p1"),), note="out of date"))
-    assert bad.safe and desk.labels.bad_questions() == {"q0": ["ann"]}
+    assert bad.is_in_store and desk.labels.bad_questions() == {"q0": ["ann"]}
     assert [(e.passage, e.note) for e in desk.labels.notes("q0")] == [
         (None, "two people of that name"),
         (None, "=see the title"),
@@ -189,10 +189,10 @@ def test_consensus_is_adjudicated_else_agreed_else_open(desk):
 
 def test_corrected_relevance_is_the_label_else_the_gold_and_open_in_dispute(desk):
     gold = {("q0", "p0"): "positive"}
-    assert {(r.question, r.passage): r.relevance for r in desk.labels.corrected(["q0"])} == gold
+    assert {(r.question, r.passage): r.relevance for r in desk.labels.corrected_relevance(["q0"])} == gold
     desk.label("ann", "q0", {"p0": "negative", "p1": "positive", "p2": "related", "p3": "unsure", "p4": "positive"})
     desk.label("ben", "q0", {"p4": "negative"})
-    found = {r.passage: (r.relevance, r.gold, r.state) for r in desk.labels.corrected(["q0"])}
+    found = {r.passage: (r.relevance, r.gold, r.state) for r in desk.labels.corrected_relevance(["q0"])}
     assert found == {
         "p0": ("negative", True, "agreed"),
         "p1": ("positive", False, "agreed"),
@@ -201,20 +201,20 @@ def test_corrected_relevance_is_the_label_else_the_gold_and_open_in_dispute(desk
         "p4": ("open", False, "open"),
     }
     desk.label("ben", "q0", {"p0": "positive"})
-    assert {r.passage: r.relevance for r in desk.labels.corrected(["q0"])}["p0"] == "open"
+    assert {r.passage: r.relevance for r in desk.labels.corrected_relevance(["q0"])}["p0"] == "open"
 
 
 def test_dev_and_test_questions_may_be_judged_and_never_train(desk):
     for question in ("q0", "q1", "q2"):
         desk.label("ann", question, {"p1": "positive"})
-    assert {(r.question, r.split, r.trains) for r in desk.labels.corrected()} == {
+    assert {(r.question, r.split, r.trains) for r in desk.labels.corrected_relevance()} == {
         ("q0", "train", True),
         ("q1", "dev", False),
         ("q2", "test", False),
         ("q3", "train", True),
         ("q4", "train", True),
     }
-    assert {r.question for r in desk.labels.corrected(training=True)} == {"q0", "q3", "q4"}
+    assert {r.question for r in desk.labels.corrected_relevance(training=True)} == {"q0", "q3", "q4"}
 
 
 def test_what_was_shown_is_kept_with_the_event(desk):
@@ -276,12 +276,14 @@ def test_roles_are_asked_by_the_store(desk):
 
 def test_an_invitation_is_a_secret_that_can_be_revoked(desk):
     secret = desk.people.invite("dot", "adjudicator", actor="lea")
-    assert desk.people.invited(secret).name == "dot" and desk.people.invited(secret).may("adjudicate")
+    assert desk.people.person_of_link(secret).name == "dot" and desk.people.person_of_link(secret).is_allowed(
+        "adjudicate"
+    )
     again = desk.people.invite("dot", actor="lea")
-    assert desk.people.invited(secret) is None and desk.people.invited(again).role == "adjudicator"
+    assert desk.people.person_of_link(secret) is None and desk.people.person_of_link(again).role == "adjudicator"
     assert secret not in "".join(map(str, desk.people.connection.execute("SELECT * FROM annotator").fetchall()))
     desk.people.revoke("dot", actor="lea")
-    assert desk.people.invited(again) is None
+    assert desk.people.person_of_link(again) is None
     with pytest.raises(BadInput, match="name"):
         desk.people.add(" x")
 
@@ -381,7 +383,7 @@ class Judging(RuleBasedStateMachine):
             elif labels:
                 expected[pair] = (next(iter(labels)), "agreed") if len(labels) == 1 else (None, "open")
         assert self.desk.standing() == expected
-        for row in self.desk.labels.corrected():
+        for row in self.desk.labels.corrected_relevance():
             label, _ = expected.get((row.question, row.passage), ("positive", "gold"))
             assert row.relevance == (label if label not in (None, "unsure") else "open")
             assert row.trains == (row.question == "q0")

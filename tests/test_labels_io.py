@@ -106,7 +106,7 @@ def test_a_round_trip_is_the_same_to_the_byte(judged, copy, tmp_path, format):
     assert (done.stored, done.known, done.left_out) == (first.rows, 0, 0) and first.rows == 10 + len(NOTES)
     second = export_labels(other, format, tmp_path / f"second.{format}")
     assert second.path.read_bytes() == first.path.read_bytes() and second.last_event == first.last_event
-    for view in (Labels.judgements, Labels.consensus, Labels.corrected, Labels.bad_questions):
+    for view in (Labels.judgements, Labels.consensus, Labels.corrected_relevance, Labels.bad_questions):
         assert view(Labels(other.labels_path)) == view(Labels(judged.labels_path))
     assert [person.role for person in People(other.labels_path).all()] == ["annotator", "adjudicator", "annotator"]
     again = import_labels(other, first.path)
@@ -396,7 +396,7 @@ def test_backup_restore_and_check(command, judged, tmp_path):
     assert "22 label events" in told and "The former file is" in told
     assert (
         Labels(judged.labels_path).last_event == 22
-        and labels.add("ann", LabelEvent("new", "note", "P19.dev.0", note="on")).safe
+        and labels.add("ann", LabelEvent("new", "note", "P19.dev.0", note="on")).is_in_store
     )
 
 

@@ -156,7 +156,7 @@ def test_a_run_a_live_question_and_the_service_agree(made, monkeypatch):
     folder = study.path("indexes", name)
     files = ("tokens.npy", "offsets.npy", "pooled.npy", "manifest.json")
     assert run.manifest["index_bytes"] == sum((folder / file).stat().st_size for file in files)
-    first, asked = study.questions.some(run.question_ids)[0].text, f"late-interaction:{name}"
+    first, asked = study.questions.with_ids(run.question_ids)[0].text, f"late-interaction:{name}"
     alone = live.search(study, asked, [first], 5)
     same_ranking(alone, first_hits(run.hits, 1))
     with TestClient(make_api(Service(study, "cpu")), base_url="http://localhost") as client:

@@ -54,7 +54,7 @@ def test_a_link_becomes_a_session_and_leaves_the_address(client, study):
         f"max-age={int(SESSION_SECONDS)}",
     }
     assert secret not in str(answer.headers) and token != secret and len(token) >= 40
-    assert people.signed_in(token).name == "ben" and people.signed_in(secret) is None
+    assert people.person_of_session(token).name == "ben" and people.person_of_session(secret) is None
     kept = "".join(map(str, people.connection.execute("SELECT * FROM sign_in").fetchall()))
     assert token not in kept and secret not in kept, "only hashes are kept"
     assert client.get("/judge?question=1").text == "page /judge?question=1"
@@ -125,11 +125,11 @@ def test_a_session_ends_and_the_link_works_again(study):
     secret = people.invite("ben")
     first, second = people.sign_in(secret), people.sign_in(secret)
     people.sign_out(first)
-    assert people.signed_in(first) is None and people.signed_in(second).name == "ben"
+    assert people.person_of_session(first) is None and people.person_of_session(second).name == "ben"
     people._clock.now += SESSION_SECONDS
-    assert people.signed_in(second) is None, "expired"
+    assert people.person_of_session(second) is None, "expired"
     third = people.sign_in(secret)
-    assert people.signed_in(third).name == "ben"
+    assert people.person_of_session(third).name == "ben"
     assert people.connection.execute("SELECT count(*) FROM sign_in").fetchone()[0] == 1, "ended sessions are forgotten"
 
 
@@ -140,9 +140,9 @@ def test_revoking_or_replacing_a_link_ends_its_sessions(study, end):
     token = people.sign_in(secret)
     other = people.sign_in(people.invite("cid"))
     new = getattr(people, end)("ben")
-    assert people.signed_in(token) is None and people.sign_in(secret) is None
-    assert people.signed_in(other).name == "cid"
-    assert end == "revoke" or people.signed_in(people.sign_in(new)).name == "ben"
+    assert people.person_of_session(token) is None and people.sign_in(secret) is None
+    assert people.person_of_session(other).name == "cid"
+    assert end == "revoke" or people.person_of_session(people.sign_in(new)).name == "ben"
 
 
 # ---- the pages

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from blindspot.backend.retrieval import live, remote
-from blindspot.backend.retrieval.remote import BACKEND, Backend, ServiceDown
+from blindspot.backend.retrieval.remote import BACKEND, Backend, ServiceUnavailable
 from blindspot.backend.service.api import make_api
 from blindspot.backend.service.service import Service
 from blindspot.db.errors import BlindspotError, Missing, Refused
@@ -78,14 +78,14 @@ def says(monkeypatch):
 
 
 def test_here(indexed_study):
-    assert live.available(indexed_study) == NAMES
+    assert live.answering_retrievers(indexed_study) == NAMES
     for name in NAMES:
         assert live.search(indexed_study, name, [QUESTION], 5).ordinals.shape == (1, 5)
     assert live.search(indexed_study, "bm25", [QUESTION], 5).ordinals[0, 0] == 0
 
 
 def test_a_backend_gives_what_is_found_here(indexed_study, through, monkeypatch):
-    assert live.available(indexed_study) == NAMES
+    assert live.answering_retrievers(indexed_study) == NAMES
     questions = [QUESTION, "the of", *(f"Where was number {i} born?" for i in range(70))]
     for name in NAMES:
         far = live.search(indexed_study, name, questions, 100)
@@ -137,9 +137,9 @@ def test_another_index_of_the_name_is_refused(tmp_path, indexed_study, through):
 
 def test_a_backend_that_is_down_is_one_line_and_the_list_stays(indexed_study, monkeypatch):
     monkeypatch.setenv(BACKEND, "http://127.0.0.1:9")
-    assert live.available(indexed_study) == NAMES
+    assert live.answering_retrievers(indexed_study) == NAMES
     with pytest.raises(
-        ServiceDown, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
+        ServiceUnavailable, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
     ):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
@@ -149,8 +149,8 @@ def test_a_backend_that_never_answers_is_given_up(indexed_study, says, monkeypat
     monkeypatch.setattr(remote, "SECONDS_TO_SEARCH", 0.2)
     monkeypatch.setattr(remote, "SECONDS_TO_LIST", 0.2)
     started = time.monotonic()
-    assert live.available(indexed_study) == NAMES
-    with pytest.raises(ServiceDown, match="no answer in time"):
+    assert live.answering_retrievers(indexed_study) == NAMES
+    with pytest.raises(ServiceUnavailable, match="no answer in time"):
         live.search(indexed_study, "bm25", [QUESTION], 5)
     assert time.monotonic() - started < 3, "before the backend answers"
 
@@ -172,7 +172,7 @@ def test_what_a_backend_may_say_wrongly_is_one_line(indexed_study, says, status,
     says(status, text)
     with pytest.raises(BlindspotError, match=said):
         live.search(indexed_study, "bm25", [QUESTION], 5)
-    assert live.available(indexed_study) == NAMES
+    assert live.answering_retrievers(indexed_study) == NAMES
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.tables import read_qrels
-from blindspot.backend.data.importing.uploads import keep_file
+from blindspot.backend.data.importing.uploads import store_upload
 from blindspot.backend.data.retrieval_logs import open_log
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.evaluation.slice_finder import candidates
@@ -451,9 +451,11 @@ def test_a_dropped_log_becomes_a_study_and_a_table_asks_for_its_columns(tmp_path
         {"frage": each["question"], "stuecke": [c["text"] for c in each["chunks"]]} for each in map(event, range(6))
     ]
     strange = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    kept = keep_file(study, "strange.jsonl", io.BytesIO(strange))
+    kept = store_upload(study, "strange.jsonl", io.BytesIO(strange))
     assert may_be_log(kept) and not start_log(study, kept)
-    keep_file(study, "known.jsonl", io.BytesIO(lines(tmp_path / "a.jsonl", table(map(event, range(6)))).read_bytes()))
+    store_upload(
+        study, "known.jsonl", io.BytesIO(lines(tmp_path / "a.jsonl", table(map(event, range(6)))).read_bytes())
+    )
     jobs.run(import_retrieval_log, study, kept.name, {"question": "frage", "chunks": "stuecke"})
     opened = Study.open(study.folder)
     assert log_facts(opened).events == 6 and "Judge the first question" in Page(study.folder, "check").text

@@ -7,7 +7,7 @@ import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim, dot_score, pairwise_cos_sim, pairwise_dot_score
 
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.training import losses
 from blindspot.backend.training.loss_kinds import LOSSES, LossKind
@@ -303,7 +303,7 @@ def test_a_loss_that_is_registered_is_offered_and_trains(monkeypatch):
 
 
 def test_the_setting_takes_its_choices_and_help_from_the_losses():
-    setting = declared(DualEncoderSettings)["loss"]
+    setting = declared_settings(DualEncoderSettings)["loss"]
     assert setting.choices == tuple(LOSSES.names()) and all(loss.help in setting.help for loss in LOSSES)
     with pytest.raises(BadInput, match=r"^loss must be one of softmax, triplet, not 'hinge'$"):
         DualEncoderSettings(loss="hinge")

@@ -39,11 +39,11 @@ def test_imported_qrels_are_a_machines_and_count_for_nothing_that_people_agree_o
     assert [each.name for each in after.work] == ["ann"] and not after.disputes
     assert (after.together and after.together.people) == (agreed.together and agreed.together.people)
     labels = Labels(study.labels_path)
-    assert labels.machines() == {"other tool": 3}
+    assert labels.machine_label_counts() == {"other tool": 3}
     assert labels.machine_labels("other tool") == {
         ("P19.dev.0", "p0"): "positive", ("P19.dev.0", "p1"): "negative", ("P19.dev.1", "p1"): "positive"
     }  # fmt: skip
-    assert labels.labels_since(0, ["dev"]) == {"ann": 2}
+    assert labels.labelled_passages_since(0, ["dev"]) == {"ann": 2}
     assert not any(event.blind for event in labels.events() if event.annotator == "other tool")
 
 

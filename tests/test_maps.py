@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from blindspot.analysis.projection import quality
+from blindspot.analysis.projection import projection_quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
@@ -92,11 +92,11 @@ def test_the_quality_beside_the_picture_is_that_of_the_vectors_themselves(study,
     from blindspot.backend.retrieval.dense import Dense
 
     dense = Dense(study, "tiny", "cpu")
-    asked = dense.encode([question.text for question in study.questions.some(whole.question_ids)])
+    asked = dense.encode([question.text for question in study.questions.with_ids(whole.question_ids)])
     vectors = np.concatenate([asked, np.asarray(dense.vectors, np.float32)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     kept = whole.manifest["encoders"][0]["quality"]
-    measured = quality(vectors, whole.coordinates(), kept["k"], rows=1000)
+    measured = projection_quality(vectors, whole.coordinates(), kept["k"], sampled_rows=1000)
     assert kept["trustworthiness"]["value"] == pytest.approx(measured.trustworthiness.value, abs=1e-6)
     assert kept["overlap"]["value"] == pytest.approx(measured.overlap.value, abs=1e-6)
 

@@ -113,9 +113,9 @@ def test_new_vectors_need_a_new_collection(study, uri):
 
 def test_a_live_question(study, uri, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
-    assert "milvus:tiny" not in live.available(study)
+    assert "milvus:tiny" not in live.answering_retrievers(study)
     milvus.build(study, "tiny", uri)
-    assert live.available(study)[-1] == "milvus:tiny"
+    assert live.answering_retrievers(study)[-1] == "milvus:tiny"
     ours, exact = (live.search(study, name, QUESTIONS, 10) for name in ("milvus:tiny", "tiny"))
     assert ours.ordinals.tolist() == exact.ordinals.tolist()
 

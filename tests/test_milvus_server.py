@@ -49,7 +49,7 @@ def test_the_hits_are_those_of_exact_search(study, server, index, parameters):
     ours, exact = Milvus(study, "tiny", "cpu"), Dense(study, "tiny", "cpu")
     for k in (1, 7, 60):
         assert _lists(ours, k) == _lists(exact, k), "60 vectors: a graph and four searched lists miss none"
-    assert "milvus:tiny" in live.available(study)
+    assert "milvus:tiny" in live.answering_retrievers(study)
     assert live.search(study, "milvus:tiny", QUESTIONS, 9).ordinals.tolist() == _lists(exact, 9)
 
 
@@ -95,4 +95,4 @@ def test_a_wrong_key_is_named(study, server, monkeypatch):
     ],
 )  # fmt: skip
 def test_vectors_have_16_bits_where_the_server_can_hold_them(version, index, embedded, halves):
-    assert milvus.takes_halves(version, index, embedded) is halves
+    assert milvus.supports_float16(version, index, embedded) is halves

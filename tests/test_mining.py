@@ -32,7 +32,7 @@ def mine_runs(runs, questions, first_rank, last_rank, corpus, rule):
 
 
 def test_a_run_is_mined_at_the_ranks_asked_for(study):
-    questions = study.questions.some(["q1", "q0"])
+    questions = study.questions.with_ids(["q1", "q0"])
     found = mine_runs([study.run("r")], questions, 2, 4, study.corpus, "dpr")
     wanted = ((5, 2, 8.0, True), (4, 3, 7.0, False), (8, 4, 6.0, False))
     assert found[0] == [
@@ -46,7 +46,7 @@ def test_of_several_runs_the_better_rank_counts_and_padding_is_nothing(study, tm
     rows = np.array([[3, 1, -1]], np.int32)
     write_run(study, "other", ["q0"], Hits(rows, np.array([[2.0, 1.0, -np.inf]], np.float32)), {})
     found = mine_runs(
-        [study.run("r"), study.run("other")], study.questions.some(["q0", "q1"]), 1, 3, study.corpus, "dpr"
+        [study.run("r"), study.run("other")], study.questions.with_ids(["q0", "q1"]), 1, 3, study.corpus, "dpr"
     )
     assert [(each.ordinal, each.run, each.rank) for each in found[0]] == [
         (1, "r", 1),
@@ -60,12 +60,12 @@ def test_of_several_runs_the_better_rank_counts_and_padding_is_nothing(study, tm
 def test_a_question_without_answers_is_not_called_without_an_answer(study):
     assert {
         each.answer
-        for each in mine_runs([study.run("r")], study.questions.some(["free"]), 1, 6, study.corpus, "dpr")[0]
+        for each in mine_runs([study.run("r")], study.questions.with_ids(["free"]), 1, 6, study.corpus, "dpr")[0]
     } == {None}
 
 
 def test_a_rule_that_the_run_has_no_matrix_for_is_computed(study):
-    found = mine_runs([study.run("r")], study.questions.some(["q0"]), 1, 6, study.corpus, "rocketqa_mining")[0]
+    found = mine_runs([study.run("r")], study.questions.with_ids(["q0"]), 1, 6, study.corpus, "rocketqa_mining")[0]
     texts = study.corpus.passages([each.ordinal for each in found])
     assert [each.answer for each in found] == [has_answer(p.text, ("Oslo",), "rocketqa_mining", p.title) for p in texts]
 
@@ -76,7 +76,7 @@ def test_scores_of_positives_at_any_rank(study):
 
 
 def test_random_negatives_hang_on_the_question_and_the_seed_alone(study):
-    q0, q1 = study.questions.some(["q0", "q1"])
+    q0, q1 = study.questions.with_ids(["q0", "q1"])
     drawer = EasyNegativeSampler(PASSAGES, 7)
     taken = set(range(10))
     drawn = drawer.random(q0, 12, taken)
@@ -115,7 +115,7 @@ def test_gold_of_other_questions_is_of_other_facts(study):
 
 
 def test_drawn_passages_are_looked_at_for_answers(study):
-    questions = study.questions.some(["q0", "free"])
+    questions = study.questions.with_ids(["q0", "free"])
     found = match_answers(
         questions,
         [[NegativeCandidate(2, "random"), NegativeCandidate(30, "random")], [NegativeCandidate(2, "random")]],
@@ -139,7 +139,7 @@ class Fixed:
 
 
 def test_distant_supervision_takes_the_highest_passage_with_an_answer(study):
-    q0, q3, free = study.questions.some(["q0", "q3", "free"])
+    q0, q3, free = study.questions.with_ids(["q0", "q3", "free"])
     finder = Fixed(9, 2, 1, 7)
     assert distant_positives(finder, study.corpus, [q0, free, q3], "dpr", {}) == [2, None, 7]
     assert finder.asked == ["Where was Ann born? Oslo", "Where was Dag born? Bodo"]

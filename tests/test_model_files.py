@@ -9,7 +9,7 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from blindspot.backend.core.model_files import TRUSTED_FILE, code_in, open_model, readable_model, trust
+from blindspot.backend.core.model_files import TRUSTED_FILE, code_in_model, open_model, readable_model, trust_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
@@ -152,7 +152,7 @@ def test_a_folder_that_would_run_code_is_refused_wherever_models_are_loaded(host
 def test_with_trust_it_runs_until_a_file_changes(model, tmp_path):
     marker = tmp_path / "it ran"
     own_module(model, marker)
-    assert trust(model) == ["modules.json: module type 'mine.Mine'"]
+    assert trust_model(model) == ["modules.json: module type 'mine.Mine'"]
     assert open_model(model).trusted
     with pytest.raises(Missing):  # the class is not a module, but its file was imported
         load_encoder(EncoderSettings(model=str(model)), "cpu")
@@ -170,11 +170,11 @@ def test_trusted_pickled_weights_are_the_same_encoder(model):
     settings = EncoderSettings(model=str(model), pooling="mean")
     before = load_encoder(settings, "cpu").encode_questions(["Where is Oslo?"])
     torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
-    assert code_in(model) == []  # a pickle next to safetensors is never read
+    assert code_in_model(model) == []  # a pickle next to safetensors is never read
     (model / "model.safetensors").unlink()
     with pytest.raises(Refused, match="pickled"):
         load_encoder(settings, "cpu")
-    trust(model)
+    trust_model(model)
     np.testing.assert_array_equal(load_encoder(settings, "cpu").encode_questions(["Where is Oslo?"]), before)
 
 

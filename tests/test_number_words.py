@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,11 +24,11 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 def test_a_noun_fits_its_number(number, words, said):
-    assert counted(number, *words) == said
+    assert quantity(number, *words) == said
 
 
 def test_a_verb_fits_its_number():
-    assert [noun(1, "is"), noun(2, "is"), noun(1, "has"), noun(0, "has"), noun(2, "was")] == [
+    assert [noun_form(1, "is"), noun_form(2, "is"), noun_form(1, "has"), noun_form(0, "has"), noun_form(2, "was")] == [
         "is",
         "are",
         "has",

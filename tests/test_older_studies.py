@@ -164,7 +164,7 @@ def test_the_function_of_a_job_that_version_0_2_queued_is_found(study_of_0_2):
         time.sleep(0.05)
     assert job.state == "done" and job.function == "blindspot.backend.retrieval.bm25:build_index"
     older = replace(job, function="backend.retrieval.bm25:build_index")
-    assert jobs._registered(older) is jobs._registered(job)
+    assert jobs._registered_kind(older) is jobs._registered_kind(job)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_list_of_answers_and_a_change_of_one(tmp_path):
     send(labels, "label", "q0", choices=mark("filler0", "related"))
     assert listed(study)[2] == ("b1/q0", "1 related, 1 negative", False)
     assert listed(study)[:2] == [("b1/q2", "", True), ("b1/q1", "1 positive, 1 negative", False)]
-    assert [batch.done for batch in queue.batches()] == done and queue.finished_by("ann")["b1"] == 3
+    assert [batch.done for batch in queue.batches()] == done and queue.finished_counts("ann")["b1"] == 3
     ((_, event),) = labels.bad_marks("ann").items()
     send(labels, "undo", "q2", undoes=event)
     assert labels.bad_marks("ann") == {} and [lease.question for lease in queue.leases_of("ann")] == ["q2"]

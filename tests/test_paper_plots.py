@@ -16,7 +16,7 @@ import pytest
 from plotly.graph_objects import Bar, Figure, Heatmap, Pie, Scatter, Scattergl
 from plotly.subplots import make_subplots
 
-from blindspot.backend.core.result_table import ResultTable, escaped, latex_tables
+from blindspot.backend.core.result_table import ResultTable, latex_escaped, latex_tables
 from blindspot.backend.evaluation.comparison import measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
@@ -125,7 +125,7 @@ def test_latex_has_signs_captions_labels_and_escaped_text():
     assert "$-$3.2 [$-$4.0--1] & p-value 4-9 \\\\" in made and "{}[x] & $-$1.5 \\\\" in made
     assert made.count("\\label{tab:a-b-1-50}") == 1 and made.count("\\label{tab:a-b-1-50-2}") == 1
     assert "\\caption{A \\& B\\_1, 50\\%}" in made
-    assert escaped("a\x1b[31mb") == "a [31mb"
+    assert latex_escaped("a\x1b[31mb") == "a [31mb"
 
 
 @pytest.mark.parametrize(

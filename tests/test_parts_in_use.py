@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blindspot.backend.core.copying import copy_study
-from blindspot.backend.core.manifest import whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.db import backup as backups
 from blindspot.db.errors import BlindspotError, Refused
@@ -57,7 +57,7 @@ def test_a_run_is_claimed_before_the_search(study, monkeypatch):
     with pytest.raises(Refused, match="--replace"):
         module.retrieve(study, "bm25", k=3, name="x")
     assert module.retrieve(study, "bm25", k=4, name="x", replace=True).manifest["k"] == 4
-    with study.building("runs/x"):
+    with study.lock_part("runs/x"):
         pass
 
 
@@ -65,14 +65,14 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
     def taken():
         raise Refused("taken meanwhile")
 
-    with study.claim("maps/m"):
-        with study.building("maps/m"), study.building("maps/n"):
+    with study.reserve_part("maps/m"):
+        with study.lock_part("maps/m"), study.lock_part("maps/n"):
             pass
         refused = []
 
         def other():
             try:
-                with Study.open(study.folder).building("maps/m"):
+                with Study.open(study.folder).lock_part("maps/m"):
                     pass
             except Refused as error:
                 refused.append(error)
@@ -81,16 +81,16 @@ def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
         thread.start()
         thread.join()
         assert len(refused) == 1
-    with pytest.raises(Refused, match="taken meanwhile"), study.building("maps/m", taken):
+    with pytest.raises(Refused, match="taken meanwhile"), study.lock_part("maps/m", taken):
         pass
-    with study.building("maps/m"):
+    with study.lock_part("maps/m"):
         pass
 
 
 def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
-    with whole_folder(tmp_path / "x.y") as longer:
+    with atomic_folder(tmp_path / "x.y") as longer:
         (longer / "file").write_text("kept")
-        with whole_folder(tmp_path / "x") as shorter:
+        with atomic_folder(tmp_path / "x") as shorter:
             (shorter / "file").write_text("short")
         assert (longer / "file").read_text() == "kept"
     assert (tmp_path / "x.y" / "file").read_text() == "kept" and (tmp_path / "x" / "file").read_text() == "short"
@@ -124,7 +124,7 @@ def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path):
         version = 0
         while not stop.is_set():
             version += 1
-            with whole_folder(study.folder / "runs" / "old") as building:
+            with atomic_folder(study.folder / "runs" / "old") as building:
                 for file in ("a", "b", "c"):
                     (building / file).write_text(str(version) * 100)
                 write_manifest(building, {"kind": "run", "version": version})

@@ -33,7 +33,7 @@ def settings(bert, **changed):
 
 
 def encoded(encoder, tokens=200, precision="float32"):
-    many = PassageEncoder(encoder, precision, tokens=tokens)
+    many = PassageEncoder(encoder, precision, tokens_per_batch=tokens)
     return many, many.encode(many.tokenise(PASSAGES)).numpy()
 
 
@@ -90,7 +90,7 @@ def test_what_the_fast_way_does_not_fit_goes_the_plain_way(bert, monkeypatch, re
 
 
 def test_what_stands_in_the_block_beside_it_changes_no_vector(bert):
-    many = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens=300)
+    many = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens_per_batch=300)
     whole = many.encode(many.tokenise(PASSAGES)).numpy().astype(np.float32)
     alone = [many.encode(many.tokenise([passage])).numpy()[0].astype(np.float32) for passage in PASSAGES]
     np.testing.assert_allclose(whole, alone, atol=2e-3)
@@ -115,12 +115,12 @@ def test_sixteen_bits_are_near_and_only_taken_where_a_sample_shows_it(bert, monk
 def test_vectors_in_a_narrow_cone_are_judged_by_their_distances():
     seeded = np.random.default_rng(0)
     cone = 100 + seeded.normal(size=(16, 8))
-    assert bulk.same_vectors(cone * (1 + 1e-5), cone, 0.02)
-    assert not bulk.same_vectors(
+    assert bulk.vectors_agree(cone * (1 + 1e-5), cone, 0.02)
+    assert not bulk.vectors_agree(
         cone + 0.3 * seeded.normal(size=cone.shape), cone, 0.02
     )  # cosines above 0.9999 nevertheless
     cone[3, 2] = np.nan
-    assert not bulk.same_vectors(cone, cone, 0.02)
+    assert not bulk.vectors_agree(cone, cone, 0.02)
 
 
 @pytest.mark.parametrize("precision, says", [("float8", "known: auto"), ("float16", "needs a GPU")])
@@ -151,7 +151,7 @@ def test_whatever_fails_beside_the_model_ends_the_work(bert, where):
 
 
 def test_blocks_are_written_in_order_and_progress_counts_inside_them(bert):
-    many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens=1), [], []
+    many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens_per_batch=1), [], []
     many.encode_blocks(
         [4, 0],
         lambda block: PASSAGES[block : block + 2],

@@ -54,7 +54,10 @@ def test_a_name_and_an_address_are_ones_own(desk):
         desk.people.add("eve")
     with pytest.raises(Refused, match="already"):
         desk.people.add("eva", email="eve@example.org")
-    assert desk.people.with_email("eve@example.org").name == "eve" and desk.people.with_email("x@example.org") is None
+    assert (
+        desk.people.person_with_email("eve@example.org").name == "eve"
+        and desk.people.person_with_email("x@example.org") is None
+    )
     with pytest.raises(BadInput, match="one of annotator, adjudicator, lead"):
         desk.people.add("eva", "boss")
 
@@ -70,15 +73,15 @@ def test_a_name_and_an_address_are_ones_own(desk):
 def test_roles_and_rights(desk, role, rights):
     person = desk.people.add("eve", role)
     assert {
-        action for action in ("judge", "adjudicate", "see others' labels", "manage people") if person.may(action)
+        action for action in ("judge", "adjudicate", "see others' labels", "manage people") if person.is_allowed(action)
     } == rights
 
 
 def test_a_link_of_nobody_is_nobodys(desk):
     secret = desk.people.invite("eve")
-    assert len(secret) >= 32 and desk.people.invited(secret).name == "eve"
+    assert len(secret) >= 32 and desk.people.person_of_link(secret).name == "eve"
     for wrong in ("", secret[:-1], secret.upper(), secret + "x", "\ud800"):
-        assert desk.people.invited(wrong) is None
+        assert desk.people.person_of_link(wrong) is None
     assert len({desk.people.invite(f"p{i}") for i in range(50)}) == 50
 
 
@@ -111,13 +114,13 @@ def test_invite_prints_a_link_that_works_until_it_is_replaced_or_revoked(command
         return re.search(r"^(\S+)/\?invite=(\S+)$", told, re.M).groups()
 
     address, first = link("--role", "adjudicator")
-    assert address == "http://localhost:8501" and store.invited(first).role == "adjudicator"
+    assert address == "http://localhost:8501" and store.person_of_link(first).role == "adjudicator"
     address, second = link("--address", "https://judge.example.org/app/")
-    assert address == "https://judge.example.org/app" and store.invited(first) is None
-    assert store.invited(second).role == "adjudicator", "a person who is already listed keeps their role"
+    assert address == "https://judge.example.org/app" and store.person_of_link(first) is None
+    assert store.person_of_link(second).role == "adjudicator", "a person who is already listed keeps their role"
     assert "valid" in command("list") and second not in command("list")
     command("revoke", "dot")
-    assert store.invited(second) is None and "valid" not in command("list")
+    assert store.person_of_link(second) is None and "valid" not in command("list")
 
 
 @pytest.mark.parametrize("address", ["host:8501", "ftp://host", "http://", "http://host/?a=b"])

@@ -129,7 +129,7 @@ def test_the_retriever_of_the_page_makes_a_run(beside, study):
     beside("retriever", RETRIEVERS)
     run = retrieve(study, "title-words", weight=2.0, split="dev", k=5)  # tests/test_toy_retriever.py has the command
     first = [passage.title for passage in study.corpus.passages(run.hits.ordinals[:, 0].tolist())]
-    assert first == [question.subject for question in study.questions.some(run.question_ids)]
+    assert first == [question.subject for question in study.questions.with_ids(run.question_ids)]
 
 
 def test_the_format_of_the_page_is_in_the_help_and_read(beside, study, tmp_path):

@@ -9,9 +9,9 @@ from blindspot.analysis.expected_success import (
     expected_success,
     labelled_success,
     powered_success,
-    shown_completely,
+    probability_all_shown,
 )
-from blindspot.analysis.judged import corrected
+from blindspot.analysis.judged import corrected_relevance
 from blindspot.backend.judges.powered_success import run_successes
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit_samples
@@ -41,7 +41,7 @@ def drawn(hits, pools, n, seed, settled=None):
     rng = np.random.default_rng(seed)
     chosen = rng.choice(QUESTIONS, n, replace=False)
     kept = np.array([q for q in chosen if (rng.permutation(pools[q])[:SHOWN] < K).sum() == K])
-    chances = np.array([n / QUESTIONS * shown_completely(int(pools[q]), SHOWN, K) for q in kept])
+    chances = np.array([n / QUESTIONS * probability_all_shown(int(pools[q]), SHOWN, K) for q in kept])
     right, none = hits[kept].any(axis=1), np.zeros(len(kept), bool)
     known = ~none if settled is None else settled[kept]
     return SuccessSample(right & known, right | ~known, known, none, chances, kept), kept
@@ -95,7 +95,7 @@ def test_unsettled_questions_leave_the_value_and_enter_the_bounds(world):
 
 
 def test_the_arithmetic_by_hand():
-    assert shown_completely(10, 8, 2) == pytest.approx(8 / 10 * 7 / 9) and shown_completely(5, 5, 5) == 1
+    assert probability_all_shown(10, 8, 2) == pytest.approx(8 / 10 * 7 / 9) and probability_all_shown(5, 5, 5) == 1
     scores = np.array([[0.5, 0.5, np.nan], [0.2, 1.0, 0.0]])
     assert expected_success(scores, np.array([[1, 1, 0], [1, 0, 0]], bool)).tolist() == [0.75, pytest.approx(0.2)]
     assert QuestionCounts(10, 4, 5, 1).success(0.4) == pytest.approx(0.6)
@@ -143,7 +143,7 @@ def test_a_run_of_a_study(audited):
         labelled = by_k[k].labelled
         assert labelled.low <= target <= labelled.high and labelled.labelled <= 40
     gold, labels = measured.gold[:, :5], measured.labels[:, :5]
-    certain = (gold & corrected(measured.relevant[:, :5], labels)).any(axis=1)
+    certain = (gold & corrected_relevance(measured.relevant[:, :5], labels)).any(axis=1)
     asked = {item.question for sample in audit_samples(study) for item in sample.complete}
     expected = sum(q.id in asked and not sure for q, sure in zip(measured.questions, certain, strict=True))
     assert by_k[5].labelled.labelled == expected, "all drawn questions that gold leaves open"

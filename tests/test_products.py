@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindspot.backend.retrieval.exact.gpu import _product
+from blindspot.backend.retrieval.exact.gpu import _padded_products
 from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, merge_extents
 from blindspot.db.errors import Refused
 
@@ -17,7 +17,7 @@ def products(vectors, rounded):
     """(q, n) products in the precision's own types, float64."""
     rows = torch.from_numpy(vectors)
     if rounded.precision.operands == "float16":
-        return _product(rows, rounded.operand, torch.float16)[: len(rows)].T.double().numpy()
+        return _padded_products(rows, rounded.operand, torch.float16)[: len(rows)].T.double().numpy()
     return (rounded.operand @ rows.to(rounded.operand.dtype).T).double().numpy()
 
 
@@ -43,8 +43,8 @@ def test_no_true_score_lies_above_what_its_product_allows(precision, seed, of_ro
     found, true = products(vectors, rounded), questions.astype(np.float64) @ vectors.astype(np.float64).T
     assert np.isfinite(found).all()
     for column in range(len(vectors)):
-        assert (true[:, column] <= rounded.at_most(found[:, column])).all()
-        assert (found[:, column] >= rounded.smallest_product(true[:, column].astype(np.float32))).all()
+        assert (true[:, column] <= rounded.score_upper_bound(found[:, column])).all()
+        assert (found[:, column] >= rounded.product_lower_bound(true[:, column].astype(np.float32))).all()
 
 
 @pytest.mark.parametrize("precision, relative", [(PRECISIONS[0], 1e-4), (PRECISIONS[1], 1e-3), (PRECISIONS[2], 5e-3)])
@@ -54,7 +54,7 @@ def test_the_bound_is_narrow_for_vectors_of_unit_length(precision, relative):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     questions /= np.linalg.norm(questions, axis=1, keepdims=True)
     rounded = RoundedQueries(questions.astype(np.float32), "dot", precision, extent(vectors.astype(np.float16)))
-    assert (rounded.at_most(np.zeros(9, np.float32)) < relative).all()
+    assert (rounded.score_upper_bound(np.zeros(9, np.float32)) < relative).all()
 
 
 def test_squared_distances_keep_their_bound():
@@ -68,13 +68,13 @@ def test_squared_distances_keep_their_bound():
     found = rounded.operand.numpy() @ vectors.astype(np.float32).T * rounded.factors[:, None] - measured.squares
     true = -((questions[:, None].astype(np.float64) - vectors[None]) ** 2).sum(2)
     for column in range(len(vectors)):
-        assert (true[:, column] <= rounded.at_most(found[:, column])).all()
-        assert (found[:, column] >= rounded.smallest_product(true[:, column].astype(np.float32))).all()
+        assert (true[:, column] <= rounded.score_upper_bound(found[:, column])).all()
+        assert (found[:, column] >= rounded.product_lower_bound(true[:, column].astype(np.float32))).all()
 
 
 def test_nothing_outside_is_minus_infinity():
     rounded = RoundedQueries(np.ones((2, 3), np.float32), "dot", PRECISIONS[2], extent(np.ones((4, 3), np.float16)))
-    assert np.isneginf(rounded.at_most(np.full(2, -np.inf, np.float32))).all()
+    assert np.isneginf(rounded.score_upper_bound(np.full(2, -np.inf, np.float32))).all()
 
 
 def test_a_row_that_is_not_finite_is_named():

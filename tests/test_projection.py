@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.analysis.neighbours import nearest_rows, unit
+from blindspot.analysis.neighbours import nearest_rows, unit_vectors
 from blindspot.analysis.projection import (
-    geometry,
+    comparable_vectors,
     joint_projection,
     principal_components,
     project,
-    quality,
+    projection_quality,
     rotation_onto,
 )
 from blindspot.analysis.spread import SpreadGroup, group_spread, pairwise_pseudo_values, spread_change
@@ -49,7 +49,7 @@ def test_trustworthiness_is_scikit_learns(k):
 
     vectors, _ = blobs()
     for coordinates in (vectors[:, :2], np.random.default_rng(1).normal(size=(len(vectors), 2))):
-        found = quality(vectors, coordinates, k, rows=10_000)
+        found = projection_quality(vectors, coordinates, k, sampled_rows=10_000)
         assert found.rows == found.points == len(vectors)
         assert found.trustworthiness.value == pytest.approx(
             trustworthiness(vectors, coordinates, n_neighbors=k), abs=1e-6
@@ -66,7 +66,7 @@ def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
         for points in (vectors, coordinates)
     )
     expected = np.mean([len(set(a) & set(b)) / k for a, b in zip(true, seen, strict=True)])
-    found = quality(vectors, coordinates, k, rows=10_000)
+    found = projection_quality(vectors, coordinates, k, sampled_rows=10_000)
     assert found.overlap.value == pytest.approx(expected)
     assert found.by_chance == pytest.approx(7 / 119)
 
@@ -74,7 +74,10 @@ def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
 def test_a_sample_of_rows_measures_the_same_thing():
     vectors, _ = blobs(600)
     coordinates = vectors[:, :2]
-    whole, part = quality(vectors, coordinates, 10, rows=600), quality(vectors, coordinates, 10, rows=300, seed=3)
+    whole, part = (
+        projection_quality(vectors, coordinates, 10, sampled_rows=600),
+        projection_quality(vectors, coordinates, 10, sampled_rows=300, seed=3),
+    )
     assert part.rows == 300 and part.trustworthiness.n == 300
     assert part.trustworthiness.low <= whole.trustworthiness.value <= part.trustworthiness.high
     assert part.overlap.low <= whole.overlap.value <= part.overlap.high
@@ -82,13 +85,13 @@ def test_a_sample_of_rows_measures_the_same_thing():
 
 def test_a_map_that_is_the_space_itself_is_perfect():
     plane = np.random.default_rng(0).normal(size=(80, 2)).astype(np.float32)
-    found = quality(plane, plane * 3 + 1, 5)
+    found = projection_quality(plane, plane * 3 + 1, 5)
     assert found.trustworthiness.value == 1 and found.overlap.value == 1
 
 
 def test_quality_refuses_more_neighbours_than_it_can_measure():
     with pytest.raises(ValueError, match="cannot be measured"):
-        quality(np.zeros((20, 3)), np.zeros((20, 2)), 10)
+        projection_quality(np.zeros((20, 3)), np.zeros((20, 2)), 10)
 
 
 def test_the_rotation_is_scipys_and_undoes_a_rotation():
@@ -123,7 +126,7 @@ def test_tsne_is_the_same_twice_and_keeps_groups_together():
     assert np.array_equal(first, second)
     near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
     assert (member[near] == member[:, None]).mean() > 0.95
-    started = project(points, "tsne", perplexity=10, seed=5, start=first)
+    started = project(points, "tsne", perplexity=10, seed=5, initial_positions=first)
     assert started.shape == (120, 2) and np.isfinite(started).all()
 
 
@@ -135,7 +138,7 @@ def test_umap_is_the_same_twice_and_keeps_groups_together():
     assert np.array_equal(first, second)
     near = nearest_rows(first, first, 3, "l2", excluded_rows=np.arange(len(first))).rows
     assert (member[near] == member[:, None]).mean() > 0.95
-    assert project(points, "umap", seed=5, start=first).shape == (120, 2)
+    assert project(points, "umap", seed=5, initial_positions=first).shape == (120, 2)
 
 
 def test_a_map_of_too_few_points_or_by_an_unknown_method_is_refused():
@@ -179,7 +182,7 @@ def test_pseudo_values_are_the_jackknifes_and_the_interval_is_students():
     from scipy import stats
 
     rng = np.random.default_rng(0)
-    vectors = unit(rng.normal(size=(40, 6)) + 1).astype(np.float64)
+    vectors = unit_vectors(rng.normal(size=(40, 6)) + 1).astype(np.float64)
 
     def statistic(rows):
         cosines = vectors[rows] @ vectors[rows].T
@@ -220,10 +223,10 @@ def test_a_group_that_spread_out_shows_it_in_every_number():
 def test_intervals_of_the_mean_cosine_cover_the_truth_about_as_often_as_they_say():
     """Directions drawn about (1, 1, 1, 1); the truth from a large draw."""
     rng = np.random.default_rng(7)
-    truth = np.linalg.norm(unit(rng.normal(size=(400_000, 4)) + 0.5).astype(np.float64).mean(axis=0)) ** 2
+    truth = np.linalg.norm(unit_vectors(rng.normal(size=(400_000, 4)) + 0.5).astype(np.float64).mean(axis=0)) ** 2
     covered = 0
     for _ in range(400):
-        vectors = unit(rng.normal(size=(50, 4)) + 0.5)
+        vectors = unit_vectors(rng.normal(size=(50, 4)) + 0.5)
         told = group_spread(vectors, None, SpreadGroup(np.arange(50), np.arange(0), [])).similarity
         covered += told.low <= truth <= told.high
     assert 0.91 <= covered / 400 <= 0.98
@@ -231,5 +234,5 @@ def test_intervals_of_the_mean_cosine_cover_the_truth_about_as_often_as_they_say
 
 def test_geometry_is_unit_length_for_dot_and_untouched_for_l2():
     vectors = np.array([[3, 4], [0, 0]], np.float16)
-    np.testing.assert_allclose(geometry(vectors, "dot"), [[0.6, 0.8], [0, 0]], atol=1e-6)
-    assert geometry(vectors, "l2").tolist() == [[3, 4], [0, 0]]
+    np.testing.assert_allclose(comparable_vectors(vectors, "dot"), [[0.6, 0.8], [0, 0]], atol=1e-6)
+    assert comparable_vectors(vectors, "l2").tolist() == [[3, 4], [0, 0]]

@@ -285,7 +285,7 @@ def test_labels_correct_a_run(audited):
 
 def test_what_is_in_dispute_corrects_nothing(desk):
     desk, study = desk
-    questions = study.questions.some(["q0", "q1"])
+    questions = study.questions.with_ids(["q0", "q1"])
     ordinals = np.array([[1, 2, 3, -1], [3, 1, -1, -1]], np.int32)
     for name, label in (("ann", "positive"), ("ben", "negative")):
         desk.label(name, "q0", {"p1": label})

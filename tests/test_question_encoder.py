@@ -12,7 +12,7 @@ from blindspot.backend.retrieval import network_cache, openvino_model, question_
 from blindspot.backend.retrieval.dense import Dense, build_index
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.openvino_model import has_openvino
-from blindspot.backend.retrieval.passage_encoder import same_vectors
+from blindspot.backend.retrieval.passage_encoder import vectors_agree
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
 from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
@@ -84,7 +84,7 @@ def test_passages_take_the_network_of_questions_without_loading_the_model(model,
     assert Loading(given).passage_network(texts, False) is None, "none is stored, and none may be converted"
     Loading(given).encode(QUESTIONS)
     later = Loading(given)
-    assert same_vectors(later.passage_network(texts, False).encode(texts), exact, 0.03)
+    assert vectors_agree(later.passage_network(texts, False).encode(texts), exact, 0.03)
     assert later.loaded == 0 and later.checked == [load_encoder(given, "cpu").describe()] * 2
 
 

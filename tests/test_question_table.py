@@ -66,7 +66,7 @@ def pair(store, request, monkeypatch) -> tuple[QuestionTable, list[Question]]:
         request.param
     ]
     ids = [awkward_questions()[row].id for row in rows]
-    return store.table(ids), store.some(ids)
+    return store.table(ids), store.with_ids(ids)
 
 
 def test_a_table_is_the_list_of_its_records(pair):
@@ -99,7 +99,7 @@ def test_what_is_read_of_a_table_is_what_its_records_hold(pair):
     assert found.relation.labels(str).tolist() == [question.relation or "" for question in records]
     codes, names = bucket_groups(found.bucket, found.frequency, NO_BUCKET)
     assert [names[code] for code in codes] == [bucket_group(q.bucket, q.frequency) for q in records]
-    for name, rows in found.relation.rows().items():
+    for name, rows in found.relation.rows_by_value().items():
         assert rows.tolist() == [row for row, question in enumerate(records) if (question.relation or "") == name]
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_question_and_an_empty_table(store):
         store.table(["nobody", awkward_questions()[0].id])
     empty = store.table([])
     assert not len(empty) and list(empty) == [] and ids_of(empty) == [] and rows_of(empty, ["x"]).tolist() == [-1]
-    assert empty.columns.relation.labels(str).tolist() == [] and empty.columns.relation.rows() == {}
+    assert empty.columns.relation.labels(str).tolist() == [] and empty.columns.relation.rows_by_value() == {}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def compared(study: Study, by_table: bool, a: str = "alpha", b: str = "beta", re
 
 
 def measured(study: Study, by_table: bool, name: str, relevance="answers"):
-    read = study.questions.table if by_table else study.questions.some
+    read = study.questions.table if by_table else study.questions.with_ids
     return measure(study, name, relevance, "dpr", read(study.run(name).question_ids))
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from blindspot.db import migrations
-from blindspot.db.connection import connect, writing
+from blindspot.db.connection import connect, write_transaction
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.migrations import migrate
@@ -36,9 +36,9 @@ def questions(path):
 def test_a_question_comes_back_whole(questions):
     questions.add([FULL, BARE])
     assert questions.get("P19.dev.0") == FULL
-    assert questions.some(["q 2", "P19.dev.0"]) == [BARE, FULL]
+    assert questions.with_ids(["q 2", "P19.dev.0"]) == [BARE, FULL]
     with pytest.raises(Missing, match="nobody"):
-        questions.some(["q 2", "nobody"])
+        questions.with_ids(["q 2", "nobody"])
 
 
 def test_order_of_import_is_kept_and_filters_narrow(questions):
@@ -48,7 +48,7 @@ def test_order_of_import_is_kept_and_filters_narrow(questions):
     assert [q.id for q in questions.all()] == [*ids, FULL.id]
     assert [q.id for q in questions.all(split="dev")] == [*ids[1::2], FULL.id]
     assert questions.all(split="dev", dataset="eq", relation="P19") == [FULL]
-    assert [q.id for q in questions.some(reversed(ids))] == ids[::-1]
+    assert [q.id for q in questions.with_ids(reversed(ids))] == ids[::-1]
     assert questions.known_ids([*ids, "x"]) == set(ids)
 
 
@@ -108,7 +108,7 @@ def test_writers_wait_for_each_other(path):
 
 def test_a_transaction_is_rolled_back_on_ctrl_c(path):
     connection = connect(path)
-    with pytest.raises(KeyboardInterrupt), writing(connection):
+    with pytest.raises(KeyboardInterrupt), write_transaction(connection):
         connection.execute("INSERT INTO question (id, position, text, split) VALUES ('a', 0, '?', 'dev')")
         raise KeyboardInterrupt
     assert not connection.in_transaction and len(Questions(path)) == 0

@@ -135,8 +135,8 @@ def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
     desk.batch(questions=3)
     assert desk.claim("ann", 2) == ["q0", "q1"]
     desk.queue.skip("ann", "b1", "q0")
-    assert "q0" in desk.queue.hidden("ann"), "it will come back, so its results stay out of reach"
-    assert desk.queue.open_to("ann") == {"b1": 3} and desk.claim("ann", 2) == ["q1", "q2"]
+    assert "q0" in desk.queue.hidden_questions("ann"), "it will come back, so its results stay out of reach"
+    assert desk.queue.available_counts("ann") == {"b1": 3} and desk.claim("ann", 2) == ["q1", "q2"]
     desk.work("ann", "b1", "q1")
     desk.work("ann", "b1", "q2")
     (lease,) = desk.queue.claim("ann", 2)
@@ -144,7 +144,11 @@ def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
     (receipt,) = desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])
     assert receipt.state == "stored" and [event.blind for event in desk.labels.events(questions=["q0"])] == [1]
     desk.queue.skip("ann", "b1", "q0")
-    assert desk.claim("ann") == [] and desk.queue.open_to("ann") == {} and "q0" not in desk.queue.hidden("ann")
+    assert (
+        desk.claim("ann") == []
+        and desk.queue.available_counts("ann") == {}
+        and "q0" not in desk.queue.hidden_questions("ann")
+    )
     assert desk.queue.finished_questions("ann") == [("b1", "q1"), ("b1", "q2")]
     assert desk.claim("ben") == ["q0"], "others get it all the while"
 
@@ -161,7 +165,7 @@ def test_a_label_of_somebody_who_could_see_the_skipped_question_is_not_blind(des
     desk.batch(questions=1)
     desk.claim("lea")
     desk.queue.skip("lea", "b1", "q0")
-    assert "q0" not in desk.queue.hidden("lea") and desk.claim("lea") == ["q0"]
+    assert "q0" not in desk.queue.hidden_questions("lea") and desk.claim("lea") == ["q0"]
     desk.labels.add_all("lea", [desk.sent("q0", {"p1": "positive"})])
     assert [event.blind for event in desk.labels.events()] == [0]
 
@@ -212,7 +216,7 @@ def test_a_closed_batch_hands_out_nothing_and_takes_what_is_out(desk):
     desk.batch(questions=2)
     desk.claim("ann")
     desk.queue.set_state("b1", "closed", actor="lea")
-    assert desk.claim("ann") == [] and desk.claim("ben") == [] and desk.queue.waiting() == set()
+    assert desk.claim("ann") == [] and desk.claim("ben") == [] and desk.queue.unfinished_questions() == set()
     assert desk.work("ann", "b1", "q0") is False
     desk.queue.set_state("b1", "open", actor="lea")
     assert desk.claim("ann") == ["q1"]
@@ -277,7 +281,7 @@ def test_practice_comes_first_for_everyone_and_is_never_done(desk):
         "whoever was shown the settled labels of q0 and q1 can give no label of their own"
     )
     assert [batch.done for batch in desk.queue.batches()] == [0, 0]
-    assert (desk.queue.waiting(), desk.queue.practised_questions()) == ({"q0", "q1", "q2"}, {"q0", "q1"})
+    assert (desk.queue.unfinished_questions(), desk.queue.practised_questions()) == ({"q0", "q1", "q2"}, {"q0", "q1"})
 
 
 def test_the_candidates_come_back_as_they_were_put(desk):
@@ -285,7 +289,7 @@ def test_the_candidates_come_back_as_they_were_put(desk):
     items = [Item("q1", audited, "audit", 0.0, 2, "ben", 0.1), Item("q0", SHOWN, "priority", 3.5)]
     desk.queue.add_batch("b1", items, {})
     assert desk.queue.items("b1") == items and desk.queue.items("b1", ["q0"]) == items[1:]
-    assert desk.queue.audited() == {"q1"}
+    assert desk.queue.audited_questions() == {"q1"}
 
 
 def test_outcomes_are_those_of_settled_candidates(desk):
@@ -294,7 +298,7 @@ def test_outcomes_are_those_of_settled_candidates(desk):
     )
     desk.label("ann", "q0", {"p1": "positive", "p2": "negative"}, batch="b1")
     desk.label("ben", "q0", {"p2": "positive"}, batch="b1")
-    assert desk.queue.outcomes() == [("q0", "p1", True, 4, "positive")]
+    assert desk.queue.settled_candidates() == [("q0", "p1", True, 4, "positive")]
 
 
 def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
@@ -312,7 +316,7 @@ def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
     receipts = desk.labels.add_all("ann", outbox)
     assert states(receipts) == ["stored", "stored", "refused", "stored", "stored", "stored"]
     assert "question 'q1' has no label of yours" in receipts[2].message and not any(
-        r.message for r in receipts if r.safe
+        r.message for r in receipts if r.is_in_store
     )
     assert states(desk.labels.add_all("ann", outbox[:2] + outbox[3:])) == ["known"] * 5
     assert desk.claim("ann", 3) == ["q3", "q1"] and desk.queue.batches()[0].done == 2, "q1 was skipped: it is last"
@@ -441,7 +445,7 @@ def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_
                 (60, LEASE_SECONDS / 2, LEASE_SECONDS + 1, -60, -LEASE_SECONDS, -10 * LEASE_SECONDS)
             )
         elif what == "undo":
-            for gesture in desk.labels.undoable(who, 1):
+            for gesture in desk.labels.undoable_events(who, 1):
                 desk.undo(who, gesture.question, gesture.id)
                 done[what] += 1
         else:

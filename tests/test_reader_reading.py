@@ -65,7 +65,7 @@ def test_every_answer_at_every_k_is_kept(study, reader):
     )
     alone = Reader(load_reader(reader), "cpu", batch=3)
     for line, question, ordinals in zip(
-        predictions(reading), study.questions.some(reading.run.question_ids), reading.run.hits.ordinals, strict=True
+        predictions(reading), study.questions.with_ids(reading.run.question_ids), reading.run.hits.ordinals, strict=True
     ):
         assert line["question"] == question.id
         passages = study.corpus.passages(ordinals[:5].tolist())
@@ -113,7 +113,7 @@ def test_what_was_read_is_not_read_again(study, reader, monkeypatch):
 def many(study, questions=PER_PART * 2 + 5):
     """A run of many rows, repeating the training questions: enough for three parts."""
     train = study.run("train")
-    asked = study.questions.some(train.question_ids)
+    asked = study.questions.with_ids(train.question_ids)
     copies = [
         Question(f"copy{i}", asked[i % len(asked)].text, asked[i % len(asked)].answers, dataset="copies", split="test")
         for i in range(questions)

@@ -169,7 +169,7 @@ def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
     study, _, _, _ = whole
     run, made = study.run("rocket-3-unlabelled"), TrainingSet.open(study, "rocket-4")
     expected = {}
-    for question, row in zip(study.questions.some(run.question_ids), run.hits.ordinals.tolist(), strict=True):
+    for question, row in zip(study.questions.with_ids(run.question_ids), run.hits.ordinals.tolist(), strict=True):
         about = {passage.id: passage.title in question.text for passage in study.corpus.passages(row)}
         if any(about.values()):
             expected[question.id] = {

@@ -51,7 +51,7 @@ def test_it_begins_to_learn_from_random_passages(tmp_path):
 
     study = Study.create(tmp_path / "s")
     source = study.path("encyclopedia")
-    encyclopedia.write(source, 3000, 0)
+    encyclopedia.write_encyclopedia(source, 3000, 0)
     rows = [json.loads(line) for line in (source / "questions.jsonl").read_text().splitlines()]
     (source / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["split"] == "train"))
     import_passages(study, str(source / "passages.tsv"))

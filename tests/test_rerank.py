@@ -15,7 +15,7 @@ from blindspot.backend.retrieval import bm25, dense, live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.hybrid import Hybrid
-from blindspot.backend.retrieval.indexes import Indexes
+from blindspot.backend.retrieval.indexes import OpenRetrievers
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.service.api import make_api
@@ -59,21 +59,21 @@ QUESTIONS = ["Where was Arve Burset1 born?", "a weaver from Oslo"]
 
 
 def test_live_questions_are_reranked(study):
-    assert NAME in live.available(study)
+    assert NAME in live.answering_retrievers(study)
     hits = live.search(study, NAME, QUESTIONS, K)
     assert hits.ordinals.tolist() == expected(study, QUESTIONS).ordinals.tolist()
     assert hits.ordinals.tolist() != live.search(study, "bm25", QUESTIONS, K).ordinals.tolist()
 
 
 def test_it_shares_open_indexes_and_opens_again_when_one_of_them_or_the_judge_changes(study):
-    held = Indexes(study, "cpu")
+    held = OpenRetrievers(study, "cpu")
     opened = held.open(NAME).retriever
     assert (
         opened.base_retriever is held.open("bm25").retriever
         and opened.judge._dense_index is held.open("tiny").retriever
     )
     assert held.open(NAME).retriever is opened
-    assert held.one_thread(NAME) == held.one_thread("tiny") == "tiny"  # one thread at a time may search a dense index
+    assert held.thread_key(NAME) == held.thread_key("tiny") == "tiny"  # one thread at a time may search a dense index
     os.utime(study.path("indexes", "bm25", "manifest.json"))
     assert held.open(NAME).retriever is not opened
     again = held.open(NAME).retriever
@@ -100,7 +100,7 @@ def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
     run = retrieve(study, "hybrid", encoder="tiny", first=NAME, split="dev", k=K)
     assert run.manifest["sparse"]["retriever"] == NAME and run.manifest["method"] == "rrf"
     assert run.manifest["name"] == "hybrid-rerank-meaning-tiny-dev"
-    texts = [question.text for question in study.questions.some(run.question_ids)]
+    texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     depth = run.manifest["depth"]
     both = expected(study, texts, depth), Dense(study, "tiny", "cpu").search(texts, depth)
     assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K).ordinals.tolist()
@@ -108,7 +108,7 @@ def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
     assert "reranked by meaning" in kind.describe(run.manifest)
     name = kind.retriever_of(run.manifest)
     assert name == "hybrid:rerank:meaning+tiny" and kind.name_of(kind.options(**kind.options_of(name))) == name
-    held = Indexes(study, "cpu")
+    held = OpenRetrievers(study, "cpu")
     same_ranking(held.search(name, texts[:2], K)[0], first_hits(run.hits, 2))
     assert held.open(name).retriever.sparse is held.open(NAME).retriever
 
@@ -154,7 +154,7 @@ def test_a_judge_whose_retriever_is_gone_is_refused_with_its_name(study):
     path.rename(path.with_suffix(".away"))
     try:
         with pytest.raises(Refused, match="'lost' reorders lists of 'bm25', which cannot search here now"):
-            Indexes(study, "cpu").open("rerank:lost")
+            OpenRetrievers(study, "cpu").open("rerank:lost")
     finally:
         path.with_suffix(".away").rename(path)
 

@@ -66,7 +66,7 @@ def by_hand(study, questions, base, depth):
 
 def test_a_cross_encoder_reranks_a_retriever_live_and_in_a_run(study):
     name = "rerank:ce@bm25"
-    assert name in live.available(study)
+    assert name in live.answering_retrievers(study)
     hits = live.search(study, name, QUESTIONS, K)
     base = BM25(study).search(QUESTIONS, 90)
     scored = [
@@ -77,7 +77,7 @@ def test_a_cross_encoder_reranks_a_retriever_live_and_in_a_run(study):
         np.testing.assert_allclose([known[row] for row in found], sorted(known.values())[::-1][:K], atol=1e-5)
     run = retrieve(study, "rerank", judge="ce", over="bm25", depth=4, split="dev", k=K, device="cpu")
     assert run.name == "rerank-ce-bm25-dev" and run.manifest["judge_kind"] == "cross-encoder"
-    texts = [question.text for question in study.questions.some(run.question_ids)]
+    texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     assert run.hits.ordinals.tolist() == by_hand(study, texts, BM25(study).search(texts, K), 4)
     assert (np.diff(run.hits.scores) <= 0).all(), "scores fall along each list"
     kind = kind_of_run(run.manifest)
@@ -97,10 +97,10 @@ def test_a_run_is_reranked(study):
         study, "rerank", judge="ce", over="bm25-dev", depth=6, split="dev", k=K, device="cpu", name="over-run"
     )
     stored = study.run("bm25-dev")
-    texts = [question.text for question in study.questions.some(run.question_ids)]
+    texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     assert run.hits.ordinals.tolist() == by_hand(study, texts, stored.hits, 6)
     assert run.manifest["over"]["run"] == "bm25-dev" and run.manifest["retriever"] == "rerank:ce@run:bm25-dev"
-    assert "rerank:ce@run:bm25-dev" not in live.available(study)
+    assert "rerank:ce@run:bm25-dev" not in live.answering_retrievers(study)
     first = retrieve(study, "run", run="bm25-dev", split="dev", k=3).manifest
     assert kind_of_run(first).name == "run" and kind_of_run(stored.manifest).name == "bm25"
     with pytest.raises(Missing, match="run 'bm25-dev' has no hits for 20 of 20 questions.*--split"):
@@ -111,7 +111,9 @@ def test_stored_scores_of_any_judge_order_a_list(study):
     run = retrieve(study, "rerank", judge="tool", over="bm25", split="dev", k=K, name="by-tool")
     assert run.manifest["judge_kind"] == "imported"
     stored = study.run("bm25-dev").hits.ordinals
-    for question, found, before in zip(study.questions.some(run.question_ids), run.hits.ordinals, stored, strict=True):
+    for question, found, before in zip(
+        study.questions.with_ids(run.question_ids), run.hits.ordinals, stored, strict=True
+    ):
         gold = study.corpus.ordinals([question.gold[0], "p2"])
         first = [row for row in (gold[question.gold[0]], gold["p2"]) if row in before.tolist()]
         rest = [row for row in before.tolist() if row not in first]

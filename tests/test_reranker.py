@@ -42,7 +42,7 @@ def study(tmp_path_factory):
 def candidates(study, place=0):
     """A dev question, its list as titles and texts, the retriever's scores, and the judge's log-odds."""
     run, judge = study.run("bm25-dev"), FeatureJudge(study, "judge")
-    lists = lists_of(run, study.questions.some(run.question_ids[place : place + 1]), 20)
+    lists = lists_of(run, study.questions.with_ids(run.question_ids[place : place + 1]), 20)
     passages = [{"title": p.title, "text": p.text} for p in study.corpus.passages(lists.rows[0].tolist())]
     return lists.questions[0].text, passages, lists.scores[0].tolist(), judge.ranking_scores(judge.features(lists))[0]
 
@@ -106,7 +106,7 @@ def test_its_quality_by_gold_is_what_a_reranked_run_has(study):
 
     found = measure_on_gold(study, "judge", "bm25-dev")
     run = retrieve(study, "rerank", split="dev", k=20, judge="judge", name="again")
-    questions = study.questions.some(run.question_ids)
+    questions = study.questions.with_ids(run.question_ids)
     base, reranked = (
         gold_matrix(study.corpus, each.hits.ordinals, questions)[0] for each in (study.run("bm25-dev"), run)
     )

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.backend.core.result_table import Column, FittingTable, ResultTable, difference, signed, signed_ends
+from blindspot.backend.core.result_table import (
+    Column,
+    FittingTable,
+    ResultTable,
+    difference_cell,
+    signed_ends,
+    signed_number,
+)
 
 TABLE = ResultTable(
     "A: bm25-dev, B: minilm-dev. Success@k, %",
@@ -55,7 +62,7 @@ cells = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_si
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5), st.integers(25, 120))
 def test_every_column_stands_in_one_part(rows, width):
     table = FittingTable(ResultTable("caption", ["name", "a", "b", "c"], rows))
-    first, parts = table.parts(width)
+    first, parts = table.columns_of_parts(width)
     assert [column for part in parts for column in part] == [1, 2, 3] and first >= 1
     assert all(part for part in parts)
 
@@ -112,9 +119,9 @@ def test_each_form_holds_the_same_values():
 
 
 def test_sentences_have_a_real_minus_sign_and_tables_the_hyphen_that_programs_read():
-    assert signed_ends(-1.1, 7.1) == "\N{MINUS SIGN}1.1 to +7.1" and signed(-0.26) == "\N{MINUS SIGN}0.3"
-    assert signed(-0.01) == "+0.0", "nothing is below zero that is shown as zero"
-    assert difference(Estimate(0.012, 90, -0.003, 0.027, "paired")) == "+1.2 [-0.3,+2.7]"
+    assert signed_ends(-1.1, 7.1) == "\N{MINUS SIGN}1.1 to +7.1" and signed_number(-0.26) == "\N{MINUS SIGN}0.3"
+    assert signed_number(-0.01) == "+0.0", "nothing is below zero that is shown as zero"
+    assert difference_cell(Estimate(0.012, 90, -0.003, 0.027, "paired")) == "+1.2 [-0.3,+2.7]"
 
 
 def test_a_row_of_another_length_is_refused():

@@ -28,7 +28,7 @@ from blindspot.db.jobs import Jobs
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, role_allows, table
+from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, rights_table, role_allows
 from blindspot.db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
@@ -212,8 +212,8 @@ def test_the_command_line_may_do_everything(study, started):
 
 
 def test_the_docs_show_the_table():
-    rows = ["| " + " | ".join(row) + " |" for row in table()]
-    rows.insert(1, "|" + " --- |" * len(table()[0]))
+    rows = ["| " + " | ".join(row) + " |" for row in rights_table()]
+    rows.insert(1, "|" + " --- |" * len(rights_table()[0]))
     assert "\n".join(rows) in DOCS.read_text(encoding="utf-8")
 
 

@@ -101,7 +101,7 @@ def test_an_error_in_one_thread_stops_the_others_and_is_raised():
                 raise Refused("no more")
 
     with pytest.raises(Refused, match="no more"):
-        workers.share_out(range(10_000_000), work, 3)
+        workers.run_in_threads(range(10_000_000), work, 3)
     assert len(taken) < 10_000_000
 
 

@@ -7,8 +7,8 @@ import scipy.stats
 from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import (
     compare,
+    compare_groups,
     difference,
-    family,
     holm,
     mcnemar,
     sign_flip,
@@ -110,10 +110,10 @@ def test_a_family_is_adjusted_together():
     rng = np.random.default_rng(0)
     a, b = rng.random(300) < 0.7, rng.random(300) < 0.5
     members = {"x": np.arange(100), "y": np.arange(300) >= 100}
-    found = family(a, b, members)
+    found = compare_groups(a, b, members)
     assert [found[name].p for name in members] == [compare(a[rows], b[rows]).p for rows in members.values()]
     assert [found[name].p_adjusted for name in members] == pytest.approx(holm([found[name].p for name in members]))
-    assert family(a, b, {}) == {}
+    assert compare_groups(a, b, {}) == {}
 
 
 def simulated(rounds: int, seed: int) -> tuple[float, float]:

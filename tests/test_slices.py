@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks import slice_finder
 from benchmarks.slice_finder import exact_tail
 from blindspot.analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
-from blindspot.analysis.slices import find, null_rate, p_values, slice_tests, step_down
+from blindspot.analysis.slices import find_departing_slices, null_rate, p_values, slice_tests, step_down
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.slice_finder import candidates, find_slices, join_expressions
@@ -60,8 +60,8 @@ def shown(expression) -> str:
     if isinstance(expression, Condition):
         return str(expression)
     if isinstance(expression, Not):
-        return f"[not {shown(expression.inner)}]"
-    return "[" + (" and " if isinstance(expression, And) else " or ").join(map(shown, expression.parts)) + "]"
+        return f"[not {shown(expression.operand)}]"
+    return "[" + (" and " if isinstance(expression, And) else " or ").join(map(shown, expression.operands)) + "]"
 
 
 @pytest.mark.parametrize(("text", "read"), [
@@ -277,7 +277,7 @@ def test_findings_carry_the_figures_of_their_slices():
     p = dict(
         zip(slices, p_values(*counts.T, 600, int((differences > 0).sum()), int((differences < 0).sum())), strict=True)
     )
-    found = find(differences, predicates, confidence=1.0, limit=100)
+    found = find_departing_slices(differences, predicates, confidence=1.0, limit=100)
     assert found.tried == len(slices) and (1, 3) in [each.members for each in found.findings]
     for each in found.findings:
         mask = slices[each.members]
@@ -288,10 +288,10 @@ def test_findings_carry_the_figures_of_their_slices():
             pytest.approx(differences[~mask].mean()),
         )
         assert differences.mean() == pytest.approx(each.outside + each.explained)
-    default = find(differences, predicates)
+    default = find_departing_slices(differences, predicates)
     assert (1, 3) in [each.members for each in default.findings]
     assert all(each.p_adjusted >= each.p for each in default.findings)
-    assert default == find(differences, predicates), "the same data give the same findings"
+    assert default == find_departing_slices(differences, predicates), "the same data give the same findings"
 
 
 def test_the_finder_leaves_out_small_slices_repetitions_and_pairs_of_one_family():
@@ -301,19 +301,22 @@ def test_the_finder_leaves_out_small_slices_repetitions_and_pairs_of_one_family(
     few = np.zeros(400, bool)
     few[np.flatnonzero(strong)[:29]] = True
     predicates = np.array([strong, strong, few, rng.random(400) < 0.5])
-    found = find(differences, predicates, ["x", "x", "y", "z"])
+    found = find_departing_slices(differences, predicates, ["x", "x", "y", "z"])
     assert [each.members for each in found.findings] == [(0,)]  # the copy is the same finding, 29 questions are too few
     assert found.tried == 5  # 0, 1, 3, and 3 with either copy
-    assert find(differences, np.zeros((0, 400), bool)).findings == []
+    assert find_departing_slices(differences, np.zeros((0, 400), bool)).findings == []
     with pytest.raises(ValueError, match="-1, 0 or 1"):
-        find(differences / 2, strong[None])
+        find_departing_slices(differences / 2, strong[None])
 
 
 def test_without_any_difference_between_slices_few_are_found():
     """Without an effect about 5% of searches may report something."""
     rng = np.random.default_rng(2)
     for values in ([-1.0, 0, 0, 1], [0.0] * 19 + [1], [0.0] * 30 + [-1, 1, 1]):  # also where differences are rare
-        reported = [bool(find(rng.choice(values, 500), rng.random((12, 500)) < 0.15).findings) for _ in range(120)]
+        reported = [
+            bool(find_departing_slices(rng.choice(values, 500), rng.random((12, 500)) < 0.15).findings)
+            for _ in range(120)
+        ]
         assert np.mean(reported) <= 0.12
 
 
@@ -346,7 +349,7 @@ def test_a_small_slice_without_differences_proves_nothing():
     """37 questions with no difference where 8% have one: 0.92^37 is 5%, so nothing after correction."""
     differences = np.array([0.0] * 389 + [-1] * 32)
     inside = np.arange(421) < 37
-    found = find(differences, np.array([inside, np.arange(421) % 2 == 0]), confidence=1.0)
+    found = find_departing_slices(differences, np.array([inside, np.arange(421) % 2 == 0]), confidence=1.0)
     assert next(each.p for each in found.findings if each.members == (0,)) > 0.05
     plain = slice_finder.welch(np.array([37]), np.zeros(1), np.zeros(1), 421, 0, 32)
     assert plain[0] < 1e-6, "Welch's t test takes the variance inside to be zero"
@@ -458,7 +461,7 @@ def swapped_by_fact(studies, facts=150, conditions=8):
         differences = (rng.choice([-1, 1], facts) * (rng.random(facts) < 0.4))[units]
         predicates = (rng.random((conditions, facts)) < 0.35)[:, units]
         for name, each in (("fact", units), ("question", None)):
-            listed[name] += bool(find(differences, predicates, units=each).findings)
+            listed[name] += bool(find_departing_slices(differences, predicates, units=each).findings)
     return listed
 
 
@@ -472,11 +475,14 @@ def test_a_slice_needs_thirty_facts_not_thirty_questions():
     differences = np.repeat(np.array([1, -1] * 40), 2)
     predicates = (np.arange(160) < 50)[None]  # 50 questions about 25 facts
     units = np.repeat(np.arange(80), 2)
-    assert find(differences, predicates).tried == 1 and find(differences, predicates, units=units).tried == 0
+    assert (
+        find_departing_slices(differences, predicates).tried == 1
+        and find_departing_slices(differences, predicates, units=units).tried == 0
+    )
     whole = (np.arange(160) < 60)[None]
-    assert find(differences, whole, units=units).tried == 1
+    assert find_departing_slices(differences, whole, units=units).tried == 1
     # One wording of each of 50 facts is half of each.
-    assert find(differences, (np.arange(160) % 2 == 0)[None], units=units).tried == 1
+    assert find_departing_slices(differences, (np.arange(160) % 2 == 0)[None], units=units).tried == 1
 
 
 def test_each_question_as_its_own_unit_changes_nothing():

@@ -106,7 +106,7 @@ def test_a_run_a_live_question_and_the_service_agree(made, monkeypatch):
     assert kind.made(run.manifest) and kind.describe(run.manifest) == f"learned sparse, {name}"
     assert kind.retriever_of(run.manifest) in available_retrievers(study)
     assert run.manifest["index_bytes"] == index_bytes(study, kind, kind.options(encoder=name))
-    first = study.questions.some(run.question_ids)[0].text
+    first = study.questions.with_ids(run.question_ids)[0].text
     alone = live.search(study, f"sparse:{name}", [first], 5)
     same_ranking(alone, first_hits(run.hits, 1))
     with TestClient(make_api(Service(study, "cpu")), base_url="http://localhost") as client:
@@ -247,6 +247,6 @@ def test_encoder_add_recognises_the_kind(indexed_study, tmp_path, capsys):
 
 
 def _unset(*given: str) -> dict[str, None]:
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
 
-    return {name: None for name in declared(EncoderSettings) if name not in given}
+    return {name: None for name in declared_settings(EncoderSettings) if name not in given}

@@ -42,7 +42,7 @@ def count(study):
 
 
 def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, monkeypatch, tmp_path):
-    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    kept = backups.checked_backup(study.labels_path, tmp_path / "kept.db")
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.add("ann", LabelEvent("newer", "note", "P19.dev.0", note="x"))
     store.close()
@@ -67,7 +67,7 @@ def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, monkeypatc
 
 
 def test_a_damaged_file_whose_newer_labels_can_be_read_keeps_them(study, tmp_path):
-    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    kept = backups.checked_backup(study.labels_path, tmp_path / "kept.db")
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.add("ann", LabelEvent("newer", "note", study.questions.all()[0].id, note="x"))
     store.connection.execute("PRAGMA writable_schema=ON")
@@ -98,7 +98,7 @@ def test_a_view_whose_stored_sql_is_damaged_is_found(study):
 
 def test_a_header_that_makes_the_file_read_only_is_damage_and_is_restored(study, tmp_path):
     path = study.labels_path
-    kept = backups.back_up(path, tmp_path / "kept.db")
+    kept = backups.checked_backup(path, tmp_path / "kept.db")
     content = bytearray(path.read_bytes())
     content[18] = 66  # the write version: SQLite opens such a file, but only to read
     path.write_bytes(content)
@@ -111,7 +111,7 @@ def test_a_header_that_makes_the_file_read_only_is_damage_and_is_restored(study,
 
 def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, tmp_path):
     """SQLite's own check passes over constraints on a connection that only reads."""
-    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    kept = backups.checked_backup(study.labels_path, tmp_path / "kept.db")
     content = kept.read_bytes()
     assert content.count(b"annnegative") > 0
     kept.write_bytes(content.replace(b"annnegative", b"annnegetive", 1))
@@ -121,7 +121,7 @@ def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, 
 
 
 def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path):
-    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    kept = backups.checked_backup(study.labels_path, tmp_path / "kept.db")
     writer = subprocess.Popen(
         [
             sys.executable,
@@ -169,9 +169,9 @@ for what in ("save", "backup", "import"):
         if what == "save":
             Labels(path).add_all("ann", [LabelEvent("g", "note", "P19.dev.0", note="x")])
         elif what == "backup":
-            backup.back_up(path)
+            backup.checked_backup(path)
         else:
-            with study.building("runs/x"):
+            with study.lock_part("runs/x"):
                 pass
         print(what, "went well")
     except BlindspotError as error:
@@ -213,7 +213,7 @@ def test_a_reader_of_a_read_only_file_sees_what_somebody_else_writes(study, monk
     store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     reader = Labels(study.labels_path, read_only=True)
     snapshot = module._open(study.labels_path, "immutable=1", read_only=True)
-    snapshot.snapshot = module._state_of(study.labels_path)
+    snapshot.state_at_opening = module._file_state(study.labels_path)
     assert reader.stored_ids([]) == set()
     reader._local.connection = snapshot
     assert reader.connection is snapshot
@@ -257,7 +257,7 @@ def test_a_damaged_page_is_one_line_for_every_reader(study):
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, empty):
-    kept = backups.back_up(study.labels_path)
+    kept = backups.checked_backup(study.labels_path)
     study.questions.close()
     events = count(study)
     for path in study.folder.glob("labels.db*"):
@@ -274,7 +274,7 @@ def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, empty):
 
 
 def test_the_check_of_an_empty_labels_db_says_that_it_is_empty(study, tmp_path):
-    kept = backups.back_up(study.labels_path)
+    kept = backups.checked_backup(study.labels_path)
     study.questions.close()
     for path in study.folder.glob("labels.db*"):
         path.unlink()
@@ -294,8 +294,8 @@ def test_the_check_of_an_empty_labels_db_says_that_it_is_empty(study, tmp_path):
 KILLED = """
 import os, signal, sys
 from blindspot.db import backup
-backup.sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)
-backup.back_up(sys.argv[1])
+backup.sync_to_disk = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+backup.checked_backup(sys.argv[1])
 """
 
 
@@ -310,7 +310,7 @@ def test_a_backup_deletes_what_killed_backups_left_and_no_other_file(study):
     mine.touch()
     with open(folder / "labels-y.db.4194304.partial", "w") as writing:  # of a process that lives
         fcntl.flock(writing, fcntl.LOCK_EX)
-        kept = backups.back_up(study.labels_path)
+        kept = backups.checked_backup(study.labels_path)
     assert not left.exists() and not older.exists()
     assert {path.name for path in folder.iterdir()} == {kept.name, mine.name, "labels-y.db.4194304.partial"}
 
@@ -337,7 +337,7 @@ try:
     if sys.argv[1] == "restore":
         backup.restore(sys.argv[2], sys.argv[4])
     else:
-        backup.back_up(sys.argv[2])
+        backup.checked_backup(sys.argv[2])
 except BlindspotError as error:
     print(type(error).__name__, error)
 """
@@ -350,7 +350,7 @@ def limited(*words):
 
 
 def test_a_restore_that_fails_leaves_no_empty_file(study, tmp_path):
-    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    kept = backups.checked_backup(study.labels_path, tmp_path / "kept.db")
     empty = tmp_path / "empty"
     empty.mkdir()
     said = limited("restore", kept, 20_000, empty / "labels.db")
@@ -460,7 +460,7 @@ from blindspot.db.errors import BlindspotError
 study, folder = Study.open(sys.argv[1]), sys.argv[2]
 for what in ("mapped", "saved"):
     try:
-        with study.building("indexes/x"):
+        with study.lock_part("indexes/x"):
             if what == "mapped":
                 arrays.new_array(folder + "/a.npy", np.float16, (4_000_000,))[:] = 1
             else:

@@ -164,12 +164,12 @@ def test_a_restore_brings_nobody_rights(tmp_path, blindspot):
     code, out, _ = blindspot("labels", "restore", theirs.labels_path, "--study", mine.folder)
     assert code == 0 and "brings no rights and no links" in out
     people = People(mine.labels_path)
-    assert people.invited(secret) is None and people.sign_in(secret) is None
+    assert people.person_of_link(secret) is None and people.sign_in(secret) is None
     assert {person.name: (person.role, person.email, person.invited) for person in people.all()} == {
         "ada": ("lead", None, True), "eve": ("annotator", None, False), "mallory": ("annotator", None, False),
     }  # fmt: skip
-    assert people.invited(ada).name == "ada"
+    assert people.person_of_link(ada).name == "ada"
     mine.labels_path.write_bytes(b"")
     backup.restore(theirs.labels_path, mine.labels_path)
     assert {person.role for person in People(mine.labels_path).all()} == {"annotator"}
-    assert People(mine.labels_path).invited(secret) is None
+    assert People(mine.labels_path).person_of_link(secret) is None

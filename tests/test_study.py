@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from blindspot.backend.core.manifest import whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import add_encoder, read_settings
 from blindspot.backend.core.study import Study
@@ -160,14 +160,14 @@ def test_a_study_toml_of_the_version_before_opens(tmp_path):
 
 
 def test_a_new_study_toml_says_what_every_setting_is(tmp_path):
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
     from blindspot.backend.core.settings import BM25Settings, HybridSettings, Settings
 
     text = Study.create(tmp_path / "new").settings_path.read_text()
     read = read_settings(tmp_path / "new" / "study.toml")
     assert (read.bm25, read.hybrid, read.k) == (BM25Settings(), HybridSettings(), 100)
     for kind in (Settings, BM25Settings, HybridSettings):
-        for name, setting in declared(kind).items():
+        for name, setting in declared_settings(kind).items():
             if setting.kind in (int, float, str):
                 assert f"\n{name} = " in text and setting.help.split(";")[0] in text
 
@@ -197,20 +197,20 @@ def test_a_part_without_a_manifest_is_not_there(study):
 
 
 def test_a_folder_is_whole_or_absent(tmp_path):
-    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "part") as building:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "part") as building:
         (building / "x").write_text("half")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
     (tmp_path / ".part.building").mkdir()  # left by a killed process
     for text in ("whole", "newer"):
-        with whole_folder(tmp_path / "part") as building:
+        with atomic_folder(tmp_path / "part") as building:
             (building / "x").write_text(text)
         assert (tmp_path / "part" / "x").read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
 def test_two_processes_do_not_build_the_same_part(study):
-    with study.building("indexes/x"), pytest.raises(Refused, match="another process"), study.building("indexes/x"):
+    with study.lock_part("indexes/x"), pytest.raises(Refused, match="another process"), study.lock_part("indexes/x"):
         pass
 
 
@@ -223,7 +223,7 @@ def test_a_run_reads_back_as_written(study):
     np.testing.assert_array_equal(run.hits.ordinals, hits.ordinals)
     np.testing.assert_array_equal(run.hits.scores, hits.scores)
     assert isinstance(run.hits.ordinals, np.memmap)
-    gold = study.questions.some(ids)
+    gold = study.questions.with_ids(ids)
     for row, question in enumerate(gold):
         found = [
             question.answers[0] in study.corpus.passage(ordinal).text.replace(",", " ").split() for ordinal in range(5)

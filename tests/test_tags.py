@@ -18,7 +18,7 @@ from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.slices import TAGS, Facts, by_results
 from blindspot.backend.evaluation.tag_export import tag_rows, tags_as_csv, tags_as_json
 from blindspot.backend.judging.batches import make_batch, questions_of
-from blindspot.db.backup import back_up, check, restore
+from blindspot.db.backup import check, checked_backup, restore
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
@@ -121,7 +121,7 @@ def test_a_question_that_waits_to_be_judged_cannot_be_tagged(study, tags):
     with pytest.raises(Refused, match="you still have to judge question 'q0'; tag it afterwards"):
         tags.add("x", ["q0"], actor="ann")
     tags.add("x", ["q0"], actor="ada")
-    assert tags.counts(Queue(study.labels_path).hidden("ann")) == []
+    assert tags.counts(Queue(study.labels_path).hidden_questions("ann")) == []
 
 
 ACTIONS = st.lists(
@@ -196,7 +196,7 @@ def test_tags_choose_the_questions_of_a_batch(study, tags):
 
 def test_backups_and_copies_carry_tags(study, tags, tmp_path):
     tags.add("x", ["q1"], "alpha", "ann")
-    kept = back_up(study.labels_path, tmp_path / "kept.db")
+    kept = checked_backup(study.labels_path, tmp_path / "kept.db")
     copy_study(study, tmp_path / "copy")
     assert standing(Tags(tmp_path / "copy" / "labels.db")) == [("x", "q1", "alpha", "ann")]
     tags.add("later", ["q2"], actor="ann")

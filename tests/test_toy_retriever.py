@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app.runs import retriever_label
 from blindspot.backend.core import jobs
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.indexes import available_retrievers
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -128,7 +128,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
     )
     assert made.returncode == 0 and "Run toy-dev: 40 questions, k=5" in made.stdout, made.stderr
     run = study.run("toy-dev")
-    first = study.questions.some(run.question_ids)[0].text
+    first = study.questions.with_ids(run.question_ids)[0].text
     assert np.asarray(run.hits.ordinals)[0].tolist() == toy_rows(first, 5, 2)
     assert (run.manifest["retriever"], run.manifest["stride"]) == ("toy", 2)
     wrong = blindspot("retrieve", "--with", "bm25", "--stride", "2", "--study", str(study.folder))
@@ -157,7 +157,7 @@ def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch
     assert "toy, stride 1" in text and "toy, stride 3" in text
     assert retriever_label(study.run("toy-3").manifest) == "toy, stride 3"
 
-    assert live.available(study) == ["toy"]
+    assert live.answering_retrievers(study) == ["toy"]
     assert live.search(study, "toy", [QUESTION], 4).ordinals.tolist() == [toy_rows(QUESTION, 4)]
     asked = Page(study.folder, "question", ask=QUESTION)
     picker = next(each for each in asked.app.selectbox if each.label == "Retriever A")
@@ -210,7 +210,7 @@ def retrievers_table() -> str:
     rows = ["| `--with` | searches | options |", "|---|---|---|"]
     for kind in RETRIEVERS:
         if type(kind).__module__.startswith("blindspot.backend."):
-            options = ", ".join(f"`{one.option}`" for one in declared(kind.options).values())
+            options = ", ".join(f"`{one.option}`" for one in declared_settings(kind.options).values())
             rows.append(f"| `{kind.name}` | {kind.help} | {options} |")
     return "\n".join(rows)
 

@@ -213,7 +213,7 @@ def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
 
 def test_two_processes_make_no_set_at_once(study):
     with (
-        study.building("training_sets/both"),
+        study.lock_part("training_sets/both"),
         pytest.raises(Refused, match="another process is making training_sets/both"),
     ):
         build(study, name="both")

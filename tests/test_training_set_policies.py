@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from blindspot.backend.judges.llm.judge import add_llm_judge
@@ -235,7 +235,7 @@ TOY = DenoisingPolicy("toy", "Toy", "A toy.", under_half, uses_model=True, uses_
 def test_an_installed_policy_that_uses_a_ceiling_works_in_full(study, tmp_path, monkeypatch):
     installed(tmp_path, "toy_policies", "blindspot.denoising", {"toy": "toy_policies:TOY"}, POLICY_OF_A_PACKAGE)
     monkeypatch.syspath_prepend(tmp_path)
-    fresh = Registry("denoising policy", group="blindspot.denoising", check=must_be(denoising.DenoisingPolicy))
+    fresh = Registry("denoising policy", group="blindspot.denoising", check=instance_check(denoising.DenoisingPolicy))
     for policy in denoising.DENOISING:
         fresh.register(policy)
     for module in (denoising, spec):

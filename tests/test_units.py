@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by, generalisation, n_cell, set_unit, units_by_id, units_of
+from blindspot.backend.core.units import count_with_units, generalisation, n_cell, set_unit, units_by_id, units_of
 from blindspot.backend.evaluation.comparison import Comparison, figures_at, measure
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.report import report
@@ -60,21 +60,21 @@ def test_a_table_has_the_units_of_its_records(tmp_path):
     study = make_study(tmp_path / "s", [Passage("p1", "t", "x")], KNOWN + UNKNOWN)
     ids = [q.id for q in (KNOWN + UNKNOWN)[::-1]]
     for unit in ("fact", "question", "subject", "template", "relation"):
-        table, records = study.questions.table(ids), study.questions.some(ids)
+        table, records = study.questions.table(ids), study.questions.with_ids(ids)
         same = [codes[:, None] == codes for codes in (units_of(each, unit).codes for each in (table, records))]
         assert np.array_equal(*same), unit
     assert units_by_id(study, ["a", "d", "b", "a"]).tolist() == [0, 1, 0, 0]
 
 
 def test_every_n_is_written_by_one_function():
-    assert counted_by(452, 226, "fact") == "452 questions about 226 facts"
+    assert count_with_units(452, 226, "fact") == "452 questions about 226 facts"
     assert (
-        counted_by(452, 24, "relation") == "452 questions of 24 relations"
-        and counted_by(9, 3) == "9 questions of 3 units"
+        count_with_units(452, 24, "relation") == "452 questions of 24 relations"
+        and count_with_units(9, 3) == "9 questions of 3 units"
     )
     assert (
-        counted_by(226, 226, "fact") == counted_by(226, None) == "226 questions"
-        and counted_by(1, 1, "fact") == "1 question"
+        count_with_units(226, 226, "fact") == count_with_units(226, None) == "226 questions"
+        and count_with_units(1, 1, "fact") == "1 question"
     )
     assert n_cell(1452, 226, "subject") == "1,452 (226 subjects)" and n_cell(1452, None, "fact") == "1,452"
     assert "other facts of these relations" in generalisation("fact") and "unit 'relation'" in generalisation("fact")
@@ -158,7 +158,7 @@ def test_every_n_that_is_printed_says_of_what():
     """`n = {number}` without a noun after it; ns of experiments count the items of their measure."""
     bare = re.compile(r"\bn ?= ?\{[^{}]*\}(?! (passages|questions|pairs|of))")
     allowed = {"app/components/map/parts.py", "app/components/experiments.py", "backend/experiments/tables.py"}
-    worded = re.compile(r"\{(asked|counted\([^{}]*)\}")
+    worded = re.compile(r"\{(asked|quantity\([^{}]*)\}")
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for room in ("app", "backend", "analysis", "src")

@@ -9,7 +9,7 @@ import pytest
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.uploads import COLUMNS, IMPORTS, keep_file, readings, uploaded
+from blindspot.backend.data.importing.uploads import COLUMNS, IMPORTS, possible_readings, store_upload, uploaded_path
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
@@ -28,13 +28,13 @@ FILES = {
 
 def kept(study: Study, name: str, content: str | bytes):
     raw = content.encode() if isinstance(content, str) else content
-    return keep_file(study, name, io.BytesIO(raw))
+    return store_upload(study, name, io.BytesIO(raw))
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_recognised_and_shows_its_first_rows(tmp_path, name):
     content, kind = FILES[name]
-    first = readings(kept(Study.create(tmp_path / "s"), name, content))[0]
+    first = possible_readings(kept(Study.create(tmp_path / "s"), name, content))[0]
     assert (first.kind, first.fault) == (kind, "") and kind in IMPORTS
     assert {len(row) for row in first.rows} == {len(COLUMNS[kind])}
     assert {"p0", "q1", QUESTION["question"]} & {cell for row in first.rows for cell in row}
@@ -44,10 +44,10 @@ def test_parquet_tables_of_questions_and_of_a_run(tmp_path):
     pandas = pytest.importorskip("pandas")
     study = Study.create(tmp_path / "s")
     asked = kept(study, "asked.parquet", pandas.DataFrame([{"id": "q1", **QUESTION}]).to_parquet())
-    assert "there is no 'split'" in readings(asked)[0].fault
-    assert readings(asked, "dev")[0].rows == (("q1", "Where was Ann born?", "Oslo", "dev"),)
+    assert "there is no 'split'" in possible_readings(asked)[0].fault
+    assert possible_readings(asked, "dev")[0].rows == (("q1", "Where was Ann born?", "Oslo", "dev"),)
     hits = pandas.DataFrame([{"qid": "q1", "docid": "p0", "score": 2.5, "rank": 1}])
-    (run,) = readings(kept(study, "mine.parquet", hits.to_parquet()))
+    (run,) = possible_readings(kept(study, "mine.parquet", hits.to_parquet()))
     assert (run.kind, run.rows, run.fault) == ("runs", (("q1", "1", "p0"),), "")
 
 
@@ -56,9 +56,9 @@ def test_files_that_cannot_be_read_say_why_and_lead_nowhere_else(tmp_path):
     with pytest.raises(Refused, match="cannot be read"):
         kept(study, "model.pkl", b"x")
     with pytest.raises(BadInput, match="empty"):
-        readings(kept(study, "none.jsonl", ""))
+        possible_readings(kept(study, "none.jsonl", ""))
     with pytest.raises(Missing, match="not among the uploaded files"):
-        uploaded(study, "../study.toml")
+        uploaded_path(study, "../study.toml")
     assert {path.parent.name for path in tmp_path.rglob("none.*")} == {"uploads"}
 
 
@@ -67,7 +67,7 @@ def test_a_dropped_run_becomes_a_run_of_the_study(tmp_path):
     study = make_study(tmp_path / "s", passages, births(passages))
     question = births(passages)[0].id
     path = kept(study, "mine.trec", f"{question} Q0 p1 1 2.5 mine\n{question} Q0 p0 2 1.5 mine\n")
-    first = readings(path)[0]
+    first = possible_readings(path)[0]
     jobs.run(IMPORTS[first.kind], study, str(path), name="mine", format=first.format)
     assert study.run("mine").question_ids == [question]
     assert "mine" in Page(study.folder).text

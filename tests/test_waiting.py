@@ -20,7 +20,7 @@ from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import SIMULATED, People
 from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.waiting import Reassigned
+from blindspot.db.waiting import Reassignment
 from tests.app_pages import Page, hand_made_study
 from tests.judging import PASSAGES, Desk, searched_study
 from tests.test_blindness import sent_to_browser
@@ -82,7 +82,7 @@ def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(
     finished, size = done(queue, "b")
     reserved = {each.reserved for each in queue.unfinished("b") if each.reserved}
     assert finished < size == 30 and reserved and reserved <= {"dot", "eve"}
-    assert all(each.blocked_questions for each in queue.unfinished("b")), "whoever is active has nothing left to do"
+    assert all(each.is_blocked for each in queue.unfinished("b")), "whoever is active has nothing left to do"
     said = " ".join(waiting_lines(queue.unfinished("b"), people.all()))
     assert all(f"reserved for {name}, who is paused." in said for name in reserved)
     if button:
@@ -152,9 +152,9 @@ def test_a_question_that_one_person_held_or_skipped_once_still_waits_for_them(de
     desk.claim("ann")
     desk.queue.skip("ann", "b1", "q0")
     assert lines(desk) == ["1 question needs 1 more person, but every active person has judged or skipped it."]
-    assert desk.queue.reassign("b1") == Reassigned(0, 0, 1)
+    assert desk.queue.reassign("b1") == Reassignment(0, 0, 1)
     desk.people.pause("ben", False)
-    assert desk.queue.reassign("b1") == Reassigned(0, 0, 0) and desk.claim("ben") == ["q0"]
+    assert desk.queue.reassign("b1") == Reassignment(0, 0, 0) and desk.claim("ben") == ["q0"]
 
 
 def test_reassigning_ends_reservations_and_lowers_the_number_of_people(desk):
@@ -165,13 +165,13 @@ def test_reassigning_ends_reservations_and_lowers_the_number_of_people(desk):
     for name in ("cid", "ada", "lea"):
         desk.people.pause(name)
     desk.queue.assign("b1", "cid", ["q2"])
-    assert desk.queue.reassign("b1") == Reassigned(moved=2, done=1, left=0)
+    assert desk.queue.reassign("b1") == Reassignment(moved=2, done=1, left=0)
     assert [(item.people_needed, item.assigned_to) for item in desk.queue.items("b1")] == [(2, None)] * 3
     for name in ("ann", "ben"):
         for question in desk.claim(name, 3):
             desk.work(name, "b1", question)
     assert done(desk.queue, "b1") == (3, 3) and lines(desk) == []
-    assert desk.queue.reassign("b1") == Reassigned(0, 0, 0)
+    assert desk.queue.reassign("b1") == Reassignment(0, 0, 0)
 
 
 def test_a_second_label_that_nobody_new_can_give_becomes_a_repeat(desk):
@@ -181,7 +181,7 @@ def test_a_second_label_that_nobody_new_can_give_becomes_a_repeat(desk):
     desk.queue.add_batch("b1", [Item("q0", SHOWN, "second")], {})
     for name in ("ben", "cid", "ada", "lea"):
         desk.people.pause(name)
-    assert desk.claim("ann") == [] and desk.queue.reassign("b1") == Reassigned(1, 0, 0)
+    assert desk.claim("ann") == [] and desk.queue.reassign("b1") == Reassignment(1, 0, 0)
     assert desk.claim("ann") == ["q0"] and desk.queue.items("b1")[0].arm == "repeat"
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_moved_on_is_said(desk):
         desk.queue.reassign("b1")
     desk.batch("p", 1, practice=True)
     assert desk.queue.unfinished("p") == [], "practice is never done"
-    assert reassigned_words(Reassigned(2, 1, 3)) == (
+    assert reassigned_words(Reassignment(2, 1, 3)) == (
         "Active people now get 2 questions. 1 question counts as done: no other active person can judge more. "
         "3 questions were skipped by every active person; invite somebody, or close the batch."
     )
@@ -229,7 +229,7 @@ def test_labels_that_come_in_by_import_count_as_progress(tmp_path):
     assert done(queue, "b") == (0, 20)
     import_labels(here, file)
     assert done(queue, "b") == (20, 20) and queue.claim("ann") == []
-    assert queue.finished_by("ann")["b"] + queue.finished_by("ben")["b"] == 20
+    assert queue.finished_counts("ann")["b"] + queue.finished_counts("ben")["b"] == 20
 
 
 def test_imported_labels_of_another_origin_finish_the_priority_arm_alone(tmp_path):
@@ -259,7 +259,7 @@ def test_older_labels_are_not_counted_with_an_import(desk):
         desk.label(name, "q0", dict.fromkeys(PASSAGES[1:3], "positive" if name == "ann" else "negative"))
     desk.queue.add_batch("b1", [Item("q0", SHOWN)], {})
     other = next(iter(desk.labels.events()))
-    desk.labels.import_rows([replace(other, number=99, gesture="other", question="q1", annotator="cid")])
+    desk.labels.import_event_rows([replace(other, number=99, gesture="other", question="q1", annotator="cid")])
     assert [each.question for each in desk.queue.unfinished("b1")] == ["q0"]
 
 

@@ -16,9 +16,9 @@ from blindspot.app.commands.common import (
     open_study,
 )
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.judging.settings import BatchSettings
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.check_settings import GoldCheck
 from blindspot.db.errors import BadInput
 
@@ -71,10 +71,10 @@ def batch_new(
     with terminal_progress() as watch:
         result = make(opened, name, run, **settings, progress=watch)
     _print_summary(result)
-    size = settings.get("size", declared(BatchSettings)["size"].default)
+    size = settings.get("size", declared_settings(BatchSettings)["size"].default)
     if sum(result.arms.values()) < size:
         print(
-            f"{counted(size, 'question')} {noun(size, 'was')} requested; these runs, splits and slices have no more "
+            f"{quantity(size, 'question')} {noun_form(size, 'was')} requested; these runs, splits and slices have no more "
             "free questions."
         )
 
@@ -104,7 +104,7 @@ def batch_list(study: StudyOption = None) -> None:
         if batch.state == "open" and not batch.practice:
             waiting = queue.unfinished(batch.name)
             notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
-            if any(each.blocked_questions for each in waiting):
+            if any(each.is_blocked for each in waiting):
                 notes.append(
                     f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
                 )
@@ -191,7 +191,9 @@ def batch_people(
 ) -> None:
     """Set how many people judge each question of a batch."""
     count = _queue(study).set_people_needed(name, people)
-    print(f"Each of the {counted(count, 'question')} of batch {name} now needs {counted(people, 'person', 'people')}.")
+    print(
+        f"Each of the {quantity(count, 'question')} of batch {name} now needs {quantity(people, 'person', 'people')}."
+    )
 
 
 @batch_app.command("assign")
@@ -214,7 +216,9 @@ def batch_assign(
     opened = open_study(study)
     slice = _chosen_questions(opened, relation, bucket, tag)
     count = Queue(opened.labels_path).assign(name, person, slice)
-    print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
+    print(
+        f"{quantity(count, 'question')} of batch {name} {noun_form(count, 'is')} now assigned to {person or 'anybody'}."
+    )
 
 
 @batch_app.command("reassign")
@@ -261,8 +265,8 @@ def _chosen_questions(
 def _print_summary(summaries: BatchSummary) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in summaries.arms.items())
     print(
-        f"Created batch {summaries.name}: {sum(summaries.arms.values()):,} of {counted(summaries.frame, 'question')} ({arms}), "
-        f"{counted(summaries.passages, 'passage')}."
+        f"Created batch {summaries.name}: {sum(summaries.arms.values()):,} of {quantity(summaries.frame, 'question')} ({arms}), "
+        f"{quantity(summaries.passages, 'passage')}."
     )
 
 

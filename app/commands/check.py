@@ -10,7 +10,7 @@ import typer
 from blindspot.app.commands.common import AsJson, progress
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.checking.settings import CheckSettings
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
@@ -75,7 +75,7 @@ def _print_check(checked: Check, written: tuple[int, list[Path]] | None, json: b
         return
     _show_facts(checked)
     if written is not None:
-        print(f"\nWrote {counted(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
+        print(f"\nWrote {quantity(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
 
 
 def _show_facts(checked: Check) -> None:
@@ -91,7 +91,7 @@ def _show_facts(checked: Check) -> None:
         print("  nothing wrong")
     if checked.facts.batches:
         print(
-            f"\nInside the batch ({counted(checked.facts.doubled, 'row')} with the question or the positive of another)"
+            f"\nInside the batch ({quantity(checked.facts.doubled, 'row')} with the question or the positive of another)"
         )
         for batch in checked.facts.batches:
             print(f"  {batch_words(batch)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Protoc
 import typer
 from typer.core import TyperGroup
 
-from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.declared import Field, declared_settings, settings_class
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -157,7 +157,9 @@ def whole_numbers(text: str, option: str, example: str) -> list[int]:
 def check_form(form: dict[str, bool], **others: object) -> None:
     """Raise BadParameter if more than one form of a report is requested. others: further forms that the command has."""
     if sum(map(bool, [*form.values(), *others.values()])) > 1:
-        raise typer.BadParameter(f"give one of {', '.join(f'--{name}' for name in (*declared(OutputForm), *others))}")
+        raise typer.BadParameter(
+            f"give one of {', '.join(f'--{name}' for name in (*declared_settings(OutputForm), *others))}"
+        )
 
 
 def print_report(report: PrintedReport, form: dict[str, bool]) -> None:
@@ -198,11 +200,11 @@ def trust_models(study: Study, *models: str | None) -> None:
     """Record that the user trusts these models (encoders of the study, folders or Hub names), and print the code that
     they may now run.
     """
-    from blindspot.backend.core.model_files import trust
+    from blindspot.backend.core.model_files import trust_model
 
     for model in filter(None, models):
         encoder = study.settings.encoders.get(model)
         named = [model] if encoder is None else [encoder.model, encoder.question_model, encoder.passage_model]
         for each in filter(None, named):
-            for line in trust(each):
+            for line in trust_model(each):
                 print(f"{each} may now run: {line}")

@@ -46,7 +46,7 @@ def withdraw(url: Address, study: StudyOption = None) -> None:
     from blindspot.backend.core import consent
 
     server = consent.server_of(url)
-    was = consent.withdraw(open_study(study), url)
+    was = consent.withdraw_consent(open_study(study), url)
     print(f"Nothing goes to {server} any more." if was else f"Nothing was allowed to go to {server}.")
 
 
@@ -54,11 +54,11 @@ def withdraw(url: Address, study: StudyOption = None) -> None:
 def show(study: StudyOption = None) -> None:
     """List the servers that this study names, and the servers that may receive texts."""
     from blindspot.backend.core.consent import consents
-    from blindspot.backend.upkeep.servers import servers_named
+    from blindspot.backend.upkeep.servers import servers_used
 
     opened = open_study(study)
     allowed = {each.server: each for each in consents(opened)}
-    named = servers_named(opened)
+    named = servers_used(opened)
     for server in dict.fromkeys([*named, *allowed]):
         consent = allowed.get(server)
         key = f"${consent.key_variable}" if consent and consent.key_variable else "no key"

@@ -11,7 +11,7 @@ import typer
 
 from blindspot.app.commands.common import Device, OutputForm, StudyOption, check_form, do, group, open_study
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.text.number_words import duration
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -30,7 +30,9 @@ TRAINING = ("layers", "batch", "epochs", "steps", "learning_rate", "passage_toke
 _NAMED = ("training", "cross", "reader")
 
 
-@takes_settings(ExperimentSettings, "given", [name for name in declared(ExperimentSettings) if name not in _NAMED])
+@takes_settings(
+    ExperimentSettings, "given", [name for name in declared_settings(ExperimentSettings) if name not in _NAMED]
+)
 @takes_settings(DualEncoderSettings, "trained", TRAINING, dict.fromkeys(TRAINING))
 @takes_settings(OutputForm, "form")
 def _run(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from blindspot.app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 export_app = group("Export parts of a study in the formats of other tools.")
 
@@ -78,9 +78,9 @@ def export_golden(
 
     path, written, judged = export_golden_set(open_study(study), format, out)
     left = judged - written
-    print(f"Wrote {path}: {counted(written, 'question')}.")
+    print(f"Wrote {path}: {quantity(written, 'question')}.")
     if left:
-        print(f"Left out {counted(left, 'judged question')}: no judged passage answers.")
+        print(f"Left out {quantity(left, 'judged question')}: no judged passage answers.")
 
 
 @export_app.command("results")
@@ -115,13 +115,13 @@ def export_task(
         raise typer.BadParameter("name one new folder: DIR, or --out DIR")
     made = export(open_study(study), target, split, without_own)
     print(
-        f"Wrote {made.folder}: {counted(made.passages, 'passage')}, {counted(made.questions, 'question')}, "
-        f"{counted(made.judgements, 'judgement')}."
+        f"Wrote {made.folder}: {quantity(made.passages, 'passage')}, {quantity(made.questions, 'question')}, "
+        f"{quantity(made.judgements, 'judgement')}."
     )
 
 
 def _say_exported(written: Any) -> None:
 
-    print(f"Wrote {written.path}: {counted(written.rows, written.unit)}.")
+    print(f"Wrote {written.path}: {quantity(written.rows, written.unit)}.")
     for note in written.notes:
         print(note)

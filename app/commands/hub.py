@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindspot.app.commands.common import StudyOption, group, open_study, progress
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.hub.pushing import PushPlan
@@ -74,14 +74,14 @@ def pull(
     source = HubRepository(repository, kind)
     with progress():
         pulled = pull_study(source, to) if to is not None else pull(open_study(study), source, name)
-    print(f"Pulled {kind} {pulled.name}: {counted(pulled.files, 'file')}, {pulled.bytes / 1e6:,.1f} MB.")
+    print(f"Pulled {kind} {pulled.name}: {quantity(pulled.files, 'file')}, {pulled.bytes / 1e6:,.1f} MB.")
     if pulled.skipped:
         print(f"Not taken: {', '.join(pulled.skipped[:LISTED])}")
     print(_next_step(kind, pulled.name, to))
 
 
 def _say_plan(plan: PushPlan, repository_name: str) -> None:
-    print(f"To {repository_name}: {counted(len(plan.files), 'file')}, {plan.bytes / 1e6:,.1f} MB.")
+    print(f"To {repository_name}: {quantity(len(plan.files), 'file')}, {plan.bytes / 1e6:,.1f} MB.")
     for path, size in plan.files[:LISTED]:
         print(f"  {path} ({size:,} bytes)")
     if len(plan.files) > LISTED:

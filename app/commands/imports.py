@@ -20,7 +20,7 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import reads, takes_settings
 from blindspot.backend.data.importing.settings import QuestionImport, QuestionSampling, RunImport
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def copy(
     from blindspot.backend.core.copying import copy_study
 
     result = copy_study(open_study(study), target)
-    print(f"Copied the study to {result.folder}: {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
+    print(f"Copied the study to {result.folder}: {quantity(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
     for part in result.left_out:
         print(f"Left out {part}: unfinished.")
 
@@ -293,8 +293,8 @@ def _import_file(job: Any, study: Study, file: Path, noun: str, plural: str | No
 def _say_imported(result: Any, noun: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {counted(result.rows, noun, plural)} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {quantity(result.rows, noun, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
-        print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
+        print(f"Left out {quantity(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:
         print(note)

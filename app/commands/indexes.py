@@ -25,7 +25,7 @@ from blindspot.backend.core.settings import MODELS, EncoderSettings
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions, MilvusSettings
 from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -41,7 +41,7 @@ def index_bm25(
     from blindspot.backend.retrieval.bm25 import build_index
 
     manifest = do(build_index, open_study(study), threads=threads)
-    print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
+    print(f"Indexed {quantity(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
 @index_app.command("sparse")
@@ -55,7 +55,7 @@ def index_sparse(
 
     manifest = do(build_index, open_study(study), name=encoder, device=device)
     print(
-        f"{counted(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
+        f"{quantity(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
         f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
     )
 
@@ -71,7 +71,7 @@ def index_late_interaction(
 
     manifest = do(build_index, open_study(study), name=encoder, device=device)
     print(
-        f"{counted(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
+        f"{quantity(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
         f"{manifest['dimension']} dimensions, {manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
     )
 
@@ -131,7 +131,7 @@ def index_dense(
         precision=precision,
     )
     print(
-        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity "
+        f"{quantity(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity "
         f"{manifest['similarity']}, {manifest['made_by']}, {manifest['seconds']} s."
     )
 
@@ -163,7 +163,7 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     with progress() as watch:
         result = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {result['shard']} of {result['of']}: {counted(result['rows'], 'passage')} in {result['precision']}. "
+        f"Shard {result['shard']} of {result['of']}: {quantity(result['rows'], 'passage')} in {result['precision']}. "
         f"When all shards are done: blindspot index dense --encoder {encoder} --merge"
     )
 
@@ -191,7 +191,7 @@ def index_faiss(
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
-        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, "
+        f"{kind}: {quantity(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, "
         f"{manifest['seconds']} s. Recall of the exact hits: {recall} (mean over {manifest['recall']['n']} "
         f"{manifest['recall']['of']})."
     )
@@ -229,7 +229,7 @@ def index_milvus(
         parameters={name: int(value) if value.isdecimal() else value for name, value in milvus_settings.items()},
     )
     print(
-        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), "
+        f"Milvus holds {quantity(record['passages'], 'vector')} in {record['collection']} ({record['index']}), "
         f"{record['seconds']} s."
     )
 
@@ -254,10 +254,10 @@ def index_open(
         open_index, open_study(study), name=name, where=where, engine=engine, settings=settings, replace=replace
     )
     if record["passages_read"]:
-        print(f"Read {counted(record['passages_read'], 'passage')} from the index into the study.")
+        print(f"Read {quantity(record['passages_read'], 'passage')} from the index into the study.")
     matched = record["matched"]
     known = "" if matched is None else f", {matched:,} of them passages of this study"
-    print(f"Opened {record['where']}: {counted(record['documents'], 'document')}{known}.")
+    print(f"Opened {record['where']}: {quantity(record['documents'], 'document')}{known}.")
     print(f"Next: blindspot retrieve --with opened --index {name}")
 
 

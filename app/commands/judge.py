@@ -26,7 +26,7 @@ from blindspot.app.judge_texts import (
     quality_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _add_cross_encoder(
         )
     else:
         print(
-            f"Added {name}, calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, "
+            f"Added {name}, calibrated ({report['method']}) on {quantity(report['pairs'], 'pair')}, "
             f"{report['base_rate']:.1%} positive."
         )
     print(f"Next: blindspot train score {name} --run RUN")
@@ -139,8 +139,8 @@ def learn(
     result = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
     about = result.report
     print(
-        f"Learned {name} from {counted(about['labelled_questions'], 'labelled question')} "
-        f"({counted(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} "
+        f"Learned {name} from {quantity(about['labelled_questions'], 'labelled question')} "
+        f"({quantity(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} "
         "features."
     )
     for line in quality_lines(about):
@@ -168,8 +168,8 @@ def generalise(
         else f"{learned.right:.1%} [{learned.low:.1%}, {learned.high:.1%}]"
     )
     print(
-        f"Learned {name} from {counted(learned.labels, 'label')} ({learned.positives:,} positive) and judged "
-        f"{counted(learned.pairs, 'pair')}. Labels that it gets right out of fold: {right}."
+        f"Learned {name} from {quantity(learned.labels, 'label')} ({learned.positives:,} positive) and judged "
+        f"{quantity(learned.pairs, 'pair')}. Labels that it gets right out of fold: {right}."
     )
     print(f"Next: blindspot training-set build NAME --run {run} --policy judge+labels --model {name}")
 
@@ -217,8 +217,8 @@ def run_judge(
     if run is None:
         raise Refused("name the run whose passages are judged with --run")
     result = do(kind.run_job, opened, name, run)
-    pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
-    questions = f" of {counted(result['questions'], 'question')}" if "questions" in result else ""
+    pairs = quantity(result["pairs"] if "pairs" in result else result["scored"], "pair")
+    questions = f" of {quantity(result['questions'], 'question')}" if "questions" in result else ""
     print(f"Judged {pairs}{questions}.")
 
 
@@ -239,7 +239,7 @@ def _ask_language_model(
         return
     found = do(judge_with_llm, open_study, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
     print(
-        f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
+        f"Judged {quantity(found['pairs'], 'pair')} with {quantity(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
     )
     for line in asked_lines(found, limit, max_cost):
@@ -267,9 +267,9 @@ def import_judge(
     from blindspot.backend.judges.imported import import_judgements
 
     done = do(import_judgements, open_study(study), name, str(file), format, positive_from, replace, skip_bad)
-    print(f"Imported {counted(done['pairs'], 'judgement')} as {name}.")
+    print(f"Imported {quantity(done['pairs'], 'judgement')} as {name}.")
     if done["left_out"]:
-        print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
+        print(f"Left out {quantity(done['left_out'], 'line')}; they are listed in {done['file']}")
     print(f"Next: blindspot judge measure {name}")
 
 
@@ -368,7 +368,7 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     for about in found:
         print(
             f"{about['name']}: {about['model']}, from {about['run']}, "
-            f"{counted(about['labelled_questions'], 'labelled question')}"
+            f"{quantity(about['labelled_questions'], 'labelled question')}"
         )
         for line in quality_lines(about):
             print(f"  {line}")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 labels_app = group("Back up, restore, check, export or import labels.")
@@ -24,13 +24,13 @@ def labels_backup(
     study: StudyOption = None,
 ) -> None:
     """Back up labels.db, even while it is in use, and check the backup."""
-    from blindspot.db.backup import back_up, check
+    from blindspot.db.backup import check, checked_backup
 
-    target = back_up(_labels_path(study), out)
+    target = checked_backup(_labels_path(study), out)
     state = check(target)
     print(
-        f"Wrote {target}: {counted(state.events, 'label event')}, the last is {state.last_event}; "
-        f"{counted(state.questions, 'question')}."
+        f"Wrote {target}: {quantity(state.events, 'label event')}, the last is {state.last_event}; "
+        f"{quantity(state.questions, 'question')}."
     )
 
 
@@ -61,7 +61,7 @@ def labels_restore(
     safety_copy = restore(file, path, drop_newer)
     migrate(path)
     print(
-        f"Restored {file}: {counted(check(path).events, 'label event')}."
+        f"Restored {file}: {quantity(check(path).events, 'label event')}."
         + (f" The former file is {safety_copy}." if safety_copy else "")
     )
     print("A backup brings no rights and no links: see 'blindspot people list', 'people role' and 'people invite'.")
@@ -70,11 +70,11 @@ def labels_restore(
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
-    from blindspot.db.backup import check, refuse_lost
+    from blindspot.db.backup import check, refuse_lost_labels
 
     path = _labels_path(study)
     if path.is_file() and not path.stat().st_size:
-        refuse_lost(path)
+        refuse_lost_labels(path)
         print(f"{path}: is empty, and the study holds nothing else. Import passages and questions.")
         return
     state = check(path)
@@ -84,8 +84,8 @@ def labels_check(study: StudyOption = None) -> None:
     if problems:
         raise BlindspotError(f"{path} is damaged; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {counted(state.events, 'label event')} of {counted(state.people, 'person', 'people')}, the "
-        f"last is {state.last_event}; {counted(state.questions, 'question')}."
+        f"{path}: sound. {quantity(state.events, 'label event')} of {quantity(state.people, 'person', 'people')}, the "
+        f"last is {state.last_event}; {quantity(state.questions, 'question')}."
     )
 
 
@@ -175,7 +175,7 @@ def labels_export(
 
     written = export_labels(open_study(study), format, out, until)
     print(
-        f"Wrote {written.path}: {counted(written.rows, 'row')}, up to event {written.last_event} (--until "
+        f"Wrote {written.path}: {quantity(written.rows, 'row')}, up to event {written.last_event} (--until "
         f"{written.last_event} reproduces this file)."
     )
     for note in written.notes:
@@ -214,10 +214,10 @@ def labels_import(
 
     opened = open_study(study)
     done = import_labels(opened, file, format, annotator, skip_bad, by_person)
-    print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
+    print(f"Imported {quantity(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
     if done.left_out:
-        print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
-    if annotator and not by_person and annotator in Labels(opened.labels_path).machines():
+        print(f"Left out {quantity(done.left_out, 'line')}; they are listed in {done.file}")
+    if annotator and not by_person and annotator in Labels(opened.labels_path).machine_label_counts():
         print(
             f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, "
             "give --by-person."

@@ -9,9 +9,9 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.maps.settings import MapRequest
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
     from blindspot.backend.maps.stored import Map
@@ -21,7 +21,7 @@ map_app = group("Make maps of the embedding space, list them, print their number
 
 
 @map_app.command("new")
-@takes_settings(MapRequest, names=[name for name in declared(MapRequest) if name not in ("name", "slice")])
+@takes_settings(MapRequest, names=[name for name in declared_settings(MapRequest) if name not in ("name", "slice")])
 def map_new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the map.")],
     *,
@@ -66,7 +66,7 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
             f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, "
-            f"{counted(manifest['question_points'], 'question')}, {counted(manifest['passages'], 'passage')}, made "
+            f"{quantity(manifest['question_points'], 'question')}, {quantity(manifest['passages'], 'passage')}, made "
             f"{manifest['made']}"
         )
 
@@ -102,8 +102,8 @@ def map_show(
     _print_spread(map)
     for row in rows:
         print(
-            f"Cluster {row.name}: {counted(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, "
-            f"{counted(row.questions, 'question')}"
+            f"Cluster {row.name}: {quantity(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, "
+            f"{quantity(row.questions, 'question')}"
         )
 
 
@@ -111,7 +111,7 @@ def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
-        f"Map {map.name}: {counted(map.shown_questions, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), "
+        f"Map {map.name}: {quantity(map.shown_questions, 'question')} and {quantity(len(map.ordinals), 'passage')} ({sources}), "
         f"{manifest['request']['method']}, seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from blindspot.app.commands.common import whole_numbers
-from blindspot.backend.core.declared import Declared, declared, value_text
+from blindspot.backend.core.declared import DeclaredSetting, declared_settings, value_text
 
 LARGEST_SHOWN = 100_000
 
@@ -30,12 +30,12 @@ def takes_settings(
         names: the settings to offer; default all that fit on a command line.
         defaults: defaults that the help shows in place of the declared ones.
     """
-    known = declared(kind)
+    known = declared_settings(kind)
     return takes_options([known[name] for name in names or known], parameter, defaults)
 
 
 def takes_options(
-    settings: Iterable[Declared], parameter: str = "settings", defaults: Mapping[str, Any] | None = None
+    settings: Iterable[DeclaredSetting], parameter: str = "settings", defaults: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The same for settings of several classes; see `takes_settings`."""
     offered = {one.name: one for one in settings if one.kind in (int, float, bool, str, tuple)}
@@ -105,7 +105,7 @@ def reads(kind: str) -> type[ReadsFormat]:
     return type(f"Reads{kind.title()}", (ReadsFormat,), {"kind": kind})
 
 
-def option(declared: Declared, default: Any) -> Any:
+def option(declared: DeclaredSetting, default: Any) -> Any:
     """Return the annotation of an optional command-line option. Without the option the value is None, and the setting
     keeps its default.
     """

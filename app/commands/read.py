@@ -12,7 +12,7 @@ from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_s
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Name, run_training, train_app
 from blindspot.backend.reader.settings import ReaderSettings, ReadingSettings
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def train_reader(
     if result is None:
         return
     for reason, count in result.left_out.items():
-        print(f"Left out {counted(count, 'question')} of {run}: {reason}.")
+        print(f"Left out {quantity(count, 'question')} of {run}: {reason}.")
     held = (
         ""
         if result.exact_match is None
-        else f", exact match {100 * result.exact_match:.1f}% of {counted(result.held_out, 'held-out question')}"
+        else f", exact match {100 * result.exact_match:.1f}% of {quantity(result.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {counted(result.questions, 'question')}: {counted(result.steps, 'step')} in "
+        f"Trained {name} on {quantity(result.questions, 'question')}: {quantity(result.steps, 'step')} in "
         f"{result.seconds:,.0f} s, kept step {result.best_step:,}{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
@@ -106,7 +106,8 @@ def _check_dev(study: Any, run: str) -> None:
     from blindspot.db.errors import Refused
 
     if not any(
-        question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)
+        question.split == "dev" and question.answers
+        for question in study.questions.with_ids(study.run(run).question_ids)
     ):
         raise Refused(
             f"run {run!r} has no dev question with answers to tune k on; make such a run with 'blindspot retrieve "
@@ -118,7 +119,7 @@ def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manif
     from blindspot.analysis.relations import relation_name
     from blindspot.app.terminal_tables import console
     from blindspot.backend.core.result_table import ResultTable, rich_tables
-    from blindspot.backend.core.units import counted_by, generalisation, n_value
+    from blindspot.backend.core.units import count_with_units, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     (whole,), macro = answer_rows(readings), macro_exact(readings)
@@ -139,12 +140,14 @@ def _print(readings: MeasuredReading, tuned: TunedK | None, grouping: Any, manif
     print(f"{readings.units.count_words()}; 95% intervals. {generalisation(readings.unit)}")
     print(CONVENTION)
     if readings.left_out:
-        print(f"{counted(readings.left_out, 'question')} without answers {noun(readings.left_out, 'is')} left out.")
+        print(
+            f"{quantity(readings.left_out, 'question')} without answers {noun_form(readings.left_out, 'is')} left out."
+        )
     if tuned is not None:
         chosen = "" if tuned.k not in readings.exact else f": exact match here {_percent_cell(whole.exact[tuned.k])}"
         print(
             f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_percent_cell(tuned.exact)}, "
-            f"{counted_by(tuned.exact.n, tuned.exact.units, readings.unit)}){chosen}."
+            f"{count_with_units(tuned.exact.n, tuned.exact.units, readings.unit)}){chosen}."
         )
     each = manifest["seconds_per_question"]
     if each is not None:

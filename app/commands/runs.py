@@ -19,12 +19,12 @@ from blindspot.app.commands.common import (
     print_report,
 )
 from blindspot.app.commands.options import LateCommand, takes_options, takes_settings
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.evaluation.settings import ReportOptions
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 if TYPE_CHECKING:
-    from blindspot.backend.core.declared import Declared
+    from blindspot.backend.core.declared import DeclaredSetting
     from blindspot.backend.core.runs import Run
     from blindspot.backend.retrieval.retriever import RetrieverKind
 
@@ -57,14 +57,14 @@ def _retrieve_command() -> Callable[..., None]:
     """Build the command with the options of every registered kind of retriever."""
     from dataclasses import replace as changed
 
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
     from blindspot.backend.retrieval.retrieve import RunSettings, retrieve
     from blindspot.backend.retrieval.retriever import RETRIEVERS
 
-    settings: dict[str, Declared] = dict(declared(RunSettings))
+    settings: dict[str, DeclaredSetting] = dict(declared_settings(RunSettings))
     for kind in RETRIEVERS:
-        for setting in declared(kind.options).values():
-            takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
+        for setting in declared_settings(kind.options).values():
+            takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared_settings(other.options))
             settings.setdefault(setting.name, changed(setting, help=f"{takers[0].upper()}{takers[1:]}: {setting.help}"))
     about = "; ".join(f"{kind.name}: {kind.help}{_unavailable(kind)}" for kind in RETRIEVERS)
     with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
@@ -88,13 +88,13 @@ def _print_run(run: Run) -> None:
     live = "" if cost.p50_ms is None else f"; one question: {cost.p50_ms:.3g} ms, median of {cost.n}"
     size = "" if cost.index_bytes is None else f"; index: {cost.index_bytes / 1e6:,.1f} MB"
     print(
-        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s "
+        f"Run {run.name}: {quantity(count, 'question')}, k={run.hits.k}, {seconds} s "
         f"({cost.per_second:,.0f} questions/s{live}{size})."
     )
     if tuned := run.manifest.get("tuned"):
         weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())
         print(
-            f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n = {counted(tuned['n'], 'question')})."
+            f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n = {quantity(tuned['n'], 'question')})."
         )
 
 
@@ -118,7 +118,7 @@ def report(
     from blindspot.backend.evaluation.report import report as make
 
     check_form(form, html=html)
-    chosen = build(ReportOptions, by_bucket(options))
+    chosen = build_settings(ReportOptions, by_bucket(options))
     if html is not None:
         from blindspot.backend.reports.html_report import write_html_report
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from blindspot.app.commands.common import StudyOption, open_study
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.settings import Settings, change_settings
 
 OFFERED = ("name", "seed", "k", "unit")
@@ -20,4 +20,4 @@ def settings(settings: dict[str, Any], study: StudyOption = None) -> None:
         change_settings(opened.settings_path, settings)
     now = opened.settings
     for name in OFFERED:
-        print(f"{declared(Settings)[name].title}: {getattr(now, name)}")
+        print(f"{declared_settings(Settings)[name].title}: {getattr(now, name)}")

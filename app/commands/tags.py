@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tags_add(tag: Tag, questions: QuestionIds, run: AboutRun = None, by: Who = N
     from blindspot.db.tags import Tags
 
     name = Tags(opened.labels_path).add(tag, questions, run, by)
-    print(f"{counted(len(set(questions)), 'question')} tagged {name!r}. As a slice: {_condition(name, run)}")
+    print(f"{quantity(len(set(questions)), 'question')} tagged {name!r}. As a slice: {_condition(name, run)}")
 
 
 @tags_app.command("remove")
@@ -69,10 +69,10 @@ def tags_remove(
     if not questions:
         if run is not None:
             raise BadInput("--run says which tags of a question to take back; name the questions")
-        print(f"Removed {tag!r} from {counted(store.delete(tag), 'question')}.")
+        print(f"Removed {tag!r} from {quantity(store.delete(tag), 'question')}.")
         return
     gone = sum(store.remove(tag, question, run) for question in questions)
-    print(f"Removed {counted(gone, 'tag')} {tag!r} from {counted(len(questions), 'question')}.")
+    print(f"Removed {quantity(gone, 'tag')} {tag!r} from {quantity(len(questions), 'question')}.")
 
 
 @tags_app.command("rename")
@@ -93,7 +93,7 @@ def tags_merge(
     """Give the questions of several tags one tag."""
     store = _store(study)
     count = store.merge(tags, into)
-    print(f"Merged {counted(count, 'tag')} into {into!r}: {counted(len(store.questions(into)), 'question')}.")
+    print(f"Merged {quantity(count, 'tag')} into {into!r}: {quantity(len(store.questions(into)), 'question')}.")
 
 
 @tags_app.command("export")

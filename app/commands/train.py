@@ -9,7 +9,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.training_settings import (
     AdapterSettings,
     CrossEncoderSettings,
@@ -57,7 +57,7 @@ def dual_encoder(
     if result is not None:
         rank = "" if result.average_rank is None else f", average rank {result.average_rank:.1f} of held-out positives"
         print(
-            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
+            f"Trained {name}: {quantity(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
             f"{result.best_step:,}{rank}."
         )
         if result.passages_from_index:
@@ -88,10 +88,10 @@ def adapter(
     result = do(
         train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace, run=run
     )
-    print(f"Trained {name} from {counted(result.questions, 'question')} in {result.seconds:,.0f} s.")
+    print(f"Trained {name} from {quantity(result.questions, 'question')} in {result.seconds:,.0f} s.")
     if result.before is not None and result.after is not None:
         print(
-            f"Success@20 on {counted(result.held_out, 'held-out training question')}: {result.before:.1%} before, "
+            f"Success@20 on {quantity(result.held_out, 'held-out training question')}: {result.before:.1%} before, "
             f"{result.after:.1%} after (the same questions chose scale {result.scale:g}, weight decay "
             f"{result.weight_decay:g} and {result.steps:,} steps)."
         )
@@ -116,7 +116,7 @@ def cross_encoder(
     result = run_training(train_cross_encoder, study, trust, name=name, training_set=on, settings=settings, **options)
     if result is not None:
         print(
-            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
+            f"Trained {name}: {quantity(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
             f"{result.best_step:,}."
         )
         _print_calibration(result.folder)
@@ -135,7 +135,7 @@ def score(
     from blindspot.backend.training.scoring import score_run
 
     result = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
-    print(f"Scored {counted(result['scored'], 'pair')}; {result['kept']:,} are stored in total.")
+    print(f"Scored {quantity(result['scored'], 'pair')}; {result['kept']:,} are stored in total.")
 
 
 @train_app.command("log")
@@ -196,7 +196,7 @@ def _print_calibration(folder: str) -> None:
         return
     report = read_json(path)
     print(
-        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them "
+        f"Calibrated ({report['method']}) on {quantity(report['pairs'], 'pair')}, {report['positives']:,} of them "
         f"positive: {report['of']}."
     )
     for row in report["thresholds"]:

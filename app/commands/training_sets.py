@@ -9,7 +9,7 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 from blindspot.app.commands.options import takes_settings
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.check_settings import CertificateSettings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.backend.training_sets.export_options import ExportOptions
@@ -72,8 +72,8 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
-            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, "
-            f"{counted(roles['positive'], 'positive')}, {counted(roles['negative'], 'negative')}, label event "
+            f"{name}: {manifest['policy']}, {quantity(counts['questions'], 'question')}, "
+            f"{quantity(roles['positive'], 'positive')}, {quantity(roles['negative'], 'negative')}, label event "
             f"{manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
         )
 
@@ -135,7 +135,7 @@ def diff(
             print(dumps(asdict(change), ensure_ascii=False))
         return
     summary = change_summary(old, new)
-    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} have the same role in both sets.")
+    print(f"{quantity(summary.changed, 'pair')} changed, {summary.same:,} have the same role in both sets.")
     for kind, reasons in summary.by_kind().items():
         roles = " -> ".join(role or "absent" for role in kind)
         for why, count in reasons.items():
@@ -201,7 +201,7 @@ def certify_set(
         )
     if more is not None:
         batch = draw_more(opened, name, more)
-        print(f"Queued {counted(more, 'negative')} more as batch {batch}; judge them on Judge, then certify again.")
+        print(f"Queued {quantity(more, 'negative')} more as batch {batch}; judge them on Judge, then certify again.")
         return
     found = certify(opened, name, target, store=not dry_run)
     if json:
@@ -258,7 +258,8 @@ def export(
     with progress() as watch:
         written = write(open_study(study), name, format, out, ExportOptions(**options), watch)
     print(
-        f"Wrote {written.path}: " + ", ".join(f"{file} ({counted(rows, 'row')})" for file, rows in written.rows.items())
+        f"Wrote {written.path}: "
+        + ", ".join(f"{file} ({quantity(rows, 'row')})" for file, rows in written.rows.items())
     )
     for note in written.notes:
         print(note)
@@ -293,14 +294,14 @@ def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
 def _print_set(training_set: TrainingSet) -> None:
     counts, labels = training_set.manifest["counts"], training_set.manifest["inputs"]["labels"]
     print(
-        f"Training set {training_set.name}: policy {training_set.manifest['policy']}, {counted(counts['questions'], 'question')}, "
-        f"{counted(counts['pairs'], 'pair')}, {training_set.manifest['seconds']:.0f} s; labels "
+        f"Training set {training_set.name}: policy {training_set.manifest['policy']}, {quantity(counts['questions'], 'question')}, "
+        f"{quantity(counts['pairs'], 'pair')}, {training_set.manifest['seconds']:.0f} s; labels "
         f"{'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
     for reason, count in training_set.manifest["left_out"].items():
-        print(f"  {counted(count, 'question')} left out: {reason}")
+        print(f"  {quantity(count, 'question')} left out: {reason}")
 
 
 def _print_counts(counts: dict[str, Any]) -> None:

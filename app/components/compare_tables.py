@@ -20,13 +20,13 @@ from blindspot.app.markup import Html, div, join, link, span, table, table_head,
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import ends, signed, signed_ends
-from blindspot.backend.core.units import counted_by, n_cell
+from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import p_words, significance
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_among, take
 
 
@@ -132,7 +132,7 @@ def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -
     if figures.difference.p_shown > SURE:
         return f"No difference between {a} and {b} {where} is established ({signed_ends(low, high)} points)."
     low, high = (low, high) if value > 0 else (-high, -low)
-    return f"{a if value > 0 else b} is {abs(value):.1f} points ahead {where} ({ends(low, high, ' to ')})."
+    return f"{a if value > 0 else b} is {abs(value):.1f} points ahead {where} ({interval_ends(low, high, ' to ')})."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:
@@ -186,7 +186,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
                 selection.on_compare(cell="all" if chosen else name, sort=""),
                 data_focus=f"cell-{name}",
                 aria_current="true" if chosen else None,
-                title="Show all questions" if chosen else f"Show these {counted(number, 'question')}",
+                title="Show all questions" if chosen else f"Show these {quantity(number, 'question')}",
             ),
             cls=f"cell {name}" + (" chosen" if chosen else ""),
         )
@@ -275,8 +275,8 @@ def gain(difference: Difference) -> Html:
     adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
     interval = signed_ends(100 * estimate.low, 100 * estimate.high)
     message = (
-        f"A − B: {signed(100 * estimate.value)} points, {interval}, {p_words(p)} ({adjusted}), "
-        f"{counted_by(estimate.n, estimate.units)}. {GAIN}"
+        f"A − B: {signed_number(100 * estimate.value)} points, {interval}, {p_words(p)} ({adjusted}), "
+        f"{count_with_units(estimate.n, estimate.units)}. {GAIN}"
     )
     points = 100 * estimate.value
     ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
@@ -322,7 +322,7 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
             cell,
             name,
             f"flip-{cell}",
-            f"Show {counted(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
+            f"Show {quantity(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
         )
 
     return tag(

@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.edits import DOUBT, does
 from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
 from blindspot.backend.interventions.live import editable, explain_question
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
 
@@ -65,7 +65,7 @@ def _sentence(explained: ExplainedMiss, k: int) -> str:
             f"{gold}. Edits bring it into the top {k}, but the same edits bring many passages without the answer as close: "
             "no cause that a placebo would not share."
         )
-    causes = "; ".join(f"{each.cause.replace('_', ' ')} ({counted(each.size, 'token')})" for each in named)
+    causes = "; ".join(f"{each.cause.replace('_', ' ')} ({quantity(each.size, 'token')})" for each in named)
     return f"{gold}. {'Cause' if len(named) == 1 else 'Causes, smallest edit first'}: {causes}."
 
 

@@ -13,7 +13,7 @@ from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import About, experiments
 from blindspot.backend.experiments.tables import count_note, difference, format_value, result_grid
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -35,12 +35,14 @@ def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
     words = [claim["word"] for result in newest.values() for claim in result["claims"]]
     if not newest:
         papers = len({about.paper for about in listed.values()})
-        return f"No claim is tested yet: {counted(len(listed), 'experiment')} of {papers} papers can run on this study."
+        return (
+            f"No claim is tested yet: {quantity(len(listed), 'experiment')} of {papers} papers can run on this study."
+        )
     held, unsure = words.count("supported"), words.count("inconclusive")
     return (
-        f"{held:,} of {counted(len(words), 'tested claim')} of the papers {noun(held, 'holds', 'hold')} here "
-        f"({unsure:,} inconclusive); {len(newest):,} of {counted(len(listed), 'experiment')} "
-        f"{noun(len(newest), 'has', 'have')} run."
+        f"{held:,} of {quantity(len(words), 'tested claim')} of the papers {noun_form(held, 'holds', 'hold')} here "
+        f"({unsure:,} inconclusive); {len(newest):,} of {quantity(len(listed), 'experiment')} "
+        f"{noun_form(len(newest), 'has', 'have')} run."
     )
 
 

@@ -80,7 +80,7 @@ def _retriever(open_study: Study, column: HitList) -> str:
     manifest = study.runs(open_study).get(column.name)
     kind = None if manifest is None else kind_of_run(manifest)
     name = column.name if manifest is None or kind is None else kind.retriever_of(manifest)
-    return name if live.explains(open_study, name) else ""
+    return name if live.can_explain(open_study, name) else ""
 
 
 def term_weights(weights: TermWeights) -> Html:

@@ -19,7 +19,15 @@ from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_training_file
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.uploads import COLUMNS, IMPORTS, TYPES, FileReading, forget, keep_file, readings
+from blindspot.backend.data.importing.uploads import (
+    COLUMNS,
+    IMPORTS,
+    TYPES,
+    FileReading,
+    delete_upload,
+    possible_readings,
+    store_upload,
+)
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import SPLITS
 
@@ -90,12 +98,12 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
     a training file starts at once.
     """
     try:
-        path = keep_file(open_study, upload.name, upload)
+        path = store_upload(open_study, upload.name, upload)
     except BlindspotError as error:
         return None, [], str(error)
     reason = "no passages, questions, run or judgements of a known form"
     try:
-        found = readings(path)
+        found = possible_readings(path)
     except BlindspotError as error:
         found, reason = [], str(error)
     if is_empty(open_study) and path.suffix[1:] in UPLOAD_TYPES and not any(each.kind == "passages" for each in found):
@@ -111,7 +119,7 @@ def _keep_upload(open_study: Study, upload: Any) -> tuple[Path | None, list[File
         if not found and may_be_log(path):
             return path, [], ""
     if not found:
-        forget(path)
+        delete_upload(path)
     return path, found, "" if found else reason
 
 
@@ -133,7 +141,7 @@ def _import_form(open_study: Study, path: Path, found: list[FileReading]) -> Non
         arguments["name"] = (
             columns[2].text_input("Name of the run", path.stem[:64], max_chars=64, key=f"file-run-{path.name}").strip()
         )
-    chosen = next(each for each in readings(path, arguments.get("split")) if each.kind == kind)
+    chosen = next(each for each in possible_readings(path, arguments.get("split")) if each.kind == kind)
     lacking = "needs passages first" if kind in ("runs", "qrels") and not open_study.has_corpus else ""
     with columns[3]:
         job = request(IMPORTS[kind], str(path), format=chosen.format, **arguments)

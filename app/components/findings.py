@@ -13,7 +13,7 @@ from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by, generalisation, n_cell
+from blindspot.backend.core.units import count_with_units, generalisation, n_cell
 from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
     RunFinding,
@@ -22,10 +22,10 @@ from blindspot.backend.evaluation.findings import (
 )
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.upkeep.study_path import Next
+from blindspot.backend.upkeep.study_path import NextStep
 
 
-def findings_panel(open_study: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
+def findings_panel(open_study: Study, runs: Mapping[str, dict], step: NextStep | None, heading: str = "h1") -> Html:
     """The findings about the two chosen runs, the first one as the heading. Empty if there are no two runs that share
     questions.
 
@@ -112,7 +112,9 @@ def _ribbon(positions: Sequence[float], estimates: Sequence[Estimate]) -> str:
 
 def _dot(run_side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
-    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.estimate_a.units)}"
+    tooltip = (
+        f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {count_with_units(point.n, point.estimate_a.units)}"
+    )
     pale = " pale" if point.has_few_questions else ""
     return join(
         div(cls=f"whisker {run_side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),

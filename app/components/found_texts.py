@@ -8,8 +8,8 @@ from typing import NamedTuple
 from blindspot.app import url
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.full_text import FoundText, TextSearch
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.retrieval.full_text import TextResult, TextSearch
+from blindspot.backend.text.number_words import quantity
 
 SHOWN_QUESTIONS = 3
 
@@ -29,7 +29,7 @@ def found_title(result: TextSearch, words: str, retrieved: Retrieved | None) -> 
     place = result.place[:-1]
     if not result.found:
         return join(tag("h1", f"No {place} has “{words}”"), tag("p", result.how, cls="soft"))
-    title = f"{'The first ' if result.more else ''}{counted(len(result.found), place)} for “{words}”"
+    title = f"{'The first ' if result.more else ''}{quantity(len(result.found), place)} for “{words}”"
     if retrieved is not None:
         number = len(retrieved.by) or "none"
         title += f"; {retrieved.run} retrieves {number} in its first {retrieved.k}"
@@ -42,7 +42,7 @@ def found_list(study: Study, result: TextSearch, more_address: str | None, retri
     Args:
         more_address: The address of a longer list. retrieved: The questions that retrieve each passage.
     """
-    gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    gold = study.questions.questions_by_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
     items = [
         _found_text_item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))
@@ -71,12 +71,12 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     ]
     hidden = len(found) - len(shown)
     words = "retrieved for "
-    more = f" and {counted(hidden, 'more question')}" if hidden else ""
+    more = f" and {quantity(hidden, 'more question')}" if hidden else ""
     return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
 
 
 def _found_text_item(
-    result: TextSearch, found_text: FoundText, gold: Sequence[tuple[str, str]], text: str, retrieved: Html
+    result: TextSearch, found_text: TextResult, gold: Sequence[tuple[str, str]], text: str, retrieved: Html
 ) -> Html:
     excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in found_text.excerpt))
     if result.place == "questions":

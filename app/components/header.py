@@ -46,7 +46,8 @@ def header(
             aria_current="page" if title == current_page else None,
         )
         for title, page in PAGES
-        if title not in hidden_pages and (title not in TAKES or (person is not None and person.may(TAKES[title])))
+        if title not in hidden_pages
+        and (title not in TAKES or (person is not None and person.is_allowed(TAKES[title])))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

@@ -13,7 +13,7 @@ from blindspot.app.components.marks import answer_badge, gold_badge, letter
 from blindspot.app.components.read_answer import ReadAnswer, framed, read_badge
 from blindspot.app.markup import Html, div, join, span, tag, text
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from blindspot.backend.text.spans import Span, excerpt, pieces
+from blindspot.backend.text.spans import Span, excerpt, split_at_spans
 from blindspot.db.records import Hits, Passage, Question
 
 
@@ -243,5 +243,5 @@ class _Marked:
 
 
 def highlighted_text(whole: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]) -> Html:
-    cut = pieces(whole, low, high, answers, word_spans)
+    cut = split_at_spans(whole, low, high, answers, word_spans)
     return join(*(tag("mark", piece, cls=kind) if kind else text(piece) for piece, kind in cut))

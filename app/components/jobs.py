@@ -17,7 +17,7 @@ from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import latest_jobs
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.jobs import Job
 from blindspot.db.rights import action_of_job
@@ -150,7 +150,7 @@ def panel(study: Study) -> None:
                 _log(study, job)
         if ended := [job for job in recent if not job.unfinished and job.state != "failed"]:
             lines = (_ended_job(job, False) for job in ended[:ENDED_JOBS_SHOWN])
-            show(tag("details", tag("summary", counted(len(ended), "finished job")), *lines))
+            show(tag("details", tag("summary", quantity(len(ended), "finished job")), *lines))
 
 
 def _unfinished(study: Study) -> set[str]:

@@ -13,7 +13,7 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, study, who
 from blindspot.app.markup import Html, div, span
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
 from blindspot.backend.judges.feature_model import spoke_for
@@ -37,7 +37,7 @@ class JudgeMark:
 
     def reasons(self) -> Html:
         """The features, largest effect first: + for features in favour of "answers", - for features against it."""
-        words = "; ".join(f"{label} {signed(value)}" for label, value in self.contributions)
+        words = "; ".join(f"{label} {signed_number(value)}" for label, value in self.contributions)
         return div(
             f"{self.judge}: {words}",
             cls="judge-said soft",

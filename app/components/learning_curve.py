@@ -19,9 +19,9 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.measures import SUCCESS
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_bench import share as share_of
 from blindspot.backend.training.curve_points import (
@@ -199,7 +199,7 @@ def _curve(open_study: Study, points: Sequence[CurvePoint], scope: Scope, place:
         *_effect_lines(open_study, last, scope),
         tag(
             "p",
-            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
+            f"{count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev questions are used only for measuring, never for training.",
             cls="convention",
         ),
     ]
@@ -245,9 +245,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = vertical_position(share.high), vertical_position(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        message = (
-            f"{counted(point.labels, 'settled pair')}, {counted(point.judged, 'judged question')}: {_share_text(share)}"
-        )
+        message = f"{quantity(point.labels, 'settled pair')}, {quantity(point.judged, 'judged question')}: {_share_text(share)}"
         marks.append(
             span(
                 cls="dot",
@@ -272,7 +270,7 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         div(*marks, *ticks, cls="curve-plot"),
         div(
             span("0"),
-            term(counted(most, "settled pair"), SETTLED) if points[-1].labels else "",
+            term(quantity(most, "settled pair"), SETTLED) if points[-1].labels else "",
             cls="curve-below",
         ),
         cls="curve-chart",
@@ -298,10 +296,10 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         lines.append(
             tag(
                 "p",
-                f"{'Your' if own else 'The'} last {counted(point.new_labels, 'label')} changed ",
+                f"{'Your' if own else 'The'} last {quantity(point.new_labels, 'label')} changed ",
                 _pairs_link(open_study, point),
                 "; ",
-                _questions_link(open_study, learned, "only_b", counted(learned.answered, "dev question")),
+                _questions_link(open_study, learned, "only_b", quantity(learned.answered, "dev question")),
                 f" {verb} not, ",
                 _questions_link(open_study, learned, "only_a", f"{learned.lost:,}"),
                 f" no longer: {learned.chance_words}.",
@@ -310,7 +308,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
         )
     if point.held_out_labels:
         words = (
-            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            f"{quantity(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
             "evaluation and never train."
         )
         lines.append(tag("p", words, cls="soft"))
@@ -318,7 +316,7 @@ def _effect_lines(open_study: Study, point: CurvePoint, scope: Scope) -> list[Ht
 
 
 def _pairs_link(open_study: Study, point: CurvePoint) -> Html | str:
-    words = counted(point.changed, "training pair")
+    words = quantity(point.changed, "training pair")
     if not who.may(open_study.labels_path, "see others' labels"):
         return words
     return link(words, tabs.address("curve", point=point.number), title="Show these pairs")
@@ -358,7 +356,7 @@ def _answer_sentence(open_study: Study, points: Sequence[CurvePoint], found: Lab
         last = points[-1]
         reranked = last.scopes["judged" if last.judged else "all"].reranker
         so_far = (
-            f"With {counted(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
+            f"With {quantity(last.labels, 'settled pair')} a reranker has a Success@1 of {_share_text(reranked)}; BM25 alone has "
             f"{_share_text(last.base_reranker)}."
         )
         return f"{answer} {so_far}".strip()
@@ -381,7 +379,7 @@ def _base_words(open_study: Study) -> str:
     if not len(found.questions):
         return ""
     alone = share_of(found.values(SUCCESS, 1), found.units.codes)
-    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {counted(alone.n, 'question')}. "
+    return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}. "
 
 
 def _forecast_table(found: LabelForecast) -> Html:
@@ -444,7 +442,7 @@ def _pairs(open_study: Study, point: CurvePoint) -> None:
         show(notice("Only people who settle disputes can see which pairs changed, because the list shows labels."))
         return
     pairs = changed_pairs(open_study, point.number)
-    words = f"Point {point.number}: {counted(len(pairs), 'changed training pair')}"
+    words = f"Point {point.number}: {quantity(len(pairs), 'changed training pair')}"
     if not pairs:
         show(notice(f"{words}."))
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.relations import RELATIONS
 from blindspot.app.markup import Html, div, span, tag, term
-from blindspot.backend.core.result_table import TOO_FEW, ends
-from blindspot.backend.core.units import counted_by
+from blindspot.backend.core.result_table import TOO_FEW, interval_ends
+from blindspot.backend.core.units import count_with_units
 
 INTERVAL = "95% interval over questions like these, counted by the study's unit of observation"
 SUCCESS = (
@@ -43,7 +43,7 @@ def percent(value: float | None) -> str:
 def interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return "" if estimate.value is None else TOO_FEW
-    return ends(100 * estimate.low, 100 * estimate.high)
+    return interval_ends(100 * estimate.low, 100 * estimate.high)
 
 
 def percentage(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
@@ -53,7 +53,7 @@ def percentage(estimate: Estimate, inline: bool = False, is_share: bool = True) 
         is_share: whether the figure is a share of questions; else it is the mean of a measure such as nDCG.
     """
     of = "% of" if is_share else ", mean over"
-    asked = counted_by(estimate.n, estimate.units)
+    asked = count_with_units(estimate.n, estimate.units)
     message = f"{percent(estimate.value)}{of} {asked}, {interval(estimate)} (95%, {estimate.method})"
     if not inline:
         return tag("span", percent(estimate.value), title=message, cls="figure")

@@ -16,8 +16,8 @@ from blindspot.app.components.plots import plot
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed, signed_ends
-from blindspot.backend.core.units import counted_by
+from blindspot.backend.core.result_table import signed_ends, signed_number
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import SURE
@@ -27,7 +27,7 @@ from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMis
 from blindspot.backend.evaluation.report_plots import cause_plot
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import by_results
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions for which the run finds a relevant passage. A circumstance that is as common there explains nothing"
@@ -74,7 +74,7 @@ def _table(table: MissTable, selection: Selection) -> Html:
     for run in table.runs:
         words = join(
             letter(run.side),
-            f" {run.run}: {counted(run.misses, 'miss', 'misses')} of {counted_by(run.questions, run.units, table.unit)}",
+            f" {run.run}: {quantity(run.misses, 'miss', 'misses')} of {count_with_units(run.questions, run.units, table.unit)}",
         )
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [
@@ -126,7 +126,7 @@ def _difference(estimate: Estimate) -> Html:
         return Html("–")
     sure = estimate.low > 0 or estimate.high < 0
     interval = span(signed_ends(100 * estimate.low, 100 * estimate.high), cls="interval")
-    return span(signed(100 * estimate.value), interval, cls="figure difference" + ("" if sure else " unsure"))
+    return span(signed_number(100 * estimate.value), interval, cls="figure difference" + ("" if sure else " unsure"))
 
 
 def _paired(difference: Difference) -> Html:

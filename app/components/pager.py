@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blindspot.app.markup import Html, div, link, span, tag
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 
 def pager(total: int, page: int, per_page: int, noun: str, page_url: Callable[[int], str]) -> Html:
@@ -17,7 +17,7 @@ def pager(total: int, page: int, per_page: int, noun: str, page_url: Callable[[i
         page_url: returns the address of a page.
     """
     pages = max(1, -(-total // per_page))
-    message = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, noun)}"
+    message = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {quantity(total, noun)}"
     if pages == 1:
         return div(message, cls="pager")
 

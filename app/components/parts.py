@@ -12,7 +12,7 @@ from blindspot.app import hidden_questions, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, join, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.upkeep import parts
 from blindspot.backend.upkeep.dependents import dependents
 from blindspot.backend.upkeep.downloads import download, formats
@@ -111,7 +111,7 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
         show(
             tag(
                 "p",
-                f"{counted(len(found), 'part')} of this study {'depends' if len(found) == 1 else 'depend'} on {name}:",
+                f"{quantity(len(found), 'part')} of this study {'depends' if len(found) == 1 else 'depend'} on {name}:",
             ),
             tag("ul", *(tag("li", each.sentence_part) for each in found), cls="soft"),
         )

@@ -18,7 +18,7 @@ from blindspot.backend.checking.jobs import cleaned_file
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.pairs import default_pair
-from blindspot.backend.upkeep.study_path import STEPS, Next, PathState
+from blindspot.backend.upkeep.study_path import STEPS, NextStep, PathState
 from blindspot.db.people import Person
 
 
@@ -30,7 +30,7 @@ class Stop(NamedTuple):
     title: str
     pages: tuple[str, ...]
     is_done: bool
-    next: Next | None
+    next: NextStep | None
 
     @property
     def address(self) -> str | None:
@@ -42,7 +42,7 @@ JUDGE = 2
 JUDGE_A_FILE = 1  # among the steps of a check
 
 
-def href(next_step: Next) -> str:
+def href(next_step: NextStep) -> str:
     """Return the address of a next step."""
     return url.href(next_step.page, next_step.parameters)
 
@@ -63,7 +63,7 @@ def path(open_study: Study, page: str, person: Person | None) -> Html:
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
 
-def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> Next | None:
+def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool = False) -> NextStep | None:
     """Return the step after this one that can be done now, or else the nearest step before it that is not done; None on
     Home and Check, which name it themselves.
 
@@ -80,7 +80,7 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool
     return next(later, None)
 
 
-def home_step(open_study: Study, person: Person | None) -> Next | None:
+def home_step(open_study: Study, person: Person | None) -> NextStep | None:
     """Return the first step that is not done, for Home's button; the last step if all are done."""
     open_stops = [stop for stop in _stops(open_study, person)[1:] if stop.next is not None]
     return next((stop.next for stop in open_stops if not stop.is_done), open_stops[-1].next if open_stops else None)
@@ -143,15 +143,15 @@ def _stops(open_study: Study, person: Person | None) -> list[Stop]:
 
 def _check_stops(open_study: Study) -> list[Stop]:
     found, is_written = checks.proven_labels(open_study), cleaned_file(open_study) is not None
-    judge = Next("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
+    judge = NextStep("Judge the next pair", url.JUDGE, "blindspot open") if found.rate is not None else None
     rule = file = None
     if found.rate is not None and who.may(open_study.labels_path, "see others' labels"):
         # Before the first label, too: Judge's page stands while one labels.
         parameters = RULE_STEP if found.judged else {}
-        rule = Next("See the rate and the rule", url.CHECK, "blindspot open", parameters)
-        file = Next("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
+        rule = NextStep("See the rate and the rule", url.CHECK, "blindspot open", parameters)
+        file = NextStep("Write the file", url.CHECK, "blindspot open", RULE_STEP) if found.judged else None
     return [
-        Stop("See the facts", ("Check",), True, Next("See the facts", url.CHECK, "blindspot open")),
+        Stop("See the facts", ("Check",), True, NextStep("See the facts", url.CHECK, "blindspot open")),
         Stop("Judge", ("Judge", "Question"), found.is_enough, judge),
         Stop("Choose the rule", (), is_written, rule),
         Stop("Write the file", (), is_written, file),

@@ -9,7 +9,7 @@ from blindspot.app.components.marks import doubtful_badge, gold_badge, letter, r
 from blindspot.app.markup import Html, div, join, span, tag, term
 from blindspot.app.study import set_label
 from blindspot.backend.text.answers import answer_spans, mentions_subject, query_spans, rule_for
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Passage, Question
 
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
@@ -73,13 +73,13 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
         parts.append(
             tag(
                 "details",
-                tag("summary", counted(len(rows) - SHOWN_GOLD, "more gold passage")),
+                tag("summary", quantity(len(rows) - SHOWN_GOLD, "more gold passage")),
                 *rows[SHOWN_GOLD:],
                 cls="more",
             )
         )
     if missing:
-        parts.append(div(f"{counted(missing, 'more gold passage')} not in this collection", cls="soft"))
+        parts.append(div(f"{quantity(missing, 'more gold passage')} not in this collection", cls="soft"))
     return div(*parts, cls="gold-table")
 
 

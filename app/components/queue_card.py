@@ -6,7 +6,7 @@ from blindspot.app import url
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.people import Person
 
 
@@ -36,6 +36,6 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
 
 def _batch_line(name: str, judged: int, questions: int, practice: bool) -> Html:
     share = judged / questions if questions else 0.0
-    state = "practice" if practice else f"{judged:,} of {counted(questions, 'question')} done"
+    state = "practice" if practice else f"{judged:,} of {quantity(questions, 'question')} done"
     bar = "" if practice else div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
     return div(div(span(name, cls="job-name"), span(state, cls="soft"), cls="job-line"), bar, cls="job")

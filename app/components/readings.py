@@ -16,10 +16,10 @@ from blindspot.app.markup import Html, div, join, link, row, span, table, table_
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by, n_cell
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, compare_readings, measure_reading
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import ids_of, take
 
 F1 = (
@@ -107,7 +107,7 @@ def readings_panel(
             )
         )
     absent = [side for side in ("a", "b") if side not in made]
-    words = [f"{counted(len(ids), 'question')}. ", CONVENTION]
+    words = [f"{quantity(len(ids), 'question')}. ", CONVENTION]
     if absent and selection.a != selection.b:
         run = getattr(selection, absent[0])
         words += [
@@ -196,9 +196,7 @@ def _by_k(
 
 
 def _mean(estimate: Estimate) -> Html:
-    message = (
-        f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), {counted_by(estimate.n, estimate.units)}"
-    )
+    message = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), {count_with_units(estimate.n, estimate.units)}"
     return tag("span", percent(estimate.value), title=message, cls="figure")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from streamlit.delta_generator import DeltaGenerator
 
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 
 LARGEST = 10**9  # a bound for number fields whose setting has none
 
@@ -23,7 +23,7 @@ def setting_field(place: DeltaGenerator, kind: type, name: str, value: Any = Non
         more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared
         bounds.
     """
-    setting = declared(kind)[name]
+    setting = declared_settings(kind)[name]
     value = setting.default if value is None else value
     more.setdefault("help", f"{setting.help}.")
     if setting.choices:

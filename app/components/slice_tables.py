@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by, proportion
+from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.compare_tables import gain
 from blindspot.app.components.marks import letter, percentage
 from blindspot.app.markup import Html, div, join, link, row, span, table, table_head, tag, term
 from blindspot.app.selection import Selection
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
@@ -20,7 +20,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 MOVES = (
@@ -73,7 +73,7 @@ def further_runs(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     """Success@k of further runs on the slice's questions, with the number of those questions that the run searched."""
     lines = []
     for name, first, k, units in rows:
-        estimate = proportion(found_by(first, k), units.codes)
+        estimate = proportion(success_from_ranks(first, k), units.codes)
         lines.append(row(n_cell(estimate.n, estimate.units, units.name), percentage(estimate, inline=True), head=name))
     shown = table(table_head("further runs on this slice", "n", "%"), lines, "figures groups small")
     return div(shown, cls="scrolling every-run") if lines else Html("")
@@ -118,8 +118,8 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
             percentage(slice_.figures.a),
             percentage(slice_.figures.b),
             gain(slice_.figures.difference),
-            signed(100 * slice_.outside),
-            signed(100 * slice_.explained),
+            signed_number(100 * slice_.outside),
+            signed_number(100 * slice_.explained),
             _p(slice_.p_adjusted),
             head=link(tag("code", slice_.expression), questions_address(slice_.expression)),
         )
@@ -133,7 +133,7 @@ def found_table(slices: FoundSlices, questions_address: Callable[[str], str]) ->
         "ahead",
         "A − B outside",
         term("contribution", MOVES),
-        term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(slices.tried, 'slice')}."),
+        term("p adjusted", f"{SLICE_TEST} Adjusted for {quantity(slices.tried, 'slice')}."),
     )
     return table(head, lines, CLASSES)
 
@@ -160,7 +160,7 @@ def difference_strip(found_slice: FoundSlice, limit: float) -> Html:
         span(cls=f"dot {'a' if value > 0 else 'b'}", style=f"left:{place(value):.1f}%"),
         span(cls="rest", style=f"left:{place(outside):.1f}%"),
         cls="strip",
-        title=f"A − B, points: {signed(value)} ({signed_ends(low, high)}) here, {signed(outside)} elsewhere",
+        title=f"A − B, points: {signed_number(value)} ({signed_ends(low, high)}) here, {signed_number(outside)} elsewhere",
         aria_hidden="true",
     )
 

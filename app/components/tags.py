@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import streamlit as st
 
-from blindspot.analysis.accuracy import found_by, proportion
+from blindspot.analysis.accuracy import proportion, success_from_ranks
 from blindspot.app import hidden_questions, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import letter, notice, percentage
@@ -18,7 +18,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.slice_finder import write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.records import Question
@@ -37,7 +37,7 @@ def _question_tags(open_study: Study, question: Question, person: Person | None,
         st.rerun()
     everything = desk(open_study).tags.all_tags()
     given = [each for each in everything if each.question == question.id]
-    if person is not None and person.may("tag questions"):
+    if person is not None and person.is_allowed("tag questions"):
         known = [each.tag for each in count_tags(everything, hidden_questions.hidden_ids(open_study))]
         _own_tags(open_study, question, person, selection, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
@@ -158,7 +158,7 @@ def _table(counts: list[TagCount], facts: Facts, selection: Selection, opens: Ca
         rows = np.flatnonzero(facts.mask(expression))
         units = compared.units.codes[rows]
         firsts = (compared.first_ranks_a, compared.first_ranks_b)
-        shares = [proportion(found_by(first[rows], selection.k), units) for first in firsts]
+        shares = [proportion(success_from_ranks(first[rows], selection.k), units) for first in firsts]
         shown = [percentage(share, inline=True) if share.n else "–" for share in shares]
         name = link(each.tag, opens(expression), title="Open this slice")
         lines.append(row(f"{each.questions:,}", f"{each.people:,}", f"{len(rows):,}", *shown, head=name))
@@ -196,13 +196,13 @@ def _edit_tags(open_study: Study, deletes: bool) -> None:
         by = who.acting_name(open_study.labels_path)
         if deletes:
             count = sum(store.delete(word, by) for word in chosen)
-            _keep_message(f"Taken back from {counted(count, 'question')}. The record of who tagged them is kept.")
+            _keep_message(f"Taken back from {quantity(count, 'question')}. The record of who tagged them is kept.")
         elif len(chosen) == 1 and name.casefold() not in others:
             store.rename(chosen[0], name, by)
             _keep_message(f"Renamed {chosen[0]} to {name}.")
         else:
             store.merge(chosen, name, by)
-            _keep_message(f"Merged {counted(len(chosen), 'tag')} into {name}.")
+            _keep_message(f"Merged {quantity(len(chosen), 'tag')} into {name}.")
         st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
     except BlindspotError as error:
         _keep_message(str(error), failed=True)

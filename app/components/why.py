@@ -11,7 +11,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.miss_facts import MissExplanation, Standing, Words, explain_question, summary_sentence
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
@@ -144,7 +144,7 @@ def _shared_words(shared_words: Words | None) -> Html:
 def _facts(explanation: MissExplanation) -> list[tuple[object, object]]:
     frequency = "unknown frequency"
     if explanation.frequency is not None:
-        frequency = f"mentioned {counted(explanation.frequency, 'time')} (source: {explanation.frequency_source})"
+        frequency = f"mentioned {quantity(explanation.frequency, 'time')} (source: {explanation.frequency_source})"
     facts: list[tuple[object, object]] = [("subject", frequency)]
     if explanation.trained is None:
         facts.append(("training", "the study has no training questions"))
@@ -154,7 +154,7 @@ def _facts(explanation: MissExplanation) -> list[tuple[object, object]]:
             f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about "
             "this subject"
         )
-        facts.append(("training", f"{counted(seen.total, 'training question')}: {parts}"))
+        facts.append(("training", f"{quantity(seen.total, 'training question')}: {parts}"))
     return facts
 
 

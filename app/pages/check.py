@@ -22,7 +22,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import join, link, show
 from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
-from blindspot.backend.core.made_from import is_check, log_run
+from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
 
 
@@ -33,7 +33,7 @@ def page() -> None:
         if is_check(opened):
             found = checks.check_of(opened)
             _checked_page(opened, found, checks.proven_labels(opened))
-        elif (log := log_run(opened)) is not None:
+        elif (log := log_run_name(opened)) is not None:
             log_page(opened, log)
         elif is_empty(opened):
             files_panel(opened)

@@ -53,7 +53,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
@@ -269,7 +269,7 @@ def _groups_head(compared: Comparison, chosen: Selection, group_kind: str):
 
 
 def _few_questions_note(grouping: str, compared: Comparison):
-    units = noun(2, compared.units.name)
+    units = noun_form(2, compared.units.name)
     words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} {units} are pale."
     if grouping == "bucket":
         source = study.current().questions.frequency_source or "none"
@@ -316,7 +316,9 @@ def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
         words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose relevance by gold passages, or choose other runs."
         return [notice(words, kind="warning")]
     if not len(compared):
-        counts = f"{a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}"
+        counts = (
+            f"{a.name}: {quantity(len(a.questions), 'question')}; {b.name}: {quantity(len(b.questions), 'question')}"
+        )
         words = f"No question of both {a.name} and {b.name} can be measured by {a.kind} ({counts})."
         return [notice(words, kind="warning")]
     warnings = []

@@ -78,7 +78,7 @@ def _examples(open_study: Study, run: str) -> Html:
     """Links that search for the subjects of the first questions of a run."""
     if not run:
         return Html("")
-    first = open_study.questions.some(open_study.run(run).question_ids[:EXAMPLES])
+    first = open_study.questions.with_ids(open_study.run(run).question_ids[:EXAMPLES])
     subjects = dict.fromkeys(question.subject for question in first if question.subject)
     links = [
         join(" · " if number else "", link(each, url.href(url.FIND, {"words": each})))
@@ -95,7 +95,7 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[Html, ...]:
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
     found = [
-        full_text.FoundText(each.id, each.title, [(textwrap.shorten(each.text, START, placeholder=" …"), "")])
+        full_text.TextResult(each.id, each.title, [(textwrap.shorten(each.text, START, placeholder=" …"), "")])
         for each in open_study.corpus.passages(most)
     ]
     result = full_text.TextSearch("passages", found, False, "")
@@ -111,7 +111,7 @@ def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:
     places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))
     of_row = {row: passage for passage, row in rows.items()}
     hits_by_passage: dict[str, list[tuple[int, str, str]]] = {}
-    texts = {each.id: each.text for each in open_study.questions.some([run.question_ids[row] for row, _ in places])}
+    texts = {each.id: each.text for each in open_study.questions.with_ids([run.question_ids[row] for row, _ in places])}
     for row, column in places.tolist():
         id = run.question_ids[row]
         if id not in hidden:

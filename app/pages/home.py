@@ -27,7 +27,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.core.jobs import JobRequest, request
-from blindspot.backend.core.made_from import is_check, log_run
+from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.demo import is_demo
@@ -53,7 +53,7 @@ def _page(open_study: Study) -> None:
     if is_empty(open_study):
         show(div(tag("h1", f"{open_study.settings.name} is a new study"), tag("p", ABOUT), cls="welcome"))
         files_panel(open_study)
-    of_file, log = is_check(open_study), log_run(open_study, study.parts(open_study, "runs"))
+    of_file, log = is_check(open_study), log_run_name(open_study, study.parts(open_study, "runs"))
     is_checked = of_file or log is not None
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
     runs = {name: about for name, about in study.shown_runs(open_study).items() if not (of_file and is_of_file(about))}

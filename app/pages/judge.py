@@ -29,11 +29,11 @@ from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
 from blindspot.backend.judging.own_work import own_work
 from blindspot.backend.judging.waiting_words import waiting_lines
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
-from blindspot.db.waiting import Waiting
+from blindspot.db.waiting import UnfinishedQuestion
 
 PRACTICE = "Practice: these labels do not count. Finish the question to see the settled labels."
 SKIPPED = "You skipped this question before. Skip it again to leave it to somebody else."
@@ -58,7 +58,7 @@ def page() -> None:
             show_empty_page(opened, "Nothing to judge yet", about)
         return
     stores = desk(opened)
-    if url.value("adjudicate") and person.may("adjudicate"):
+    if url.value("adjudicate") and person.is_allowed("adjudicate"):
         st.fragment(_adjudicate)(opened, stores, person)
         show(div(link("Judge questions of batches", url.JUDGE, cls="quiet"), cls="foot"))
         return
@@ -68,10 +68,12 @@ def page() -> None:
     if not any(batch.state == "open" for batch in stores.queue.batches()):
         show(new_batch_button(opened))
     curve_panel(opened, "judge")
-    if person.may("adjudicate") and (open_now := stores.labels.disputed(excluded=stores.queue.hidden(person.name))):
-        words = f"Settle {counted(len(open_now), 'question')} in dispute"
+    if person.is_allowed("adjudicate") and (
+        open_now := stores.labels.disputed_questions(excluded=stores.queue.hidden_questions(person.name))
+    ):
+        words = f"Settle {quantity(len(open_now), 'question')} in dispute"
         show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
-    if person.may("make batches"):
+    if person.is_allowed("make batches"):
         show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
 
 
@@ -82,7 +84,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
     leases = _leases(stores, person, judging.browser_value(component, "want", AHEAD))
     history = [
         event
-        for event in stores.labels.undoable(person.name, HISTORY)
+        for event in stores.labels.undoable_events(person.name, HISTORY)
         if event.batch and event.kind != "adjudicate" and not person.paused
     ]
     batches = stores.queue.batches()
@@ -98,7 +100,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
-    mine = stores.queue.finished_by(person.name)
+    mine = stores.queue.finished_counts(person.name)
     remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
     progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
     again = {key(lease.batch, lease.question) for lease in leases if lease.again}
@@ -143,13 +145,13 @@ def _own_work(_study: Study, name: str, *key: object) -> list[tuple[str, str]]:
 
 def _progress(batch: str, mine: int, remaining: int) -> str:
     """Return the person's own progress, as in "You: 7 of 20 questions of batch b1"."""
-    return f"You: {mine:,} of {counted(mine + remaining, 'question')} of batch {batch}"
+    return f"You: {mine:,} of {quantity(mine + remaining, 'question')} of batch {batch}"
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _batches_open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
     """Return how many questions of each batch the person can still get. It is computed once for each finished question."""
-    return _stores.queue.open_to(name)
+    return _stores.queue.available_counts(name)
 
 
 def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str] | None:
@@ -188,15 +190,15 @@ def _empty_state(
             "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled."
         )
         come_back = "A lead creates batches; come back when there is one."
-        return "There is nothing to judge yet", [about] if person.may("make batches") else [about, come_back]
+        return "There is nothing to judge yet", [about] if person.is_allowed("make batches") else [about, come_back]
     waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
     judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
     lines = []
     if judged:
-        lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
-    if person.may("manage batches"):
+        lines.append(f"You judged {quantity(judged, 'question')}. Thank you.")
+    if person.is_allowed("manage batches"):
         lines += waiting_lines(waiting, who.people(open_study.labels_path).all())
-        if any(each.blocked_questions for each in waiting):
+        if any(each.is_blocked for each in waiting):
             lines.append("Reassign them on the page Team.")
         elif not waiting:
             lines.append("Enough people have judged every question of every open batch.")
@@ -211,15 +213,15 @@ def _empty_state(
     return ("No question for you at the moment" if waiting else "All done"), lines
 
 
-def _waiting_sentences(waiting: list[Waiting]) -> list[str]:
+def _waiting_sentences(waiting: list[UnfinishedQuestion]) -> list[str]:
     """Say what open batches wait for, to somebody who must not know who judges what."""
-    blocked = sum(each.blocked_questions for each in waiting)
+    blocked = sum(each.is_blocked for each in waiting)
     others = len(waiting) - blocked
     lines = []
     if others:
-        lines.append(f"Other annotators judge the remaining {counted(others, 'question')}.")
+        lines.append(f"Other annotators judge the remaining {quantity(others, 'question')}.")
     if blocked:
-        lines.append(f"{counted(blocked, 'question')} {noun(blocked, 'waits', 'wait')} for a lead to reassign.")
+        lines.append(f"{quantity(blocked, 'question')} {noun_form(blocked, 'waits', 'wait')} for a lead to reassign.")
     return lines or ["Enough people have judged every question of every open batch."]
 
 
@@ -242,16 +244,16 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     judging.at_work(open_study, person)
     component = f"adjudicate-{person.name}"
     question_id = url.value("question")
-    history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
-    hidden = stores.queue.hidden(person.name)
-    disputed = dict.fromkeys(stores.labels.disputed(excluded=hidden))
+    history = [event for event in stores.labels.undoable_events(person.name, HISTORY) if event.kind == "adjudicate"]
+    hidden = stores.queue.hidden_questions(person.name)
+    disputed = dict.fromkeys(stores.labels.disputed_questions(excluded=hidden))
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]
     cards = stores.cards.disputed([*order[: AHEAD + MAX_AHEAD], *earlier])
     for card in cards:
-        card["progress"] = f"{counted(len(disputed), 'question')} in dispute"
+        card["progress"] = f"{quantity(len(disputed), 'question')} in dispute"
     judging.mount(
         "judge",
         component,
@@ -264,7 +266,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
             "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
-            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed())),
+            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed_questions())),
             **_guidelines(open_study),
         },
         open_study,
@@ -279,13 +281,13 @@ def _nothing_to_settle(stores: Desk, held_back: int) -> list[str]:
         held_back: Number of disputed questions that the adjudicator still has to judge.
     """
     if held_back:
-        return [f"You still have to judge {counted(held_back, 'question')} in dispute. Settle them after that."]
+        return [f"You still have to judge {quantity(held_back, 'question')} in dispute. Settle them after that."]
     pairs = [pair for pair in stores.labels.consensus() if pair.people > 1 or pair.state == "adjudicated"]
     if not pairs:
         return ["No passage has been judged by two people yet."]
     settled = sum(pair.state == "adjudicated" for pair in pairs)
     if settled:
-        return [f"Every dispute is settled: {counted(settled, 'passage')}."]
+        return [f"Every dispute is settled: {quantity(settled, 'passage')}."]
     return ["Annotators agree on every passage that at least two people judged."]
 
 

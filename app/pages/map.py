@@ -41,7 +41,7 @@ from blindspot.backend.maps.colours import (
 )
 from blindspot.backend.maps.edits import Clusters, clusters_of
 from blindspot.backend.maps.stored import Map, maps_of
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.question_table import rows_of
 
 NO_RUN = "no other run"
@@ -113,14 +113,19 @@ def _answer(
 ) -> None:
     """Show what the colours say, where they show hits and misses; else what is on the map."""
     if colour.name != "hit" or run is None:
-        show(tag("h1", f"{counted(map.shown_questions, 'question')} among {counted(len(map.ordinals), 'passage')}"))
+        show(
+            tag(
+                "h1",
+                f"{quantity(map.shown_questions, 'question')} among {quantity(len(map.ordinals), 'passage')}",
+            )
+        )
         return
     where = clusters.most_missed(map, rows, run)
     if other is None:
         first = first_hits(map.study, run)
         ranks = [first[id] for id in map.question_ids if id in first]
         missed = sum(not 0 < rank <= k for rank in ranks)
-        title = f"{run} misses {missed:,} of {counted(len(ranks), 'question')} at {k}"
+        title = f"{run} misses {missed:,} of {quantity(len(ranks), 'question')} at {k}"
         show(tag("h1", title), tag("p", where))
         return
     compared = opened_study.comparison(
@@ -133,7 +138,9 @@ def _answer(
     title = f"{other} finds {cells.only_b:,} of the {cells.only_b + cells.neither:,} questions that {run} misses at {k}"
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
     read = link(
-        f"Read the {counted(cells.only_b, 'question')}", url.href(url.QUESTION, {**pair, "cell": "only_b"}), cls="after"
+        f"Read the {quantity(cells.only_b, 'question')}",
+        url.href(url.QUESTION, {**pair, "cell": "only_b"}),
+        cls="after",
     )
     show(tag("h1", title), tag("p", "It misses ", lost, ". ", where, read if cells.only_b else ""))
 
@@ -232,7 +239,7 @@ def _selection_panel(
     elif saved is not None:
         on_map = [id for id in saved if id in points.number]
         if len(on_map) < len(saved):
-            show(notice(f"Not on this map: {counted(len(saved) - len(on_map), 'point')} of this selection."))
+            show(notice(f"Not on this map: {quantity(len(saved) - len(on_map), 'point')} of this selection."))
         selection.panel(map, points, on_map, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, points, ids, "Selection", run, k)
@@ -279,7 +286,7 @@ def _plot(map: Map, points: MapPoints, state: Clusters, coloured: Colouring, vie
         height="stretch",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
         alt=(
-            f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
+            f"Map {map.name}: {quantity(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
             "same passages."
         ),
     )

@@ -323,7 +323,7 @@ def _way_back() -> Html:
 
 def _own_question(open_study: Study) -> None:
     """Show the live hits of two or more retrievers for a typed question."""
-    retrievers = live.available(open_study)
+    retrievers = live.answering_retrievers(open_study)
     if not retrievers:
         show_empty_page(open_study, "No index yet", "Retrievers need an index to answer your own questions.")
         return

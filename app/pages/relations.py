@@ -37,7 +37,7 @@ from blindspot.backend.evaluation.panel_report import frequency_figures, frequen
 from blindspot.backend.evaluation.panel_words import frequency_sentence, relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
@@ -81,7 +81,7 @@ def page() -> None:
             [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
         ),
     )
-    said = f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
+    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
     about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
     below = about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
     with pickers:
@@ -112,9 +112,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     made = relations_tables.relations(
         table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
     )
-    note = (
-        f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval. "
-    )
+    note = f"Pale: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Hover over a figure for its 95% interval. "
     note += "A − B: 95% interval, not adjusted; pale if p (Holm) > 0.05."
     show(
         div(
@@ -131,7 +129,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
         lambda: relation_figures(table, names).as_csv(),
     )
     note = span(
-        f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun(2, panel.units.name)}.", cls="soft"
+        f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}.", cls="soft"
     )
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
@@ -183,7 +181,7 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Cu
             "mentions have their own."
         )
     notes.append(
-        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Intervals: 95%."
+        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Intervals: 95%."
     )
     show(
         div(

@@ -35,7 +35,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import reservation
 from blindspot.backend.evaluation.measures import MEASURES
@@ -44,7 +44,7 @@ from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, f
 from blindspot.backend.evaluation.slice_report import SliceReport, method_note
 from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts, by_results
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
@@ -127,7 +127,7 @@ def _slice(
         with head:
             show(tag("h1", "This slice contains no question of these runs"), fold)
         return
-    words = f"{counted(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
+    words = f"{quantity(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
     links = (
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
@@ -255,13 +255,13 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
 def _nothing_found(found: FoundSlices) -> str:
     if found.tried:
         return "No slice differs from the rest."
-    return f"No slice has {found.min_questions} {noun(2, found.units.name)} inside and outside, so none can be tested."
+    return f"No slice has {found.min_questions} {noun_form(2, found.units.name)} inside and outside, so none can be tested."
 
 
 def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
     """Return what was tested, if anything was, and what a person can do instead."""
     tested = (
-        f"{counted(found.tried, 'slice')} of at least {found.min_questions} {noun(2, found.units.name)} were tested by relation, frequency, words and the "
+        f"{quantity(found.tried, 'slice')} of at least {found.min_questions} {noun_form(2, found.units.name)} were tested by relation, frequency, words and the "
         "other facts of the questions. This does not prove that the runs differ by the same amount everywhere: a difference in a small slice, or a small difference, cannot be detected. "
     )
     return (
@@ -279,10 +279,10 @@ def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
         return url.href(PAGE, chosen.parameters(page=1, slice=join_expressions([chosen.slice, expression])))
 
     def evidence(found_slice: FoundSlice, nested: Sequence[FoundSlice]) -> Html:
-        contribution = f" A − B {interval(found_slice)}; contribution {signed(100 * found_slice.explained)}"
+        contribution = f" A − B {interval(found_slice)}; contribution {signed_number(100 * found_slice.explained)}"
         code = span(tag("code", found_slice.expression), contribution, cls="soft")
         inside = (slice_line(each, ()) for each in nested)
-        summary = tag("summary", counted(len(nested), "nested slice"))
+        summary = tag("summary", quantity(len(nested), "nested slice"))
         return join(code, tag("details", summary, tag("ul", *inside)) if nested else "")
 
     limit = widest_difference(found.slices)
@@ -295,7 +295,7 @@ def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
     lines = tag("ol", *(slice_line(*each) for each in merged(found, facts)), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
-    scale = f"A − B from {signed(-limit, 0)} to {signed(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
+    scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"
     show(div(div(order, span(scale, cls="scale soft"), cls="list-head"), lines, figures, cls="panel", id="found"))
 
 

@@ -23,10 +23,10 @@ from blindspot.backend.checking.pairs import Places
 from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
 from blindspot.backend.core.made_from import CHECK
-from blindspot.backend.core.manifest import Manifest, file_sha256, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, file_sha256, read_manifest, write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats.streams import has_invalid_utf8
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.progress import Progress
 from blindspot.db.corpus import CorpusWriter
@@ -105,7 +105,7 @@ def fill_study(study: Study, file: TrainingFile, progress: Progress | None = Non
     places = builder.places()
     builder.add_questions(study, places)
     _write_file_run(study, places, len(builder.questions))
-    with whole_folder(study.folder / CHECK) as building:
+    with atomic_folder(study.folder / CHECK) as building:
         places.save(building)
         np.save(building / LINES, np.array(builder.lines, np.int64))
         about = {
@@ -250,7 +250,7 @@ class _Builder:
         """Return a text as the study can store it: NUL becomes a space, and a blank text becomes `empty`. Raises
         BadInput for bytes that are not UTF-8.
         """
-        if not text.isascii() and not_utf8(text):
+        if not text.isascii() and has_invalid_utf8(text):
             raise BadInput(
                 "a text contains bytes that are not UTF-8 (or half a surrogate pair)", self.file.path, self.lines[row]
             )

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.data.formats.json_stream import open_json
-from blindspot.backend.data.formats.streams import ByteSource, first_bytes, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, first_bytes, has_invalid_utf8, numbered_lines
 from blindspot.backend.data.table_files import binary_kind, columns_of, rows_of, table_files, table_kind
 from blindspot.db.errors import BadInput, Refused
 
@@ -161,7 +161,7 @@ class BareTsv(RowFile):
 
     def rows(self) -> Iterator[tuple[int, Values]]:
         for number, text in numbered_lines(ByteSource(self.path)):
-            if not text.isascii() and not_utf8(text):
+            if not text.isascii() and has_invalid_utf8(text):
                 raise BadInput("this line contains bytes that are not UTF-8", self.path, number)
             values = text.split("\t")
             if len(values) != len(self.columns):
@@ -195,7 +195,7 @@ class JsonArray(_Table):
         with written_file(target) as out:
             out.write(before.encode())
             for number, _ in enumerate(stream.array()):
-                raw = stream.raw()
+                raw = stream.raw_text()
                 texts = [_json_like(each, raw.encode()) for each in replacements.get(number, ())]
                 for text in texts if number in replacements else [raw]:
                     out.write((between if count else "").encode() + text.encode())

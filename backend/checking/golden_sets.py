@@ -14,13 +14,13 @@ import numpy as np
 from blindspot.analysis.audit import Rate, rate
 from blindspot.analysis.intervals import Interval, mean_interval
 from blindspot.backend.checking.near_duplicate_candidates import near_copies
-from blindspot.backend.core.made_from import log_run
-from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.made_from import log_run_name
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.data.exporting import export_passages
 from blindspot.backend.data.formats import find_writer
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.importing.from_results import study_from_results
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.judging.audits import SETTLED, audit_samples
@@ -123,7 +123,7 @@ def log_facts(study: Study) -> LogFacts:
 
 
 def _run_of(study: Study) -> str:
-    name = log_run(study)
+    name = log_run_name(study)
     if name is None:
         raise Missing(f"{study.folder} was not made of a log; run 'blindspot new DIR --from-log FILE'")
     return name
@@ -135,7 +135,7 @@ def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, see
 
     Raises Refused if every question with chunks has already been drawn.
     """
-    run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited()
+    run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited_questions()
     if all(id in drawn for id, row in zip(run.question_ids, run.hits.ordinals, strict=True) if (row >= 0).any()):
         raise Refused("every question of the log that has chunks is drawn already")
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -203,13 +203,13 @@ def golden_set(study: Study) -> list[GoldenQuestion]:
     Raises Missing if no pair is judged.
     """
     grades: dict[str, dict[str, int]] = {}
-    for pair in Labels(study.labels_path).corrected():
+    for pair in Labels(study.labels_path).corrected_relevance():
         if pair.relevance in SETTLED and pair.state != "gold":
             grades.setdefault(pair.question, {})[pair.passage] = int(pair.relevance == "positive")
-    bad, run = Labels(study.labels_path).bad_questions(), log_run(study)
+    bad, run = Labels(study.labels_path).bad_questions(), log_run_name(study)
     lists = None if run is None else study.run(run)
     merged: dict[bytes, GoldenQuestion] = {}
-    for question in study.questions.some([id for id in grades if id not in bad]):
+    for question in study.questions.with_ids([id for id in grades if id not in bad]):
         key, own = words_key(question.text), grades[question.id]
         if known := merged.get(key):  # where two askings were judged apart, an answer to one is an answer to both
             both = {id: max(own.get(id, 0), known.grades.get(id, 0)) for id in {**known.grades, **own}}
@@ -233,7 +233,7 @@ def _texts(study: Study, ids: Sequence[str]) -> list[str]:
 
 def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:
     """Write JSON lines for `ragas.EvaluationDataset.from_jsonl`: single-turn samples with contexts and their ids."""
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         rows = [each for each in golden if each.answers]
         for each in rows:
             sample = {
@@ -260,14 +260,14 @@ def _write_deepeval(study: Study, golden: Sequence[GoldenQuestion], path: Path) 
         for each in golden
         if each.answers
     ]
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         json.dump(rows, file, ensure_ascii=False, indent=1)
     return len(rows)
 
 
 def _write_beir(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> int:
     """Write a BEIR folder: all passages, the judged questions, and their qrels, including grades of 0."""
-    with whole_folder(path.absolute()) as building:
+    with atomic_folder(path.absolute()) as building:
         (building / "qrels").mkdir()
         export_passages(study, "beir", building / "corpus.jsonl")
         find_writer("questions", "beir").write_to(building / "queries.jsonl", [each.question for each in golden])

@@ -21,7 +21,7 @@ from blindspot.backend.core.made_from import CHECK
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.from_results import fill_from_log
-from blindspot.backend.data.importing.uploads import uploaded
+from blindspot.backend.data.importing.uploads import uploaded_path
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 
@@ -60,7 +60,7 @@ def import_training_file(study: Study, path: str, progress: Progress | None = No
     Raises:
         BadInput: no training data, or a wrong row. Refused: the study holds passages or questions already.
     """
-    place = uploaded(study, path)
+    place = uploaded_path(study, path)
     fill_study(study, open_training_file(place), progress)
     made = open_check(study)
     if made.facts.negatives:
@@ -80,7 +80,7 @@ def import_retrieval_log(
     Raises:
         BadInput: no log, or a wrong row. Refused: the study holds passages or questions already.
     """
-    fill_from_log(study, uploaded(study, path), columns, progress=progress)
+    fill_from_log(study, uploaded_path(study, path), columns, progress=progress)
     facts = log_facts(study)
     if facts.chunks:
         draw_questions(study)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from blindspot.backend.checking.golden_sets import LogFacts, LogPrecision
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 
 def fact_lines(facts: LogFacts) -> list[str]:
     lines = [
-        f"{counted(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
-        f"{counted(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
+        f"{quantity(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
+        f"{quantity(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
     ]
     if facts.without_chunks:
         lines.append(
-            f"nothing came back for {counted(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
+            f"nothing came back for {quantity(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
         )
     if facts.identical:
-        lines.append(f"{counted(facts.identical, 'chunk')} with the same text as another one, under another id")
+        lines.append(f"{quantity(facts.identical, 'chunk')} with the same text as another one, under another id")
     if facts.near_identical > facts.identical:
         lines.append(
-            f"{counted(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
+            f"{quantity(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
         )
     if facts.fields:
         lines.append(f"fields for slices and filters: {', '.join(facts.fields)}")
@@ -33,8 +33,8 @@ def precision_words(precision: LogPrecision | None) -> str:
     share, unanswered = precision.precision, precision.unanswered
     between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
     words = (
-        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {counted(precision.judged, 'question')} drawn at "
-        f"random and {counted(share.passages, 'judged chunk')}."
+        f"{share.value:.0%} of the first {precision.k} chunks answer{between}, from {quantity(precision.judged, 'question')} drawn at "
+        f"random and {quantity(share.passages, 'judged chunk')}."
     )
     if unanswered is not None:
         words += (

@@ -10,25 +10,25 @@ from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate, WidthForecast
 from blindspot.backend.checking.writing import Changes
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 
 def size_lines(facts: FileFacts) -> list[str]:
     """Return the lines about the file's size: rows, questions, passages, pairs."""
     return [
-        f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
-        f"{counted(facts.positives, 'positive pair')}, {counted(facts.negatives, 'negative pair')} (each counted once)",
+        f"{quantity(facts.rows, 'row')}, {quantity(facts.questions, 'question')}, {quantity(facts.passages, 'passage')}",
+        f"{quantity(facts.positives, 'positive pair')}, {quantity(facts.negatives, 'negative pair')} (each counted once)",
     ]
 
 
 def finding_words(finding: FileFinding) -> str:
     lines = (
-        f"; {noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}"
+        f"; {noun_form(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}"
         if finding.lines
         else ""
     )
     more = " ..." if finding.count > len(finding.lines) and finding.lines else ""
-    return f"{finding.count:,} of {counted(finding.of, finding.unit)} ({finding.share}): {finding.words}{lines}{more}"
+    return f"{finding.count:,} of {quantity(finding.of, finding.unit)} ({finding.share}): {finding.words}{lines}{more}"
 
 
 def batch_words(batch: BatchSize) -> str:
@@ -42,12 +42,12 @@ def rate_words(rate: RateEstimate) -> str:
     """Return the share of false negatives and its interval in a sentence or two."""
     known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
     if rate.estimate is None or rate.low is None or rate.high is None:
-        return f"{counted(rate.pairs, 'negative pair')}; none is judged yet.{known}"
+        return f"{quantity(rate.pairs, 'negative pair')}; none is judged yet.{known}"
     unsettled = f", {rate.unsettled:,} unsettled" if rate.unsettled else ""
     return (
-        f"{rate.estimate:.1%} of {counted(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
+        f"{rate.estimate:.1%} of {quantity(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
         f"({rate.level:.0%} interval, valid whenever one stops).{known} Judged by {rate.by}: "
-        f"{counted(rate.judged, 'pair')}, {rate.false:,} false{unsettled}."
+        f"{quantity(rate.judged, 'pair')}, {rate.false:,} false{unsettled}."
     )
 
 
@@ -73,9 +73,9 @@ def rule_words(curve: RuleCurve) -> str:
     paste = row.rule.argument or f"blindspot check --out --rule {row.rule.as_text()}"
     promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (
-        f"The rule that keeps a negative if {row.rule.condition} leaves {counted(row.kept, 'negative pair')}, of which "
+        f"The rule that keeps a negative if {row.rule.condition} leaves {quantity(row.kept, 'negative pair')}, of which "
         f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%}{promise}), and "
-        f"{counted(row.questions_emptied, 'question')} without a negative; paste `{paste}`"
+        f"{quantity(row.questions_emptied, 'question')} without a negative; paste `{paste}`"
     )
 
 
@@ -87,20 +87,20 @@ def paste_words(curve: RuleCurve) -> str:
         return ""
     row = curve.rows[curve.to_paste]
     return (
-        f"The best rule to mine with: `{row.rule.argument}` keeps {counted(row.kept, 'negative pair')}, of which "
+        f"The best rule to mine with: `{row.rule.argument}` keeps {quantity(row.kept, 'negative pair')}, of which "
         f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
     )
 
 
 def change_lines(changes: Changes) -> Sequence[str]:
     lines = [
-        f"{counted(changes.count(what), 'negative')} {what}"
+        f"{quantity(changes.count(what), 'negative')} {what}"
         for what in ("relabelled", "dropped")
         if changes.count(what)
     ]
     if changes.unfilled:
         lines.append(
-            f"{counted(changes.unfilled, 'row')} went with a false negative: the question has no other negative to put "
+            f"{quantity(changes.unfilled, 'row')} went with a false negative: the question has no other negative to put "
             "in its place"
         )
     return lines or ["nothing"]

@@ -22,7 +22,7 @@ from blindspot.backend.checking.reading import TrainingFile
 from blindspot.backend.checking.rules import MiningRule, kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.db.errors import Refused
 
 MOST_SPARES = 20  # other negatives of a question that fill the places of its false ones
@@ -180,12 +180,12 @@ def write_changed(
         raise Refused(f"{out} is the file that was checked; choose another place")
     rows = file.file.write(out, found.replacements)
     changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
-    with written_whole(changes) as lines:
+    with open_atomically(changes) as lines:
         for change in found.changes:
             lines.write(
                 json.dumps({**change.__dict__, **_texts(checked_study.study, change)}, ensure_ascii=False) + "\n"
             )
-    with written_whole(about) as lines:
+    with open_atomically(about) as lines:
         lines.write(card)
     return rows, [out, changes, about]
 

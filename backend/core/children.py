@@ -63,7 +63,7 @@ def _supervise(command: list[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False, preexec_fn=_prepare_command)
     ended_here = threading.Event()
 
-    def end(*_: object) -> None:
+    def end_command(*_: object) -> None:
         ended_here.set()
         process.terminate()
         threading.Timer(SECONDS_TO_END, process.kill).start()
@@ -71,9 +71,9 @@ def _supervise(command: list[str]) -> int:
     def watch_parent() -> None:
         while os.read(0, 1024):
             pass
-        end()
+        end_command()
 
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, end_command)
     threading.Thread(target=watch_parent, daemon=True).start()
     code = process.wait()
     return 0 if ended_here.is_set() else code

@@ -118,17 +118,17 @@ def give_consent(study: Study, url: str, key_variable: str = "") -> Consent:
         raise Refused(f"{key_variable[:80]!r} is no name of an environment variable; give the name, never the key")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     server = server_of(url)
-    with _writing() as known:
-        word = _identity(study) or _new_identity(study)
+    with _edit_consents() as known:
+        word = _study_identity(study) or _new_identity(study)
         given = Consent(str(study.folder), word, server, key_variable, now)
         known[:] = [each for each in known if not _is_same_consent(each, given)] + [given]
     return given
 
 
-def withdraw(study: Study, url: str) -> bool:
+def withdraw_consent(study: Study, url: str) -> bool:
     """Withdraw a consent. Returns whether there was one."""
     server, folder = server_of(url), str(study.folder)
-    with _writing() as known:
+    with _edit_consents() as known:
         before = len(known)
         known[:] = [each for each in known if (each.study, each.server) != (folder, server)]
         return len(known) < before
@@ -136,7 +136,7 @@ def withdraw(study: Study, url: str) -> bool:
 
 def consents(study: Study) -> list[Consent]:
     """Return the consents for a study, in the order in which they were given."""
-    identity, folder = _identity(study), str(study.folder)
+    identity, folder = _study_identity(study), str(study.folder)
     return [each for each in _read_consents() if identity and (each.study, each.identity) == (folder, identity)]
 
 
@@ -173,7 +173,7 @@ def _is_same_consent(consent: Consent, other_consent: Consent) -> bool:
     return (consent.study, consent.server) == (other_consent.study, other_consent.server)
 
 
-def _identity(study: Study) -> str:
+def _study_identity(study: Study) -> str:
     """Return the study's random identifier, which distinguishes it from another study later placed in the same folder;
     "" if it has none that this person wrote.
     """
@@ -195,13 +195,13 @@ def _new_identity(study: Study) -> str:
     return word
 
 
-def _path() -> Path:
+def _consents_path() -> Path:
     return user_folder() / FILE
 
 
 def _read_consents() -> list[Consent]:
     """Return all consents of this person. Raises Refused where others can write the file, BadInput if it is damaged."""
-    path = _path()
+    path = _consents_path()
     try:
         with open(path, encoding="utf-8") as file:
             state = os.fstat(file.fileno())
@@ -218,9 +218,9 @@ def _read_consents() -> list[Consent]:
 
 
 @contextmanager
-def _writing() -> Iterator[list[Consent]]:
+def _edit_consents() -> Iterator[list[Consent]]:
     """Yield the list of consents for changes, and write it atomically when the `with` block ends."""
-    path = _path()
+    path = _consents_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(path.with_suffix(".lock"), "w") as lock:

@@ -96,14 +96,14 @@ def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) ->
                 left_out.append(str(part.relative_to(study)))
         return
     for _ in range(ATTEMPTS):
-        before = _state(source)
+        before = _folder_state(source)
         try:
             shutil.copytree(source, target, ignore=_ignore_temporary, copy_function=_copy_file)
         except (FileNotFoundError, shutil.Error):
-            if before and before == _state(source):
+            if before and before == _folder_state(source):
                 raise
         else:
-            if before == _state(source):
+            if before == _folder_state(source):
                 return
         shutil.rmtree(target, ignore_errors=True)  # made again meanwhile: old and new files may be mixed
         time.sleep(SECONDS_TO_REPLACE)
@@ -121,7 +121,7 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
 def _part_names(folder: Path) -> list[str]:
     """Return the names of the parts in a folder, including parts that are being replaced.
 
-    While `whole_folder` replaces a part, the part exists only as ".NAME.building" and ".NAME.old", and a listing at
+    While `atomic_folder` replaces a part, the part exists only as ".NAME.building" and ".NAME.old", and a listing at
     that moment can miss it. The folder is therefore listed repeatedly until no new name appears.
     """
     names: set[str] = set()
@@ -151,7 +151,7 @@ def _is_finished(part: Path) -> bool:
     )
 
 
-def _state(folder: Path) -> list[tuple[str, int, int, int]]:
+def _folder_state(folder: Path) -> list[tuple[str, int, int, int]]:
     """Return the names, inodes, sizes and modification times of a folder's files, to detect writes during the copy."""
     entries = []
     for path in sorted(folder.rglob("*")):

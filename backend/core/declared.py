@@ -27,10 +27,10 @@ from blindspot.backend.core.registry import Registry
 from blindspot.db.errors import BadInput
 
 __all__ = [
-    "Declared",
+    "DeclaredSetting",
     "Field",
-    "build",
-    "declared",
+    "build_settings",
+    "declared_settings",
     "markdown_table",
     "one_of",
     "named_settings",
@@ -59,14 +59,14 @@ def settings_class(cls: type[C]) -> type[C]:
         try:
             validated(self, *args, **values)
         except ValidationError as error:
-            raise BadInput(_problem(type(self), error)) from error
+            raise BadInput(_first_problem(type(self), error)) from error
 
     result.__init__ = __init__  # type: ignore[method-assign]
     return result  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredSetting:
     """The declaration of one setting.
 
     kind: int, float, bool or str; tuple for several texts or numbers of the type `item`; any other type (a mapping,
@@ -91,7 +91,7 @@ class Declared:
     has_default: bool = True
 
     @property
-    def accepted(self) -> str:
+    def accepted_values(self) -> str:
         """The accepted values in words, to follow "must be"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
@@ -120,9 +120,9 @@ class Declared:
 
 
 @cache
-def declared(cls: type) -> dict[str, Declared]:
+def declared_settings(cls: type) -> dict[str, DeclaredSetting]:
     """Return the settings of a settings class by name, in the order of their declaration."""
-    return {name: _declared(name, field) for name, field in cls.__pydantic_fields__.items()}  # type: ignore[attr-defined]
+    return {name: _declare_setting(name, field) for name, field in cls.__pydantic_fields__.items()}  # type: ignore[attr-defined]
 
 
 def one_of(names: Registry[Any]) -> AfterValidator:
@@ -139,7 +139,7 @@ def one_of(names: Registry[Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _declared(name: str, field: Any) -> Declared:
+def _declare_setting(name: str, field: Any) -> DeclaredSetting:
     kinds = [field.annotation]
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
@@ -153,7 +153,7 @@ def _declared(name: str, field: Any) -> Declared:
     }
     default = field.get_default(call_default_factory=True)
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    return Declared(
+    return DeclaredSetting(
         name=name,
         title=field.title or name.replace("_", " ").capitalize(),
         help=field.description or "",
@@ -171,7 +171,7 @@ def _declared(name: str, field: Any) -> Declared:
     )
 
 
-def build(cls: type[C], table: object, key: str = "", path: Path | None = None) -> C:
+def build_settings(cls: type[C], table: object, key: str = "", path: Path | None = None) -> C:
     """Make an instance of a settings class from a table, such as a table of study.toml or the arguments of a job.
 
     Args:
@@ -183,18 +183,18 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     if not isinstance(table, Mapping):
         raise BadInput(f"{key or 'the settings'} must be a table, not {_short_value(table)}", path)
     values = dict(table)
-    for name, declaration in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
+    for name, declaration in declared_settings(cls).items():  # type: ignore[arg-type]  # a class is hashable
         if name not in values or isinstance(values[name], declaration.kind):
             continue
         if hasattr(declaration.kind, "__pydantic_fields__"):
-            values[name] = build(declaration.kind, values[name], f"{key}.{name}".lstrip("."), path)
+            values[name] = build_settings(declaration.kind, values[name], f"{key}.{name}".lstrip("."), path)
         elif declaration.kind is tuple and isinstance(values[name], list):
             values[name] = tuple(values[name])
     try:
         return cls(**{str(name): value for name, value in values.items()})
     except BadInput as error:
         if isinstance(error.__cause__, ValidationError):
-            raise BadInput(_problem(cls, error.__cause__, f"{key}." if key else ""), path) from None
+            raise BadInput(_first_problem(cls, error.__cause__, f"{key}." if key else ""), path) from None
         raise BadInput(f"{key} {error.message}".strip(), path) from None
 
 
@@ -207,7 +207,7 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        known = declared(cls)
+        known = declared_settings(cls)
         own = inspect.signature(function)
         if twice := known.keys() & own.parameters.keys():
             raise TypeError(
@@ -217,7 +217,7 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
         @wraps(function)
         def call(*args: Any, **given: Any) -> R:
             chosen = {name: given.pop(name) for name in known if name in given}
-            return function(*args, **given, **{parameter: build(cls, chosen)})
+            return function(*args, **given, **{parameter: build_settings(cls, chosen)})
 
         fields = [
             inspect.Parameter(
@@ -236,17 +236,17 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
     return decorate
 
 
-def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
+def _first_problem(cls: type, error: ValidationError, prefix: str = "") -> str:
     """Return one line about the first invalid value: its key, the accepted values, and the value."""
     first = error.errors(include_url=False, include_context=True)[0]
-    known, place = declared(cls), [str(part) for part in first["loc"]]
+    known, place = declared_settings(cls), [str(part) for part in first["loc"]]
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"unknown setting {prefix}{_shown_key(place[0])}; known: {', '.join(known)}"
     if not place or place[0] not in known:
         return f"{prefix.rstrip('.')} {first['msg']}".strip()
     if first["type"] == "value_error":
         return f"{prefix}{place[0]} {first['ctx']['error']}"
-    return f"{prefix}{place[0]} must be {known[place[0]].accepted}, not {_short_value(first['input'])}"
+    return f"{prefix}{place[0]} must be {known[place[0]].accepted_values}, not {_short_value(first['input'])}"
 
 
 def _short_value(value: object) -> str:
@@ -279,7 +279,7 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
         values: what differs from the defaults. A setting without a value and without a default gets no line.
     """
     lines = []
-    for name, declaration in declared(cls).items():
+    for name, declaration in declared_settings(cls).items():
         value = (values or {}).get(name, declaration.default)
         if (
             declaration.kind not in (int, float, bool, str)
@@ -289,21 +289,25 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
         ):
             continue
         written = (
-            _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+            _toml_string(value)
+            if isinstance(value, str)
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
         )
         lines.append((f"{name} = {written}", declaration.help))
     width = max((len(line) for line, about in lines if len(about) <= LONGEST_COMMENT), default=0)
-    return "".join(_commented(line, about, width) for line, about in lines)
+    return "".join(_line_with_comment(line, about, width) for line, about in lines)
 
 
-def _commented(line: str, comment: str, width: int) -> str:
+def _line_with_comment(line: str, comment: str, width: int) -> str:
     """Return a line of study.toml with its comment: on the same line, or above it if the comment is long."""
     if len(comment) <= LONGEST_COMMENT:
         return f"{line:<{width}}  # {comment}\n"
     return "".join(f"# {part}\n" for part in textwrap.wrap(comment, 2 * LONGEST_COMMENT)) + f"{line}\n"
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     """Return a text as a TOML basic string. Characters that TOML does not allow become spaces."""
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in text) + '"'
 
@@ -313,9 +317,11 @@ def markdown_table(cls: type) -> str:
     this table.
     """
     rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
-    for name, declaration in declared(cls).items():
+    for name, declaration in declared_settings(cls).items():
         if declaration.kind not in (int, float, bool, str):
             continue
         default = "" if declaration.default is None else f"`{value_text(declaration.default)}`"
-        rows.append(f"| `{name}` | {default} | {declaration.accepted.removeprefix('one of ')} | {declaration.help} |")
+        rows.append(
+            f"| `{name}` | {default} | {declaration.accepted_values.removeprefix('one of ')} | {declaration.help} |"
+        )
     return "\n".join(rows)

@@ -99,12 +99,12 @@ class _MissingImports:
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         extra = _EXTRA_OF.get(name)
-        if extra is not None and _importer().partition(".")[0] == "blindspot":
+        if extra is not None and _importing_module().partition(".")[0] == "blindspot":
             raise missing_extra(extra, name)
         return None
 
 
-def _importer() -> str:
+def _importing_module() -> str:
     """Return the name of the module whose import statement is running. Only imports by Blindspot's own modules raise
     MissingExtra. Libraries that look for their own optional packages, and functions such as `importlib.util.find_spec`,
     get Python's usual answer.

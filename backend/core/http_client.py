@@ -31,16 +31,16 @@ LONGEST_ASKED_PAUSE = 600.0  # of what Retry-After may ask for
 SECONDS_TO_CONNECT = 10.0
 
 
-class ServerAway(BlindspotError):
+class ServerUnavailable(BlindspotError):
     """Raised if the server did not answer one request after all repetitions. Another request may succeed."""
 
 
-class Stopped(BlindspotError):
+class RequestAbandoned(BlindspotError):
     """Raised in requests that are still waiting when the work that needs their answers has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A server's response. content: the body, cut after one byte more than the limit, so that a longer body
     is noticed.
     """
@@ -140,7 +140,9 @@ class HttpClient:
         """End all waiting: requests that are waiting to be repeated raise Stopped."""
         self._stopped.set()
 
-    def post(self, body: bytes, path: str = "", content_type: str = "application/json", method: str = "POST") -> Answer:
+    def post(
+        self, body: bytes, path: str = "", content_type: str = "application/json", method: str = "POST"
+    ) -> HttpResponse:
         """Send a request, repeat it while the server asks for that, and return the response.
 
         Raises:
@@ -161,9 +163,9 @@ class HttpClient:
             if attempt < self.retries:
                 self._back_off(attempt, retry_after)
         requests = "1 request" if self.retries == 0 else f"{self.retries + 1} requests"
-        raise ServerAway(f"{self.url}: {problem} after {requests}")
+        raise ServerUnavailable(f"{self.url}: {problem} after {requests}")
 
-    def _send_once(self, method: str, body: bytes, path: str, content_type: str) -> Answer:
+    def _send_once(self, method: str, body: bytes, path: str, content_type: str) -> HttpResponse:
         import urllib3
 
         headers = {"Content-Type": content_type, "Accept": "application/json"}
@@ -180,7 +182,7 @@ class HttpClient:
                 redirect=False,
                 preload_content=False,
             )
-            return Answer(answer.status, answer.headers, self._read_content(answer))
+            return HttpResponse(answer.status, answer.headers, self._read_content(answer))
         except urllib3.exceptions.HTTPError as error:
             raise OSError(plain_error(error)) from None
 
@@ -208,7 +210,7 @@ class HttpClient:
 
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(max(seconds, 0)) if seconds > 0 else self._stopped.is_set():
-            raise Stopped("stopped")
+            raise RequestAbandoned("stopped")
 
 
 def message_of(content: bytes, secret: str = "") -> str:

@@ -43,12 +43,12 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def host() -> str:
+def host_name() -> str:
     return socket.gethostname()
 
 
 @cache
-def boot() -> str | None:
+def boot_id() -> str | None:
     """Return the boot id of this machine, which is the same in all its containers; None if the system has
     no such id.
     """
@@ -58,7 +58,7 @@ def boot() -> str | None:
         return None
 
 
-def process_of(pid: int) -> str | None:
+def process_identity(pid: int) -> str | None:
     """Return the pid namespace and start time of a process, which distinguish it from a later process with the same
     pid; None if unknown or gone.
     """
@@ -69,30 +69,30 @@ def process_of(pid: int) -> str | None:
         return None
 
 
-def is_here(job: Job) -> bool:
+def is_on_this_machine(job: Job) -> bool:
     """Return whether the job runs on this machine. Machine names can change and repeat, so the boot id decides if it is
     known.
     """
-    if job.boot is None or boot() is None:
-        return job.host in (None, host())
-    return job.boot == boot()
+    if job.boot is None or boot_id() is None:
+        return job.host in (None, host_name())
+    return job.boot == boot_id()
 
 
 def is_alive(folder: Path, job: Job) -> bool:
     """Return whether the process of an unfinished job is still alive."""
-    if not is_here(job):
+    if not is_on_this_machine(job):
         return _seconds_since(job.heartbeat) < SECONDS_WITHOUT_HEARTBEAT
     if not is_locked(folder):
         return False
     # A worker of a killed process may still hold the lock that it inherited.
-    return not _shares_our_pids(job) or process_of(job.pid or 0) == job.process
+    return not _shares_our_pids(job) or process_identity(job.pid or 0) == job.process
 
 
-def kill(job: Job) -> bool:
+def kill_job(job: Job) -> bool:
     """Kill the process of a job at once, if it runs on this machine and is still the recorded process."""
-    if job.pid is None or job.pid == os.getpid() or not is_here(job) or not _shares_our_pids(job):
+    if job.pid is None or job.pid == os.getpid() or not is_on_this_machine(job) or not _shares_our_pids(job):
         return False
-    if process_of(job.pid) != job.process:
+    if process_identity(job.pid) != job.process:
         return False
     os.kill(job.pid, signal.SIGKILL)
     return True
@@ -100,7 +100,7 @@ def kill(job: Job) -> bool:
 
 def _shares_our_pids(job: Job) -> bool:
     """Return whether this process and the job share a pid namespace. False if the job runs in another container."""
-    ours = process_of(os.getpid())
+    ours = process_identity(os.getpid())
     return job.process is not None and ours is not None and job.process.rsplit(" ", 1)[0] == ours.rsplit(" ", 1)[0]
 
 

@@ -58,16 +58,16 @@ class JobReporter:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._write()
+        self._write_latest_report()
 
     def _write_reports(self) -> None:
         last_write = 0.0
         while not self._ended.wait(SECONDS_BETWEEN_REPORTS):
             if self._last != self._written or time.monotonic() - last_write >= SECONDS_BETWEEN_HEARTBEATS:
-                self._write()
+                self._write_latest_report()
                 last_write = time.monotonic()
 
-    def _write(self) -> None:
+    def _write_latest_report(self) -> None:
         report = self._last
         try:
             self._jobs.beat(self._id, *report)

@@ -52,7 +52,7 @@ NEVER_STARTED = "the process of this job ended before the job began; start it ag
 SECONDS_BETWEEN_LOOKS = 0.3  # of a waiting job, at the jobs ahead of it
 
 
-class Named(Protocol):
+class NamedPart(Protocol):
     """A part of a study that has a name: a run, a training set, a map."""
 
     @property
@@ -63,7 +63,7 @@ class DataclassInstance(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
-JobResult = str | int | float | Mapping[str, Any] | Sequence[Any] | DataclassInstance | Named | None
+JobResult = str | int | float | Mapping[str, Any] | Sequence[Any] | DataclassInstance | NamedPart | None
 """What the function of a job may return. The record stores a part by its name, and everything else as JSON."""
 
 P = ParamSpec("P")
@@ -89,7 +89,7 @@ class JobKind:
     extras: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str:
+    def function_path(self) -> str:
         return f"{self.function.__module__}:{self.function.__qualname__}"
 
 
@@ -125,8 +125,8 @@ def job(
     def register(function: Function) -> Function:
         new = JobKind(kind, function, light, check, extras)
         known = _KINDS.setdefault(kind, new)
-        if known.place != new.place:
-            raise ValueError(f"two functions are registered as {kind!r}: {known.place} and {new.place}")
+        if known.function_path != new.function_path:
+            raise ValueError(f"two functions are registered as {kind!r}: {known.function_path} and {new.function_path}")
         _KINDS[kind] = new
         return function
 
@@ -141,7 +141,7 @@ def kinds() -> dict[str, JobKind]:
 def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **kwargs: P.kwargs) -> JobRequest:
     """Prepare a job that a button can start later. Raises TypeError for arguments that cannot be written as JSON."""
     kind = _kind_of(function)
-    arguments = _by_name(function, args, kwargs)
+    arguments = _arguments_by_name(function, args, kwargs)
     arguments.pop("progress", None)
     return JobRequest(kind, json.loads(json.dumps(arguments)))
 
@@ -163,10 +163,10 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
     Raises Refused, before anything is recorded, for a function that is not a job and for invalid arguments.
     """
     kind = _kind_of(function)
-    arguments = _by_name(function, args, kwargs)
+    arguments = _arguments_by_name(function, args, kwargs)
     progress = cast("Progress | None", arguments.pop("progress", None))
-    _check(study, kind, arguments)
-    id, lock = _record(study, kind, _json_value(arguments))
+    _check_arguments(study, kind, arguments)
+    id, lock = _record_waiting_job(study, kind, _json_value(arguments))
     with lock:
         return cast(R, _execute(study, id, kind, arguments, progress))
 
@@ -184,8 +184,8 @@ def submit_request(study: Study, request: JobRequest, actor: str | None = None, 
         id: of the job, new in the study; None for one that is made up.
     """
     require(study, actor, request.action)
-    _check(study, request.kind, request.arguments)
-    id, lock = _record(study, request.kind, request.arguments, id)
+    _check_arguments(study, request.kind, request.arguments)
+    id, lock = _record_waiting_job(study, request.kind, request.arguments, id)
     with lock:
         try:
             _start_process(study, id, lock)
@@ -225,7 +225,7 @@ def cancel(study: Study, id: str, actor: str | None = None, *, force: bool = Fal
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cancel").touch()
     if force:
-        job_process.kill(job)
+        job_process.kill_job(job)
         Jobs(study.labels_path).end(id, "cancelled", "cancelled and ended at once; the same command starts it again")
 
 
@@ -306,7 +306,9 @@ def _kind_of(function: Callable[..., object]) -> JobKind:
     return registered
 
 
-def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+def _arguments_by_name(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> dict[str, Any]:
     """Return the given arguments by name, without the study and without defaults."""
     signature = inspect.signature(function)
     bound = signature.bind(None, *args, **kwargs).arguments
@@ -318,7 +320,7 @@ def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Ma
     return dict(bound)
 
 
-def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
     require_extras(*kind.extras)
     if isinstance(arguments.get("name"), str):
         check_name(arguments["name"], kind.kind)
@@ -326,7 +328,9 @@ def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
         kind.check(study, **arguments)
 
 
-def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None) -> tuple[str, IO[str]]:
+def _record_waiting_job(
+    study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None
+) -> tuple[str, IO[str]]:
     """Record a job as waiting. Returns the job's id and its lock, which is taken before the record is written."""
     id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
@@ -339,10 +343,10 @@ def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | No
         id,
         kind.kind,
         arguments,
-        function=kind.place,
+        function=kind.function_path,
         heavy=not kind.light,
-        host=job_process.host(),
-        boot=job_process.boot(),
+        host=job_process.host_name(),
+        boot=job_process.boot_id(),
     )
     return id, lock
 
@@ -351,7 +355,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
     """Run a recorded job whose lock this process holds, and record its outcome."""
     jobs = Jobs(study.labels_path)
     pid = os.getpid()
-    jobs.adopt(id, pid, job_process.process_of(pid), job_process.host(), job_process.boot())
+    jobs.adopt(id, pid, job_process.process_identity(pid), job_process.host_name(), job_process.boot_id())
     token = None
     try:
         with JobReporter(study, id, progress) as reporter:
@@ -374,7 +378,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
     finally:
         if token is not None:
             _inside_job.reset(token)
-    jobs.end(id, "done", result=_recorded(result))
+    jobs.end(id, "done", result=_result_for_record(result))
     return result
 
 
@@ -387,7 +391,7 @@ def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _recorded(result: JobResult) -> Any:
+def _result_for_record(result: JobResult) -> Any:
     """Return the JSON form of a job's result for the job's record."""
     name = getattr(result, "name", None)
     if isinstance(name, str) and not dataclasses.is_dataclass(result):
@@ -421,7 +425,7 @@ def main(folder: str, id: str, lock: str) -> int:
     study = Study.open(folder)
     record = Jobs(study.labels_path).get(id)
     try:
-        kind = _registered(record)
+        kind = _registered_kind(record)
     except Exception as error:
         Jobs(study.labels_path).end(id, "failed", f"the function of this job could not be loaded: {error}")
         traceback.print_exc()
@@ -438,14 +442,14 @@ def main(folder: str, id: str, lock: str) -> int:
     return 0
 
 
-def _registered(record: Job) -> JobKind:
+def _registered_kind(record: Job) -> JobKind:
     """Return the function that a job's record names. Raises Refused if it is not registered as a job of that kind."""
     place = record.function or ""
     if place.startswith("backend."):  # a record of version 0.2 or older
         place = f"blindspot.{place}"
     importlib.import_module(place.partition(":")[0])
     kind = _KINDS.get(record.kind)
-    if kind is None or kind.place != place:
+    if kind is None or kind.function_path != place:
         raise Refused(f"{record.function} is not registered as the job {record.kind!r}")
     return kind
 

@@ -18,7 +18,7 @@ def is_check(study: Study) -> bool:
     return (study.folder / CHECK / "manifest.json").is_file()
 
 
-def log_run(study: Study, runs: Mapping[str, Mapping[str, Any]] | None = None) -> str | None:
+def log_run_name(study: Study, runs: Mapping[str, Mapping[str, Any]] | None = None) -> str | None:
     """Return the name of the run that was imported from a retriever's log, or None. runs: the manifests of the study's
     runs, if the caller has them.
     """

@@ -135,10 +135,10 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder. At the end of the `with` block it replaces `target`; after an error it is deleted.
 
-    Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is
+    Only one process builds a target at a time (see `Study.lock_part`), so whatever a killed process left behind is
     deleted first.
     """
     building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")

@@ -3,7 +3,7 @@
 A model folder is data as long as its weights are safetensors and its configuration names only classes of transformers
 and sentence-transformers. Pickled weights and names of other classes make the loader run code that the folder's author
 chose. `open_model` refuses such a folder and lists what would be run. A person who trusts the author passes `--trust`.
-Then `trust` records a hash of the folder in a file of that person. The study does not store it, because the study may
+Then `trust_model` records a hash of the folder in a file of that person. The study does not store it, because the study may
 come from the same stranger.
 """
 
@@ -59,7 +59,7 @@ class ModelFolder:
         }
 
 
-def locate(model: str) -> str:
+def locate_model(model: str) -> str:
     """Return the folder of a model that is installed as a package; return any other name unchanged."""
     if model not in PACKAGED:
         return model
@@ -84,15 +84,15 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
         Refused: loading would run code, and nobody has trusted these files.
         BadInput: a file of the folder is damaged, or is not a regular file.
     """
-    folder = Path(locate(str(model)))
+    folder = Path(locate_model(str(model)))
     if not folder.is_dir():
-        folder = _fetched(str(model))
+        folder = _download_model(str(model))
         if weights and not any(path.suffix in (".safetensors", ".bin") for path in folder.rglob("*")):
             raise Refused(
                 f"{model} has no safetensors weights; pickled weights can run code of whoever made them. If you "
                 "trust its maker, give --trust"
             )
-    if would_run := code_in(folder):
+    if would_run := code_in_model(folder):
         if not _is_trusted(folder):
             raise Refused(
                 f"loading {model} would run code of whoever made it: {'; '.join(would_run[:4])}"
@@ -103,14 +103,14 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
     return ModelFolder(str(folder))
 
 
-def trust(model: str | Path) -> list[str]:
+def trust_model(model: str | Path) -> list[str]:
     """Record that a person trusts this model's files as they are now. Return the code that loading the model would run,
     one line each.
     """
-    folder = Path(locate(str(model)))
+    folder = Path(locate_model(str(model)))
     if not folder.is_dir():
-        folder = _fetched(str(model), (*SAFE_PATTERNS, "*.py", "*.bin"))
-    would_run = code_in(folder)
+        folder = _download_model(str(model), (*SAFE_PATTERNS, "*.py", "*.bin"))
+    would_run = code_in_model(folder)
     if would_run and not _is_trusted(folder):
         path = _trusted_file()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def trust(model: str | Path) -> list[str]:
     return would_run
 
 
-def code_in(folder: Path) -> list[str]:
+def code_in_model(folder: Path) -> list[str]:
     """Return one line for each file or class name in a model folder that would run code on loading. Does not read
     weights.
 
@@ -144,12 +144,12 @@ def readable_model(path: str | Path, noun: str = "the model") -> Iterator[None]:
     (`no_init_weights`, `no_tie_weights`). Two threads that load models at once could restore the wrong functions, and
     later models would be loaded without some weights.
     """
-    with _loading, _one_line(path, noun):
+    with _loading, _one_line_errors(path, noun):
         yield
 
 
 @contextmanager
-def _one_line(path: str | Path, noun: str = "the model") -> Iterator[None]:
+def _one_line_errors(path: str | Path, noun: str = "the model") -> Iterator[None]:
     try:
         yield
     except (BlindspotError, KeyboardInterrupt, MemoryError):
@@ -201,20 +201,20 @@ def _code_in_config(path: Path, folder: Path) -> list[str]:
         if not isinstance(config, list) or not all(isinstance(module, dict) for module in config):
             raise BadInput("must be a list of modules; is it another program's?", path)
         for module in config:
-            named += _foreign("module type", module.get("type"), OWN_CLASSES)
+            named += _unsupported_class("module type", module.get("type"), OWN_CLASSES)
             _check_inside(module.get("path", ""), path)
         return named
     if not isinstance(config, dict):
         return []
     if path.name == "router_config.json" and isinstance(types := config.get("types"), dict):
         for place, kind in types.items():
-            named += _foreign("module type", kind, OWN_CLASSES)
+            named += _unsupported_class("module type", kind, OWN_CLASSES)
             _check_inside(place, path)
-    for key, value in _walk(config):
+    for key, value in _nested_items(config):
         if key in ("auto_map", "auto_mapping", "custom_pipelines") and value:
-            named.append(f"{key} names {_classes(value)}")
+            named.append(f"{key} names {_class_names(value)}")
         elif key in ("activation_fn", "activation_function") and isinstance(value, str) and "." in value:
-            named += _foreign(key, value, "torch.nn.")
+            named += _unsupported_class(key, value, "torch.nn.")
         elif "attn_implementation" in key and isinstance(value, str) and "/" in value:
             named.append(f"{key} fetches the program {value[:100]!r}")
         elif key == "trust_remote_code" and value:
@@ -229,22 +229,22 @@ def _base_model(base: str, folder: Path) -> list[str]:
     place = Path(base)
     if not place.is_dir():
         return [f"also loads the model {base[:100]!r}"]
-    return [] if place.resolve() == folder.resolve() else code_in(place)
+    return [] if place.resolve() == folder.resolve() else code_in_model(place)
 
 
-def _walk(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _nested_items(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield every key and value of a JSON object and of the objects nested in it."""
     for key, value in config.items():
         yield key, value
         if isinstance(value, dict) and depth < 20 and key not in ("auto_map", "auto_mapping"):
-            yield from _walk(value, depth + 1)
+            yield from _nested_items(value, depth + 1)
 
 
-def _foreign(noun: str, name: object, supported: str) -> list[str]:
+def _unsupported_class(noun: str, name: object, supported: str) -> list[str]:
     return [] if isinstance(name, str) and name.startswith(supported) else [f"{noun} {str(name)[:100]!r}"]
 
 
-def _classes(value: object) -> str:
+def _class_names(value: object) -> str:
     values = list(value.values()) if isinstance(value, dict) else [value]
     return ", ".join(str(value)[:100] for value in values[:3])
 
@@ -280,11 +280,11 @@ def _check_safetensors(path: Path) -> None:
         raise BadInput(f"the weights are cut short or damaged ({str(error)[:80]}); copy the file again", path) from None
 
 
-def _fetched(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
+def _download_model(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
     """Download a model by its Hugging Face name, and return its local folder."""
     from huggingface_hub import snapshot_download
 
-    with _one_line(name):
+    with _one_line_errors(name):
         return Path(snapshot_download(name, allow_patterns=list(patterns), ignore_patterns=["onnx/*", "openvino/*"]))
 
 

@@ -134,7 +134,7 @@ class Registry(Generic[T]):
 
         for point in sorted(entry_points(group=group), key=lambda point: point.name):
             try:
-                self._add(point.load())
+                self._register_loaded(point.load())
             except Exception as error:  # continue with the others, whatever a foreign package raises
                 reason = _moved_import(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
                 package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
@@ -142,14 +142,14 @@ class Registry(Generic[T]):
                 self.failures.append(line)
                 print(f"blindspot: {line}; update or uninstall the package. Everything else works", file=sys.stderr)
 
-    def _add(self, loaded: object) -> None:
+    def _register_loaded(self, loaded: object) -> None:
         from types import ModuleType
 
         if isinstance(loaded, ModuleType):
             return  # it has registered its entries
         if isinstance(loaded, (list, tuple)):
             for each in loaded:
-                self._add(each)
+                self._register_loaded(each)
             return
         if isinstance(loaded, type):
             loaded = loaded()
@@ -172,7 +172,7 @@ def _moved_import(error: Exception) -> str | None:
     return f"it imports from {name!r}, {why}; import what it needs from 'blindspot.plugin' (docs/extend)"
 
 
-def must_be(kind: type) -> Callable[[object], None]:
+def instance_check(kind: type) -> Callable[[object], None]:
     """Return a check that raises TypeError unless an entry is an instance of a class."""
 
     def check(entry: object) -> None:

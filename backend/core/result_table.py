@@ -57,10 +57,10 @@ def percent_with_interval(estimate: Estimate | None, separator: str = "\N{EN DAS
     if estimate.low is None:
         return f"{percent(estimate)} [{TOO_FEW}]"
     value, low, high = estimate.percent
-    return f"{value:.1f} [{ends(low, high, separator)}]"
+    return f"{value:.1f} [{interval_ends(low, high, separator)}]"
 
 
-def ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
+def interval_ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
     """Return the ends of an interval in percent, such as "58.0–64.1". If both ends are equal after rounding to one
     decimal place, more decimals are shown.
     """
@@ -68,12 +68,12 @@ def ends(low: float, high: float, separator: str = "\N{EN DASH}") -> str:
     return f"{low:.{places}f}{separator}{high:.{places}f}"
 
 
-def signed(value: float, places: int = 1) -> str:
+def signed_number(value: float, places: int = 1) -> str:
     """Return a number with its sign for a sentence or a page, such as "+1.2" or "−0.3", with a real minus sign."""
-    return minus(value, places, "+")
+    return with_minus_sign(value, places, "+")
 
 
-def minus(value: float, places: int = 1, sign: Literal["", "+"] = "") -> str:
+def with_minus_sign(value: float, places: int = 1, sign: Literal["", "+"] = "") -> str:
     """Return a number with a real minus sign if it is negative."""
     return f"{value:{sign}z.{places}f}".replace("-", "\N{MINUS SIGN}")
 
@@ -81,7 +81,7 @@ def minus(value: float, places: int = 1, sign: Literal["", "+"] = "") -> str:
 def signed_ends(low: float, high: float) -> str:
     """Return the ends of an interval of a difference in percentage points, such as "−1.1 to +7.1"."""
     places = _decimal_places(low, high)
-    return f"{signed(low, places)} to {signed(high, places)}"
+    return f"{signed_number(low, places)} to {signed_number(high, places)}"
 
 
 def _decimal_places(low: float, high: float) -> int:
@@ -89,7 +89,7 @@ def _decimal_places(low: float, high: float) -> int:
     return next(different, 1)
 
 
-def difference(estimate: Estimate | None) -> str:
+def difference_cell(estimate: Estimate | None) -> str:
     """Return a difference of shares in percentage points with its interval, such as "+1.2 [-0.3,+2.7]"; a dash for
     None. Tables keep the hyphen, which other programs read as a minus.
     """
@@ -121,7 +121,7 @@ FORMATS: Mapping[Format, Callable[[Any], str]] = {
     "percent": percent,
     "interval": percent_with_interval,
     "range": lambda estimate: percent_with_interval(estimate, ","),
-    "difference": difference,
+    "difference": difference_cell,
     "p": p_value,
 }
 
@@ -313,13 +313,13 @@ class FittingTable:
         self.widths = [self._width(column) for column in range(len(self.headings))]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        first, parts = self.parts(options.max_width)
+        first, parts = self.columns_of_parts(options.max_width)
         for number, columns in enumerate(parts):
             if number:
                 yield ""
             yield self._part_of_table(first, columns, number == 0)
 
-    def parts(self, width: int) -> tuple[int, list[list[int]]]:
+    def columns_of_parts(self, width: int) -> tuple[int, list[list[int]]]:
         """Return the width of the first column, and for each part of the table the indexes of its other columns."""
         beside = sum(width + BETWEEN for width in self.widths[1:])
         first = min(self.widths[0], max(NARROWEST, width - beside if beside <= width - NARROWEST else width // 3))
@@ -382,8 +382,8 @@ def latex_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> str:
         lines += [
             "\\begin{table}",
             "\\centering",
-            f"\\caption{{{escaped(table.title)}}}",
-            f"\\label{{{_label(table.title, labels)}}}",
+            f"\\caption{{{latex_escaped(table.title)}}}",
+            f"\\label{{{_latex_label(table.title, labels)}}}",
             f"\\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
             "\\toprule",
             _latex_row(table.headings),
@@ -397,7 +397,7 @@ def latex_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
+def latex_escaped(text: str) -> str:
     """Return a cell's text with LaTeX's characters escaped and with real minus signs. Control characters become
     spaces."""
     clean = "".join(each if each.isprintable() else " " for each in text)
@@ -406,11 +406,11 @@ def escaped(text: str) -> str:
 
 def _latex_row(cells: Sequence[str]) -> str:
     # A bracket at the start of a row would be read as the optional argument of the line break before it.
-    line = " & ".join(map(escaped, cells))
+    line = " & ".join(map(latex_escaped, cells))
     return f"{'{}' if line.startswith('[') else ''}{line} \\\\"
 
 
-def _label(caption: str, taken_names: set[str]) -> str:
+def _latex_label(caption: str, taken_names: set[str]) -> str:
     """Return a LaTeX label made from the caption's first words and different from the labels already used."""
     words = re.findall(r"[a-z0-9]+", caption.lower())[:6]
     label = base = f"tab:{'-'.join(words) or 'table'}"

@@ -14,10 +14,10 @@ import numpy as np
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import (
     Manifest,
+    atomic_folder,
     read_json,
     read_manifest,
     text_sha256,
-    whole_folder,
     write_json,
     write_manifest,
 )
@@ -46,7 +46,7 @@ class Run:
             Missing: The run is absent or unfinished.
             Refused: The run was made over other passages.
         """
-        manifest = study.finished("runs", name, "run", "retrieve", "retrieve again")
+        manifest = study.finished_manifest("runs", name, "run", "retrieve", "retrieve again")
         return cls(study.path("runs", name), manifest)
 
     @cached_property
@@ -68,11 +68,11 @@ class Run:
         return number if isinstance(number, int) else len(self.question_ids)
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
+    def _row_of_question(self) -> dict[str, int]:
         return {question_id: row for row, question_id in enumerate(self.question_ids)}
 
     def row(self, question_id: str) -> int | None:
-        return self._rows.get(question_id)
+        return self._row_of_question.get(question_id)
 
     @cached_property
     def hits(self) -> Hits:
@@ -110,7 +110,7 @@ def answer_matrix(study: Study, run: Run) -> np.ndarray:
     try:
         return run.answers(rule)
     except Missing:
-        return match_run(study.corpus, study.questions.some(run.question_ids), run.hits.ordinals, rule)
+        return match_run(study.corpus, study.questions.with_ids(run.question_ids), run.hits.ordinals, rule)
 
 
 def question_set_hash(question_ids: Sequence[str]) -> str:
@@ -143,10 +143,10 @@ def write_run(
     refuse_existing(study, name, replace)
     if len(question_ids) != len(hits) or hits.ordinals.max(initial=-1) >= len(study.corpus):
         raise Refused(f"run {name!r}: hits do not fit the questions or the passages of the study")
-    questions = study.questions.some(question_ids)
+    questions = study.questions.with_ids(question_ids)
     answers = match_run(study.corpus, questions, hits.ordinals, rule=rule, progress=progress)
-    claim = study.building(f"runs/{name}", lambda: refuse_existing(study, name, replace))
-    with claim, whole_folder(folder) as building:
+    claim = study.lock_part(f"runs/{name}", lambda: refuse_existing(study, name, replace))
+    with claim, atomic_folder(folder) as building:
         write_json(building / "questions.json", list(question_ids))
         np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
         np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))
@@ -175,7 +175,7 @@ def claim_run(study: Study, name: str, replace: bool) -> AbstractContextManager[
     """
     check_name(name, "run")
     refuse_existing(study, name, replace)
-    return study.claim(f"runs/{name}", lambda: refuse_existing(study, name, replace))
+    return study.reserve_part(f"runs/{name}", lambda: refuse_existing(study, name, replace))
 
 
 def refuse_existing(study: Study, name: str, replace: bool) -> None:

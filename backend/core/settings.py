@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from blindspot.backend.core.declared import Field, build, settings_class, toml_section
+from blindspot.backend.core.declared import Field, build_settings, settings_class, toml_section
 from blindspot.db.errors import BadInput, Refused
 
 Unit = Literal["fact", "question", "subject", "template", "relation"]
@@ -166,8 +166,8 @@ def read_settings(path: Path) -> Settings:
     if not isinstance(encoders, dict):
         raise BadInput("encoders must be a table, with a section [encoders.NAME] for each encoder", path)
     return replace(
-        build(Settings, table, path=path),
-        encoders={name: _encoder(name, part, path) for name, part in encoders.items()},
+        build_settings(Settings, table, path=path),
+        encoders={name: _encoder_settings(name, part, path) for name, part in encoders.items()},
     )
 
 
@@ -190,17 +190,17 @@ def _read_table(path: Path) -> dict[str, Any]:
         raise BadInput("is not valid TOML: a number has too many digits", path) from None
 
 
-def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
+def _encoder_settings(name: str, table: Any, path: Path) -> EncoderSettings:
     if not NAME.fullmatch(name):
         raise BadInput(f"encoder name {name[:80]!r}: use letters, digits, '.', '_' and '-'", path)
-    settings = build(EncoderSettings, table, f"encoders.{name}", path)
+    settings = build_settings(EncoderSettings, table, f"encoders.{name}", path)
     if (settings.model is None) == (settings.question_model is None or settings.passage_model is None):
         raise BadInput(f"encoders.{name} needs either model, or question_model and passage_model", path)
-    models: dict[str, Any] = {key: _in_study(getattr(settings, key), path.parent) for key in MODELS}
+    models: dict[str, Any] = {key: _path_in_study(getattr(settings, key), path.parent) for key in MODELS}
     return replace(settings, **models)
 
 
-def _in_study(model: str | None, folder: Path) -> str | None:
+def _path_in_study(model: str | None, folder: Path) -> str | None:
     """Return a model folder inside the study as a path relative to the study, so that the study can be moved."""
     inside = folder / model if model and not Path(model).is_absolute() else None
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
@@ -215,7 +215,7 @@ def change_settings(path: Path, values: dict[str, Any]) -> None:
     from blindspot.backend.core.manifest import write_text
 
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    build(Settings, values, path=path)
+    build_settings(Settings, values, path=path)
     document.update(values)
     write_text(path, tomlkit.dumps(document))
 
@@ -250,6 +250,6 @@ def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
             value = str(Path(value).relative_to(path.parent.absolute()))
         if value is not None:
             table.add(key, value)
-    _encoder(name, dict(table), path)
+    _encoder_settings(name, dict(table), path)
     encoders.add(name, table)
     write_text(path, tomlkit.dumps(document))

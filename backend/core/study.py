@@ -123,7 +123,7 @@ class Study:
         }
         return dict(sorted(manifests.items(), key=lambda item: item[1].get("made", "")))
 
-    def finished(self, kind: str, name: str, noun: str, make_command: str, remake_command: str) -> Manifest:
+    def finished_manifest(self, kind: str, name: str, noun: str, make_command: str, remake_command: str) -> Manifest:
         """Return the manifest of a finished part that was made over this study's passages.
 
         Args:
@@ -153,21 +153,21 @@ class Study:
         return Run.open(self, name)
 
     @contextmanager
-    def claim(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
+    def reserve_part(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
         """Reserve the name of a part before the work that makes it. Inside the `with` block, this thread may call
-        `building` for the same part.
+        `lock_part` for the same part.
 
         Without the reservation, two processes could work on a part of the same name, and one would fail only at the
         end.
 
         Args:
-            refuse: See `building`.
+            refuse: See `lock_part`.
 
         Raises:
             Refused: Another process makes the part.
         """
         claimed = _claimed_parts()
-        with self.building(part, refuse):
+        with self.lock_part(part, refuse):
             claimed.add((self.folder, part))
             try:
                 yield
@@ -175,7 +175,7 @@ class Study:
                 claimed.discard((self.folder, part))
 
     @contextmanager
-    def building(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
+    def lock_part(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
         """Hold an exclusive lock on a part while it is being made.
 
         Args:
@@ -227,7 +227,7 @@ _threads = threading.local()
 
 
 def _claimed_parts() -> set[tuple[Path, str]]:
-    """The parts that this thread has reserved with `claim`."""
+    """The parts that this thread has reserved with `reserve_part`."""
     if not hasattr(_threads, "held"):
         _threads.held = set()
     claimed: set[tuple[Path, str]] = _threads.held

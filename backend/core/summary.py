@@ -48,7 +48,7 @@ def summary(study: Study) -> dict[str, Any]:
         "encoders": sorted(study.settings.encoders),
         "indexes": study.parts("indexes"),
         "runs": study.parts("runs"),
-        "from_results": _from_results(study),
+        "from_results": _results_summary(study),
         "gold_found": GoldMatches(study.labels_path).counts(),
         "jobs": [
             {
@@ -80,7 +80,7 @@ def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
     return latest[:count]
 
 
-def _from_results(study: Study) -> dict[str, Any] | None:
+def _results_summary(study: Study) -> dict[str, Any] | None:
     """Describe a study that was made from retriever output: its files, and what such a study cannot do. None for other
     studies.
     """

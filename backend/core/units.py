@@ -16,8 +16,8 @@ import numpy as np
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
-from blindspot.db.question_table import folded_of, gold_of, take
+from blindspot.backend.text.number_words import quantity
+from blindspot.db.question_table import folded_field_of, gold_of, take
 from blindspot.db.records import Question
 
 PREPOSITIONS: dict[Unit, str] = {"fact": "about", "subject": "about", "template": "of", "relation": "of"}
@@ -50,34 +50,40 @@ class Units:
 
     def count_words(self) -> str:
         """Return the numbers of questions and units in words, such as "452 questions about 226 facts"."""
-        return counted_by(len(self), self.count, self.name)
+        return count_with_units(len(self), self.count, self.name)
 
 
-def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> str:
+def count_with_units(question_count: int, unit_count: int | None, unit: Unit | None = None) -> str:
     """Return "452 questions about 226 facts", or "226 questions" if every question is its own unit.
 
     Args:
-        units: their number; None if each question is one, as in results of older versions. unit: None where a result does
+        unit_count: their number; None if each question is one, as in results of older versions. unit: None where a result does
             not say what it counts by: "452 questions of 226 units".
     """
-    if units is None or units == questions:
-        return counted(questions, "question")
+    if unit_count is None or unit_count == question_count:
+        return quantity(question_count, "question")
     preposition = "of" if unit is None else PREPOSITIONS[unit]
-    return f"{counted(questions, 'question')} {preposition} {counted(units, unit or 'unit')}"
+    return f"{quantity(question_count, 'question')} {preposition} {quantity(unit_count, unit or 'unit')}"
 
 
-def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
+def n_cell(question_count: int, unit_count: int | None, unit: Unit | None = None) -> str:
     """Return the n of a table row: "452 (226 facts)", or "226" if every question is its own unit."""
     return (
-        f"{questions:,}" if units is None or units == questions else f"{questions:,} ({counted(units, unit or 'unit')})"
+        f"{question_count:,}"
+        if unit_count is None or unit_count == question_count
+        else f"{question_count:,} ({quantity(unit_count, unit or 'unit')})"
     )
 
 
-def n_value(questions: int, units: int | None, unit: Unit | None = None) -> int | str:
+def n_value(question_count: int, unit_count: int | None, unit: Unit | None = None) -> int | str:
     """Return the n of a result table: the number of questions, or the text of `n_cell` if a unit can hold several
     questions.
     """
-    return questions if units is None or units == questions else n_cell(questions, units, unit)
+    return (
+        question_count
+        if unit_count is None or unit_count == question_count
+        else n_cell(question_count, unit_count, unit)
+    )
 
 
 def generalisation(unit: Unit) -> str:
@@ -94,8 +100,8 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     """
     if unit == "question":
         return Units(unit, np.arange(len(questions)))
-    keys = _keys(questions, unit)
-    codes = _codes(keys)
+    keys = _unit_keys(questions, unit)
+    codes = _number_values(keys)
     unknown = np.flatnonzero([key is None for key in keys])
     if len(unknown):
         codes[unknown] = len(questions) + _by_text_or_gold(take(questions, unknown))
@@ -115,19 +121,19 @@ def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
     distinct = list(dict.fromkeys(ids))
     if not distinct:
         return np.zeros(0, np.int64)
-    codes = units_of(study.questions.some(distinct), study.settings.unit).codes
+    codes = units_of(study.questions.with_ids(distinct), study.settings.unit).codes
     place = {id: row for row, id in enumerate(distinct)}
     codes_of_ids: np.ndarray = codes[[place[id] for id in ids]]
     return codes_of_ids
 
 
-def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
+def _unit_keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
     if unit == "template":
-        return [_with_single_spaces(value) for value in folded_of(questions, "template")]
-    relations = folded_of(questions, "relation")
+        return [_with_single_spaces(value) for value in folded_field_of(questions, "template")]
+    relations = folded_field_of(questions, "relation")
     if unit == "relation":
         return list(relations)
-    subjects = map(_with_single_spaces, folded_of(questions, "subject"))
+    subjects = map(_with_single_spaces, folded_field_of(questions, "subject"))
     if unit == "subject":
         return list(subjects)
     pairs = zip(relations, subjects, strict=True)
@@ -136,26 +142,26 @@ def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:
 
 def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
     """Return a code for each question. Questions with the same text or the same gold passages have the same code."""
-    texts = _codes([_with_single_spaces(text) for text in folded_of(questions, "text")])
+    texts = _number_values([_with_single_spaces(text) for text in folded_field_of(questions, "text")])
     group = dict[Hashable, int]()
     joined = list(range(int(texts.max()) + 1))
     for text, gold in zip(texts.tolist(), gold_of(questions), strict=True):
         if gold:
-            first = _root(joined, group.setdefault(frozenset(gold), text))
-            joined[_root(joined, text)] = first
-    roots = np.array([_root(joined, text) for text in range(len(joined))], np.int64)
+            first = _root_code(joined, group.setdefault(frozenset(gold), text))
+            joined[_root_code(joined, text)] = first
+    roots = np.array([_root_code(joined, text) for text in range(len(joined))], np.int64)
     of_question: np.ndarray = roots[texts]
     return of_question
 
 
-def _root(parents: list[int], code: int) -> int:
+def _root_code(parents: list[int], code: int) -> int:
     while parents[code] != code:
         parents[code] = parents[parents[code]]
         code = parents[code]
     return code
 
 
-def _codes(keys: Sequence[Hashable | None]) -> np.ndarray:
+def _number_values(keys: Sequence[Hashable | None]) -> np.ndarray:
     code_by_value: dict[Hashable | None, int] = {}
     return np.fromiter((code_by_value.setdefault(key, len(code_by_value)) for key in keys), np.int64, len(keys))
 

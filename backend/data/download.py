@@ -50,12 +50,12 @@ MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A completely downloaded file. `again`: whether the file had been downloaded before."""
+    """A completely downloaded file. `was_present`: whether the file had been downloaded before."""
 
     path: Path
     size: int
     sha256: str
-    again: bool
+    was_present: bool
 
 
 def download(name: str, folder: Path, progress: Progress | None = None) -> list[Path]:
@@ -69,31 +69,31 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> list[
         raise Missing(f"there is no download {name!r}; there are: {', '.join(NAMES)}")
     folder.mkdir(parents=True, exist_ok=True)
     if name in MODELS:
-        return [_model(model, folder) for model in MODELS[name]]
+        return [_download_model(model, folder) for model in MODELS[name]]
     paths = []
     for url in FILES[name]:
-        done = fetch(url, folder, progress)
+        done = download_file(url, folder, progress)
         paths.append(done.path)
         if zipfile.is_zipfile(done.path):
             unpack(done.path, folder, progress)
     return paths
 
 
-def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
+def download_file(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
     """Download one file into `folder`. An interrupted download is kept as `NAME.partial`, and a later call resumes it.
 
     Args:
         wait: Seconds before the first retry after a broken connection; doubled for each further retry.
     """
     path = folder / _file_name(url)
-    known = _record(folder).get(path.name)
+    known = _download_record(folder).get(path.name)
     if path.is_file() and known and path.stat().st_size == known["size"]:
-        return DownloadedFile(path, known["size"], known["sha256"], again=True)
+        return DownloadedFile(path, known["size"], known["sha256"], was_present=True)
     partial = path.with_name(path.name + ".partial")
     for attempt in range(TRIES):
         try:
             tag = _append_missing_bytes(
-                url, partial, _record(folder).get(partial.name, {}).get("etag"), folder, progress
+                url, partial, _download_record(folder).get(partial.name, {}).get("etag"), folder, progress
             )
             break
         except urllib.error.HTTPError as error:
@@ -106,7 +106,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
                     if partial.exists()
                     else ""
                 )
-                raise Missing(f"{url}: cannot be fetched ({_reason(error)}){advice}") from error
+                raise Missing(f"{url}: cannot be fetched ({_failure_reason(error)}){advice}") from error
         time.sleep(wait * 2**attempt)
     digest = file_sha256(partial)
     if known and known["sha256"] != digest:
@@ -117,7 +117,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
         )
     os.replace(partial, path)
     record = {
-        **_record(folder),
+        **_download_record(folder),
         path.name: {
             "url": url,
             "size": path.stat().st_size,
@@ -128,7 +128,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
     }
     record.pop(partial.name, None)
     write_json(folder / RECORD, record)
-    return DownloadedFile(path, path.stat().st_size, digest, again=False)
+    return DownloadedFile(path, path.stat().st_size, digest, was_present=False)
 
 
 def _append_missing_bytes(
@@ -149,20 +149,20 @@ def _append_missing_bytes(
         length = answer.headers.get("Content-Length")
         total = None if length is None else start + int(length)
         if tag and not tag.startswith("W/"):  # a weak ETag does not guarantee identical bytes
-            write_json(folder / RECORD, {**_record(folder), partial.name: {"etag": tag}})
-        size = _write(answer, partial, start, total, progress, f"downloading {_file_name(url)}")
+            write_json(folder / RECORD, {**_download_record(folder), partial.name: {"etag": tag}})
+        size = _write_response(answer, partial, start, total, progress, f"downloading {_file_name(url)}")
     if total is None and size == 0:
         raise BadInput("the server sent nothing", partial)
     return tag
 
 
-def _write(
-    answer: IO[bytes], partial: Path, start: int, total: int | None, progress: Progress | None, activity: str
+def _write_response(
+    response: IO[bytes], partial: Path, start: int, total: int | None, progress: Progress | None, activity: str
 ) -> int:
     with open(partial, "r+b" if start else "wb") as file:
         file.seek(start)
         size = start
-        while block := answer.read(BLOCK):
+        while block := response.read(BLOCK):
             size += len(block)
             file.write(block)
             if progress is not None:
@@ -201,7 +201,7 @@ def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> Non
                 ) from error
 
 
-def _model(name: str, folder: Path) -> Path:
+def _download_model(name: str, folder: Path) -> Path:
     from huggingface_hub import snapshot_download
 
     target = folder / name.split("/")[-1]
@@ -210,11 +210,11 @@ def _model(name: str, folder: Path) -> Path:
     except Exception as error:  # the hub's errors have no common class
         if isinstance(error, BlindspotError):
             raise
-        raise Missing(f"the model {name} cannot be fetched: {_reason(error)}") from error
+        raise Missing(f"the model {name} cannot be fetched: {_failure_reason(error)}") from error
     return target
 
 
-def _record(folder: Path) -> dict[str, Any]:
+def _download_record(folder: Path) -> dict[str, Any]:
     """Return the downloads recorded in a folder, by file name."""
     path = folder / RECORD
     record = read_json(path) if path.is_file() else {}
@@ -230,5 +230,5 @@ def _file_name(url: str) -> str:
     return name
 
 
-def _reason(error: BaseException) -> str:
+def _failure_reason(error: BaseException) -> str:
     return (str(getattr(error, "reason", "") or error) or type(error).__name__).splitlines()[0][:200]

@@ -54,7 +54,9 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
     chosen = find_writer("runs", format)
     check_ties(ties)
     run = study.run(name)
-    return _export(chosen, path, name, lambda target: chosen.write_to(target, name, _entries(study, run, ties)))
+    return _export(
+        chosen, path, name, lambda target: chosen.write_to(target, name, _entries_with_answers(study, run, ties))
+    )
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
@@ -81,11 +83,11 @@ def corrected_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Qu
     are any.
 
     Gold passages that people labelled related or negative, or on which they disagree, are removed. Passages that people
-    labelled positive are added (`blindspot.db.labels.Labels.corrected`).
+    labelled positive are added (`blindspot.db.labels.Labels.corrected_relevance`).
     """
     mended, rejected, disputed, added = [], 0, 0, 0
     judged: dict[str, dict[str, str]] = defaultdict(dict)
-    for pair in Labels(study.labels_path).corrected([question.id for question in questions]):
+    for pair in Labels(study.labels_path).corrected_relevance([question.id for question in questions]):
         if pair.state != "gold":
             judged[pair.question][pair.passage] = pair.relevance
     for question in questions:
@@ -154,11 +156,11 @@ def export_passages(study: Study, format: str, path: Path | None = None) -> Expo
 def _export(format: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
     # A split may be named "similar/dev"; the file name must not contain the slash.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + format.suffix)
-    written: WriteResult = write(target)
-    return ExportResult(target, written.rows, written.notes, written.unit)
+    write_result: WriteResult = write(target)
+    return ExportResult(target, write_result.rows, write_result.notes, write_result.unit)
 
 
-def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
+def _passage_blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
     """Yield the passages of each question in rank order, a block of questions at a time."""
     for start in range(0, len(run.hits), QUESTIONS_PER_BLOCK):
         ordinals = run.hits.ordinals[start : start + QUESTIONS_PER_BLOCK]
@@ -166,10 +168,12 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
         yield [[next(passages) for _ in range(int((row >= 0).sum()))] for row in ordinals]
 
 
-def _entries(study: Study, run: Run, ties: str) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
+def _entries_with_answers(
+    study: Study, run: Run, ties: str
+) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
     answers, row = answer_matrix(study, run), 0
-    for block in _blocks(study, run):
-        questions = study.questions.some(run.question_ids[row : row + len(block)])
+    for block in _passage_blocks(study, run):
+        questions = study.questions.with_ids(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
             present = len(passages)
             scores, rows = run.hits.scores[row, :present], run.hits.ordinals[row, :present]

@@ -60,11 +60,13 @@ def eligible_questions(
     Raises:
         Refused: a dev or test split. Missing: no such questions.
     """
-    conditions = [_condition(split) for split in splits]
-    texts, facts = _held_out(study)
+    conditions = [_split_condition(split) for split in splits]
+    texts, facts = _held_out_keys(study)
     result, rows = EligibleQuestions(), {}
     where = " OR ".join(sql for sql, _ in conditions)
-    for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
+    for row in _question_rows(
+        study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]
+    ):
         id, text, relation, subject, bucket, *rest = row
         if relations and relation not in relations:
             continue
@@ -86,7 +88,7 @@ def eligible_questions(
     return result
 
 
-def _condition(name: str) -> tuple[str, list[str]]:
+def _split_condition(name: str) -> tuple[str, list[str]]:
     dataset, slash, split = name.rpartition("/")
     if split in HELD_OUT:
         raise Refused(f"{name} questions never train; give train or unlabelled")
@@ -95,18 +97,18 @@ def _condition(name: str) -> tuple[str, list[str]]:
     return ("(split = ? AND dataset = ?)", [split, dataset]) if slash else ("split = ?", [split])
 
 
-def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
+def _held_out_keys(study: Study) -> tuple[set[bytes], set[bytes]]:
     """Return the keys of the texts, and the keys of the facts, of all dev, test and bucket questions."""
     texts: set[bytes] = set()
     facts: set[bytes] = set()
-    for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
+    for _, text, relation, subject, *_ in _question_rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
         texts.add(words_key(text))
         if (key := _fact_key(relation, subject)) is not None:
             facts.add(key)
     return texts, facts
 
 
-def _rows(study: Study, condition: str, values: Sequence[str] = ()) -> Iterator[tuple]:
+def _question_rows(study: Study, condition: str, values: Sequence[str] = ()) -> Iterator[tuple]:
     return study.questions.connection.execute(
         f"SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency FROM question {condition}",
         values,

@@ -132,9 +132,9 @@ class OpenedLog:
 
     def entries(self) -> Iterator[RunEntry | BadInput]:
         """Yield each question as it was asked, with its chunks, and BadInput for an invalid row."""
-        rows = _rows(self.path)
+        rows = _log_rows(self.path)
         made = _table_entries(rows, self.columns) if self.shape is None else _span_entries(rows, self.shape)
-        chunks = _Chunks(self.path)
+        chunks = _EventConverter(self.path)
         for number, each in enumerate(made, 1):
             yield each if isinstance(each, BadInput) else chunks.entry(each, number)
 
@@ -166,7 +166,7 @@ def open_log(path: str | Path, chosen: Mapping[str, str] | None = None) -> Opene
     if absent := next((column for column in (chosen or {}).values() if column not in columns), None):
         raise BadInput(f"there is no column {absent!r}; the columns are {column_names(columns)}", path)
     if not chosen:
-        sample = [row for row in islice(_rows(path), LOOKED_AT) if not isinstance(row, BadInput)]
+        sample = [row for row in islice(_log_rows(path), LOOKED_AT) if not isinstance(row, BadInput)]
         for shape in SHAPES:
             marked = any(mark in row for _, row in sample for mark in shape.marks)
             if marked and next(_span_entries(sample, shape), None) is not None:
@@ -196,7 +196,7 @@ def preview(path: str | Path, rows: int = 3) -> dict[str, list[str]]:
     return {name: [" ".join(str(values.get(name, "")).split())[:80] for values in first] for name in columns}
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | BadInput]:
+def _log_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | BadInput]:
     for row in rows_of(path):
         if isinstance(row, BadInput):
             yield row
@@ -238,16 +238,16 @@ def _span_entries(
             continue
         fields = {name: value_at(values, path) for name, path in log_shape.fields.items()}
         for path in log_shape.metadata:
-            found = parse_log(value_at(values, path))
+            found = parse_structured_text(value_at(values, path))
             fields |= found if isinstance(found, dict) else {}
         fields["date"] = _first_value(values, log_shape.date)
         id = _first_value(values, log_shape.id)
-        yield _Event(question, chunks or [], None if id is None else str(id), _fields(fields), line)
+        yield _Event(question, chunks or [], None if id is None else str(id), _short_fields(fields), line)
 
 
 def value_at(value: Any, path: str) -> Any:
     """Return the value at a path of nested objects, or None. Objects may be JSON texts, and names may contain dots."""
-    value = parse_log(value)
+    value = parse_structured_text(value)
     if not isinstance(value, dict):
         return None
     if path in value:
@@ -260,7 +260,7 @@ def value_at(value: Any, path: str) -> Any:
     return None
 
 
-def parse_log(value: Any) -> Any:
+def parse_structured_text(value: Any) -> Any:
     """Parse a text that is JSON or a printed Python list or dict. Other values are returned unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         for parse in (json.loads, ast.literal_eval):
@@ -275,12 +275,12 @@ def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
     """Return the list at a path. The list may be flattened into numbered names such as
     `documents.0.document.content`.
     """
-    found = parse_log(value_at(values, path))
+    found = parse_structured_text(value_at(values, path))
     if isinstance(found, list):
         return found
     head, _, tail = path.partition(".")
     flat: dict[int, dict[str, Any]] = {}
-    for prefix, inner in ((path, values), (tail, parse_log(values.get(head)))):
+    for prefix, inner in ((path, values), (tail, parse_structured_text(values.get(head)))):
         for name, value in inner.items() if isinstance(inner, dict) and prefix else ():
             if number := re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.(.+)", name):
                 flat.setdefault(int(number[1]), {})[number[2]] = value
@@ -289,9 +289,9 @@ def _list_at(values: dict[str, Any], path: str) -> list[Any] | None:
 
 def _question_in(value: Any) -> str | None:
     """Return the question in an input value: the text itself, or a usual field of an object."""
-    value = parse_log(value)
+    value = parse_structured_text(value)
     if isinstance(value, list) and len(value) == 1:
-        value = parse_log(value[0])
+        value = parse_structured_text(value[0])
     if isinstance(value, dict):
         value = next((value[name] for name in ASKED if isinstance(value.get(name), str)), None)
     return value if isinstance(value, str) and value.strip() else None
@@ -301,7 +301,7 @@ def _first_value(values: Any, paths: Sequence[str]) -> Any:
     return next((found for path in paths if (found := value_at(values, path)) is not None), None)
 
 
-def _fields(values: Mapping[str, Any]) -> dict[str, str]:
+def _short_fields(values: Mapping[str, Any]) -> dict[str, str]:
     """Return further fields of a question as short texts, with dates shortened to the day. Lists and long texts are
     left out.
     """
@@ -310,13 +310,13 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, dict):  # LangSmith's feedback_stats: {"user_score": {"n": 1, "avg": 1.0}}
             value = value.get("avg", value.get("value"))
         name = "date" if name in DATES else " ".join(str(name).split())
-        text = _day(value) if name == "date" else "" if isinstance(value, list | dict | None) else str(value).strip()
+        text = _day_of(value) if name == "date" else "" if isinstance(value, list | dict | None) else str(value).strip()
         if 0 < len(name) <= FIELD_NAME and 0 < len(text) <= FIELD_VALUE and len(column_of_field) < FIELDS:
             column_of_field[name] = " ".join(text.split())
     return column_of_field
 
 
-def _day(value: Any) -> str:
+def _day_of(value: Any) -> str:
     """Return the day of a date, an ISO text, or a number of seconds, milliseconds or nanoseconds since 1970."""
     if isinstance(value, date):
         return value.isoformat()[:10]
@@ -339,16 +339,18 @@ def _table_entries(
             yield row
             continue
         line, values = row
-        question, chunks = values.get(columns["question"]), parse_log(values.get(columns["chunks"]))
+        question, chunks = values.get(columns["question"]), parse_structured_text(values.get(columns["chunks"]))
         if not isinstance(question, str) or not question.strip():
             yield BadInput(f"{columns['question']!r} holds no question", "", line)
             continue
         id = values.get(columns.get("id", ""))
         others = {name: value for name, value in values.items() if name not in columns.values()}
-        event = _Event(question, [], None if id in (None, "") else str(id), _fields(others), line)
-        beside = {name: parse_log(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns}
+        event = _Event(question, [], None if id in (None, "") else str(id), _short_fields(others), line)
+        beside = {
+            name: parse_structured_text(values.get(columns[name])) for name in ("chunk_id", "score") if name in columns
+        }
         if isinstance(chunks, list):
-            event.chunks = [_chunk_with_lists(chunk, place, beside) for place, chunk in enumerate(chunks)]
+            event.chunks = [_chunk_with_parallel_values(chunk, place, beside) for place, chunk in enumerate(chunks)]
             yield event
             continue
         if waiting is None or (waiting.question, waiting.id) != (question, event.id):
@@ -365,14 +367,14 @@ def _table_entries(
 _OURS = {"chunk_id": "id", "score": "score"}
 
 
-def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any]) -> Any:
+def _chunk_with_parallel_values(chunk: Any, position: int, parallel_lists: Mapping[str, Any]) -> Any:
     """Return a chunk with its id and score, taken from the lists of ids and scores that are parallel to the list of
     chunks.
     """
     own = {
-        _OURS[name]: values[place]
+        _OURS[name]: values[position]
         for name, values in parallel_lists.items()
-        if isinstance(values, list) and place < len(values)
+        if isinstance(values, list) and position < len(values)
     }
     return {**(chunk if isinstance(chunk, dict) else {"text": chunk}), **own} if own else chunk
 
@@ -380,7 +382,7 @@ def _chunk_with_lists(chunk: Any, place: int, parallel_lists: Mapping[str, Any])
 # Chunks
 
 
-class _Chunks:
+class _EventConverter:
     """Converts events to run entries. A chunk is identified by its id, or else by its text. If an id occurs again with
     a different text, the chunk is stored as another version.
     """
@@ -409,7 +411,7 @@ class _Chunks:
 
     def _read_chunk(self, chunk: Any, line: int) -> Context | BadInput | None:
         """Read a chunk; None if it has no text."""
-        chunk = parse_log(chunk)
+        chunk = parse_structured_text(chunk)
         text = chunk if isinstance(chunk, str) else _first_value(chunk, TEXT)
         if text is not None and not isinstance(text, str):
             return BadInput("a chunk's text is no text", self.path, line)
@@ -420,9 +422,11 @@ class _Chunks:
         text = text.replace("\0", " ")
         title = None if isinstance(chunk, str) else _first_value(chunk, TITLE)
         score = None if isinstance(chunk, str) else _first_value(chunk, SCORE)
-        return Context(self._id(id, text), _number(score), line, title if isinstance(title, str) else "", text)
+        return Context(
+            self._chunk_id(id, text), _parse_score(score), line, title if isinstance(title, str) else "", text
+        )
 
-    def _id(self, id: Any, text: str) -> str:
+    def _chunk_id(self, id: Any, text: str) -> str:
         digest = hashlib.blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=12).digest()
         plain = f"text-{digest.hex()[:16]}" if id in (None, "") else _plain_id(str(id))
         versions = self._versions.setdefault(plain, {})
@@ -435,7 +439,7 @@ def _plain_id(id: str) -> str:
     return plain if len(plain) <= MAX_ID - 8 else f"{plain[:200]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
 
 
-def _number(value: Any) -> float:
+def _parse_score(value: Any) -> float:
     try:
         return float("nan") if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

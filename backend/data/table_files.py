@@ -17,8 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.streams import ByteSource, check_plain_file, first_bytes, not_utf8, text_blocks
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.data.formats.streams import (
+    ByteSource,
+    check_plain_file,
+    first_bytes,
+    has_invalid_utf8,
+    text_blocks,
+)
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -97,7 +103,7 @@ def columns_of(path: str | Path) -> list[str]:
             raise first
         names = [] if first is None else list(first.values)
     else:
-        names = _header(file.path, _csv_records(file.path))
+        names = _read_header(file.path, _csv_records(file.path))
     _check_columns(None, names, file.path, 1 if kind == "csv" else None)
     return names
 
@@ -152,10 +158,14 @@ def _folder_files(folder: Path) -> list[TableFile]:
         splits = _json_file(folder / _SAVED_SPLITS).get("splits")
         if not isinstance(splits, list) or not splits:
             raise BadInput("names no splits; save the dataset again", folder / _SAVED_SPLITS)
-        return [TableFile(file, str(split)) for split in splits for file in _saved(_path_inside(folder, split))]
+        return [
+            TableFile(file, str(split))
+            for split in splits
+            for file in _saved_dataset_files(_path_inside(folder, split))
+        ]
     if (folder / _SAVED).is_file():
         split = _json_file(folder / _SAVED).get("_split")
-        return [TableFile(file, split if isinstance(split, str) else None) for file in _saved(folder)]
+        return [TableFile(file, split if isinstance(split, str) else None) for file in _saved_dataset_files(folder)]
     # A repository of the Hub holds its files at the top or in data/, all of one kind.
     for place in (folder, folder / "data"):
         for suffix in SUFFIXES:
@@ -165,7 +175,7 @@ def _folder_files(folder: Path) -> list[TableFile]:
     return []
 
 
-def _saved(folder: Path) -> list[Path]:
+def _saved_dataset_files(folder: Path) -> list[Path]:
     """Return the data files that are listed in state.json of a saved Dataset."""
     named = _json_file(folder / _SAVED).get("_data_files")
     names = [each.get("filename") for each in named if isinstance(each, dict)] if isinstance(named, list) else []
@@ -240,31 +250,31 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | BadInput]]:
             yield line, record
 
 
-def _header(path: Path, records: Iterator[tuple[int, list[str] | BadInput]]) -> list[str]:
+def _read_header(path: Path, records: Iterator[tuple[int, list[str] | BadInput]]) -> list[str]:
     line, header = next(records)
     if isinstance(header, BadInput):
         raise header
     names = [name.strip() for name in header]
-    if any(not_utf8(name) for name in names):
+    if any(has_invalid_utf8(name) for name in names):
         raise BadInput("the header contains bytes that are not UTF-8", path, line)
     return names
 
 
 def _csv_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
     records = _csv_records(file.path)
-    names = _header(file.path, records)
+    names = _read_header(file.path, records)
     _check_columns(columns, names, file.path, 1)
     for line, record in records:
         if isinstance(record, BadInput):
             yield record
             continue
         if len(record) != len(names):
-            problem = f"{counted(len(record), 'field')} where the header names {len(names)}"
+            problem = f"{quantity(len(record), 'field')} where the header names {len(names)}"
             yield BadInput(problem, file.path, line)
             continue
         values = dict(zip(names, record, strict=True))
         chosen = values if columns is None else {name: values[name] for name in columns}
-        if any(not value.isascii() and not_utf8(value) for value in chosen.values()):
+        if any(not value.isascii() and has_invalid_utf8(value) for value in chosen.values()):
             yield BadInput("this record contains bytes that are not UTF-8", file.path, line)
         else:
             yield TableRow(chosen, str(file.path), line, file.split)
@@ -276,7 +286,7 @@ def _json_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[Table
             if not text or text.isspace():
                 continue
             try:
-                if not text.isascii() and not_utf8(text):
+                if not text.isascii() and has_invalid_utf8(text):
                     raise fields.FieldError("this line contains bytes that are not UTF-8")
                 record = fields.parse_object(text)
             except fields.FieldError as error:
@@ -287,9 +297,9 @@ def _json_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[Table
 
 
 def _json_array_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
-    from blindspot.backend.data.formats.json_stream import open_json, records
+    from blindspot.backend.data.formats.json_stream import array_objects, open_json
 
-    for line, record in records(open_json(ByteSource(file.path))):
+    for line, record in array_objects(open_json(ByteSource(file.path))):
         if isinstance(record, BadInput):
             yield record
         else:

@@ -12,14 +12,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from blindspot.backend.core.manifest import whole_folder, write_text
+from blindspot.backend.core.manifest import atomic_folder, write_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.tables import read_qrels
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing, Refused
 
 README = """---
@@ -94,7 +94,7 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
     questions = [question for question in of_split if question.id in judged]
     if not questions:
         raise Missing(f"no {split} question has gold passages; choose another --split, or import qrels")
-    with whole_folder(folder.absolute()) as building:
+    with atomic_folder(folder.absolute()) as building:
         (building / "qrels").mkdir()
         passages = export_passages(study, "beir", building / "corpus.jsonl").rows
         find_writer("questions", "beir").write_to(building / "queries.jsonl", questions)
@@ -104,9 +104,9 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
         name = name if name[0].isalpha() else f"Task{name}"
         facts = {"name": name, "split": split, "digest": study.corpus.digest}
         counts = {
-            "passages": counted(passages, "passage"),
-            "questions": counted(len(questions), "question"),
-            "judgements": counted(judgements, "judgement"),
+            "passages": quantity(passages, "passage"),
+            "questions": quantity(len(questions), "question"),
+            "judgements": quantity(judgements, "judgement"),
         }
         write_text(building / "README.md", README.format(**facts, **counts))
         write_text(building / "task.py", TASK.format(**facts, ignore=own_passages_left_out))
@@ -115,7 +115,7 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
 
 def _write_json_qrels(path: Path) -> None:
     """Write the qrels of a TSV file as JSON lines into the same folder."""
-    with written_whole(path.with_suffix(".jsonl")) as file:
+    with open_atomically(path.with_suffix(".jsonl")) as file:
         for row in read_qrels(path):
             if isinstance(row, Qrel):
                 record = {"query-id": row.question_id, "corpus-id": row.passage_id, "score": row.grade}

@@ -63,7 +63,7 @@ def _judge(
     rng: np.random.Generator,
 ) -> list[LabelEvent]:
     candidates = [candidate.passage for candidate in queue.items(lease.batch, [lease.question])[0].candidates]
-    subject = study.questions.some([lease.question])[0].subject or ""
+    subject = study.questions.with_ids([lease.question])[0].subject or ""
     texts = study.corpus.passages(list(study.corpus.ordinals(candidates).values()))
     names_subject = {passage.id for passage in texts if subject and subject in f"{passage.title} {passage.text}"}
     events = []

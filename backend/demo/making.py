@@ -318,7 +318,9 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
             )
         return
     size = PASSAGES if passages is None else passages
-    about_files = encyclopedia.write(source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT)
+    about_files = encyclopedia.write_encyclopedia(
+        source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT
+    )
     about.write_text(json.dumps(about_files) + "\n")
 
 
@@ -335,8 +337,8 @@ def shows(study: Study) -> list[str]:
     if RUNS["dense"] not in study.runs():
         return lines
     bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
-    found = encyclopedia.describe(
-        study.questions.some(bm25_run.question_ids),
+    found = encyclopedia.measure_encyclopedia(
+        study.questions.with_ids(bm25_run.question_ids),
         {question: sorted(passages) for question, passages in truth_of(study).items()},
         np.asarray(bm25_run.hits.ordinals),
         np.asarray(dense_run.hits.ordinals),

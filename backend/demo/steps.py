@@ -11,14 +11,14 @@ from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.analysis.accuracy import success_from_ranks
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.settings import HEADLINE_K
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.dual_encoder import trial_run_name
 from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
@@ -114,7 +114,7 @@ def telling_question(comparison: Comparison) -> Question | None:
     """Return an example question on which A succeeds and B fails. Among the questions about the rarest subjects that
     only A finds, it is the one whose gold passage A ranks first and B ranks lowest.
     """
-    only_a = found_by(comparison.first_ranks_a, 1) & ~found_by(comparison.first_ranks_b, HEADLINE_K)
+    only_a = success_from_ranks(comparison.first_ranks_a, 1) & ~success_from_ranks(comparison.first_ranks_b, HEADLINE_K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if comparison.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(comparison, row)] or rows
     if not ranked:
@@ -145,7 +145,7 @@ def _judge(study: Study, person: str | None) -> DemoStep:
         return DemoStep(
             "judge", title, "waiting", "The passages are chosen after BM25 has searched the training questions."
         )
-    own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
+    own = queue.finished_counts(person).get(YOURS, 0) if person is not None else 0
     return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
 
 
@@ -153,7 +153,7 @@ def _judged_step(batch: Batch, own_labels: int) -> str:
     if not batch.done:
         return "The training data uses these passages as negatives. Do they answer their question?"
     if batch.done < batch.questions:
-        return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
+        return f"{batch.done} of {quantity(batch.questions, 'passage')} judged."
     who = "You judged all five" if own_labels == batch.questions else "All five are judged"
     return f"{who}. Training offers a new set with {'your' if own_labels == batch.questions else 'the'} labels."
 
@@ -185,9 +185,9 @@ def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
         )
     pair = comparison(TRAINED_NOISY, TRAINED_CLEAN)
     noisy, clean = (
-        100 * float(found_by(first, HEADLINE_K).mean()) for first in (pair.first_ranks_a, pair.first_ranks_b)
+        100 * float(success_from_ranks(first, HEADLINE_K).mean()) for first in (pair.first_ranks_a, pair.first_ranks_b)
     )
-    before = 100 * float(found_by(comparison(BEFORE, TRAINED_CLEAN).first_ranks_a, HEADLINE_K).mean())
+    before = 100 * float(success_from_ranks(comparison(BEFORE, TRAINED_CLEAN).first_ranks_a, HEADLINE_K).mean())
     return DemoStep(
         "retriever",
         title,
@@ -208,9 +208,9 @@ def cleaning_verdict(pair: Comparison) -> str:
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).figures_at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
-            established.append(f"{signed(value)} points at {k} ({signed_ends(high, low)})")
+            established.append(f"{signed_number(value)} points at {k} ({signed_ends(high, low)})")
         else:
-            open_at.append(f"{k} ({signed(value)})")
+            open_at.append(f"{k} ({signed_number(value)})")
     sentences = (
         [f"In this one training, the clean set changes Success by {_listed(established)} against the noisy set."]
         if established

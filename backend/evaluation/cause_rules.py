@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.buckets import subject_key
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.gold import find_ordinals
@@ -37,7 +37,7 @@ from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, l
 from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
 from blindspot.backend.evaluation.miss_facts import near_namesake, pattern
 from blindspot.backend.text.answers import mentions_subject
-from blindspot.db.question_table import folded_of, take
+from blindspot.db.question_table import folded_field_of, take
 from blindspot.db.records import Passage, Question
 
 Side = Literal["a", "b"]
@@ -145,7 +145,7 @@ class _Questions:
         places = (comparison.rows_a, comparison.rows_b)
         self.run_rows, self.other_rows = places if side == "a" else places[::-1]
         self.rows = np.asarray(rows, dtype=np.int64)
-        self.missed = ~found_by(self.first[self.rows], k)
+        self.missed = ~success_from_ranks(self.first[self.rows], k)
         self.questions: list[Question] = list(take(comparison.questions, self.rows))
 
     def causes(self) -> RunCauses:
@@ -254,7 +254,7 @@ class _Questions:
         rows = np.unique(
             np.concatenate([np.zeros(0, np.int64), *(rows_by_fact[f] for f in asked if f in rows_by_fact)])
         )
-        found = found_by(self.first[rows], self.k).tolist()
+        found = success_from_ranks(self.first[rows], self.k).tolist()
         wordings: dict[Fact | None, list[tuple[str, bool]]] = defaultdict(list)
         for question, is_found in zip(take(self.compared.questions, rows), found, strict=True):
             wordings[_fact(question)].append((pattern(question) or question.text, is_found))
@@ -262,7 +262,7 @@ class _Questions:
 
     def chance_match(self) -> Iterable[Answer]:
         first = self.first_other[self.rows]
-        found = found_by(first, self.k) & (self.other.name != self.run.name)
+        found = success_from_ranks(first, self.k) & (self.other.name != self.run.name)
         hits = np.asarray(self.other.hits.ordinals[self.other_rows[self.rows]])
         relevant = np.where(found, hits[np.arange(len(hits)), np.maximum(first - 1, 0)], -1).tolist()
         asked = list(zip(self.questions, relevant, self.gold, strict=True))
@@ -354,7 +354,7 @@ def _fact(question: Question) -> Fact | None:
 def _rows_by_fact(questions: Sequence[Question]) -> dict[Fact, np.ndarray]:
     """Return the rows, (m,) int64, of each fact that at least two questions ask for."""
     rows: dict[Fact, list[int]] = defaultdict(list)
-    pairs = zip(folded_of(questions, "subject"), folded_of(questions, "relation"), strict=True)
+    pairs = zip(folded_field_of(questions, "subject"), folded_field_of(questions, "relation"), strict=True)
     for row, (subject, relation) in enumerate(pairs):
         if subject and relation:
             rows[" ".join(subject.split()), relation].append(row)

@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 
 from blindspot.analysis import flips
-from blindspot.analysis.accuracy import Estimate, first_hit, found_by, macro_average, mean
+from blindspot.analysis.accuracy import Estimate, first_hit, macro_average, mean, success_from_ranks
 from blindspot.analysis.buckets import bucket_groups, bucket_order
 from blindspot.analysis.flips import FlipTable
 from blindspot.analysis.overlap import rank_biased_overlap
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, adjusted_together, compare, family
+from blindspot.analysis.significance import Difference, compare, compare_groups, holm_adjusted
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import Units, counted_by, units_of
+from blindspot.backend.core.units import Units, count_with_units, units_of
 from blindspot.backend.evaluation.held import ResultCache
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.question_facts import QuestionFacts
@@ -106,7 +106,7 @@ class Measured:
         all relevant passages and relevance is by answers.
         """
         if measure is SUCCESS:
-            return found_by(self.first_ranks, k)
+            return success_from_ranks(self.first_ranks, k)
 
         def compute_values() -> np.ndarray:
             found = self._relevance
@@ -158,7 +158,7 @@ def measure_all(
     for name in dict.fromkeys(names):
         ids = study.run(name).question_ids
         absent = [id for id in ids if id not in question_by_id]
-        question_by_id.update(zip(absent, study.questions.some(absent), strict=True))
+        question_by_id.update(zip(absent, study.questions.with_ids(absent), strict=True))
         result[name] = measure(study, name, relevance, rule, [question_by_id[id] for id in ids])
     return result
 
@@ -227,7 +227,7 @@ class Comparison:
         BadInput as `Measured.values` does.
         """
         if measure is SUCCESS:
-            return found_by(self.first_ranks_a, k), found_by(self.first_ranks_b, k)
+            return success_from_ranks(self.first_ranks_a, k), success_from_ranks(self.first_ranks_b, k)
         in_a, in_b = np.searchsorted(self.run_a.rows, self.rows_a), np.searchsorted(self.run_b.rows, self.rows_b)
         return self.run_a.values(measure, k)[in_a], self.run_b.values(measure, k)[in_b]
 
@@ -336,7 +336,7 @@ class Comparison:
         relation are left out.
         """
         relation = grouping == "relation"
-        rows = (self.columns.relation if relation else self._bucket_groups).rows()
+        rows = (self.columns.relation if relation else self._bucket_groups).rows_by_value()
         names = sorted(rows.keys() - {""}, key=relation_order if relation else bucket_order)
         return {name: rows[name] for name in names}
 
@@ -377,7 +377,7 @@ class PairedFigures:
     @property
     def questions(self) -> str:
         """The n in words, such as "452 questions about 226 facts"."""
-        return counted_by(self.n, self.units, self.unit)
+        return count_with_units(self.n, self.units, self.unit)
 
     @property
     def title(self) -> str:
@@ -462,7 +462,7 @@ def overall(
     cells |= {
         ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
     }
-    differences = adjusted_together({key: both.difference for key, both in cells.items()})
+    differences = holm_adjusted({key: both.difference for key, both in cells.items()})
     adjusted = {key: replace(both, difference=differences[key]) for key, both in cells.items()}
     return Overall(*({k: both for (kind, k), both in adjusted.items() if kind == each} for each in ("at", "macro")))
 
@@ -488,7 +488,7 @@ def _by_group(
 ) -> dict[str, PairedFigures]:
     a, b = comparison.values(measure, k)
     members = {name: rows for name, rows in members.items() if len(comparison.first_ranks_a[rows])}
-    differences = family(a, b, members, comparison.units.codes, seed=seed)
+    differences = compare_groups(a, b, members, comparison.units.codes, seed=seed)
     return {
         name: _paired_figures(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
         for name, rows in members.items()

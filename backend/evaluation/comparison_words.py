@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.analysis.significance import RESAMPLES
-from blindspot.backend.core.result_table import minus, signed_ends
+from blindspot.backend.core.result_table import signed_ends, with_minus_sign
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import generalisation
 from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
@@ -45,7 +45,7 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     if paired.measure is not SUCCESS:
         better = f"has a higher {paired.title} than {behind}"
     return (
-        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {minus(low)} "
+        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {with_minus_sign(low)} "
         f"to {high:.1f}, {words}). On this collection the difference is significant."
     )
 

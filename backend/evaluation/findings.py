@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.analysis.significance import independent_difference
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
@@ -64,7 +64,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         "only_b": (names[1], figures.difference.only_b),
     }
     sentences += [
-        RunFinding(topic, f"Only {name} answers {counted(count, 'question')}.")
+        RunFinding(topic, f"Only {name} answers {quantity(count, 'question')}.")
         for topic, (name, count) in only_one_run.items()
         if count
     ]
@@ -75,7 +75,7 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
     """Return the success of both runs by bucket or group of subject frequencies, from frequent to rare. Questions with
     unknown frequency are left out.
     """
-    found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
+    found_a, found_b = success_from_ranks(comparison.first_ranks_a, k), success_from_ranks(comparison.first_ranks_b, k)
     units = comparison.units.codes
     groups = {label: rows for label, rows in comparison.groups("bucket").items() if label != UNKNOWN}
     official = [label for label in groups if label.startswith("bucket ")]
@@ -92,7 +92,7 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
     if paired.difference.p > SURE:
         return (
             f"No difference between {names[0]} and {names[1]} at {paired.k} is established: "
-            f"{signed(value)} points ({signed_ends(low, high)})."
+            f"{signed_number(value)} points ({signed_ends(low, high)})."
         )
     low, high = sorted((abs(low), abs(high)))
     return (

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from blindspot.analysis import accuracy
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.evaluation.relevance import Relevance
 from blindspot.backend.evaluation.settings import HEADLINE_K
 from blindspot.db.errors import BadInput
@@ -62,7 +62,9 @@ class RankingMeasure:
         return self.values(relevance, k)
 
 
-MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))
+MEASURES: Registry[RankingMeasure] = Registry(
+    "measure", group="blindspot.measures", check=instance_check(RankingMeasure)
+)
 
 
 def measure_named(name: str) -> RankingMeasure:

@@ -10,7 +10,7 @@ import numpy as np
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
-from blindspot.backend.core.units import counted_by, n_value
+from blindspot.backend.core.units import count_with_units, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
@@ -104,12 +104,12 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
         if not run.misses:
             continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
-        caption = f"{letter}{run.run} misses {run.misses:,} of {counted_by(run.questions, run.units, table.unit)} at {run.k}, %"
+        caption = f"{letter}{run.run} misses {run.misses:,} of {count_with_units(run.questions, run.units, table.unit)} at {run.k}, %"
         tables.append(
             ResultTable(caption + of_slice, HEAD, [_row(run.cause_line(name), table.unit) for name in table.order])
         )
     if table.paired:
-        caption = f"Both runs over the same {counted_by(table.n, table.units, table.unit)}, %"
+        caption = f"Both runs over the same {count_with_units(table.n, table.units, table.unit)}, %"
         tables.append(ResultTable(caption, PAIRED_HEAD, paired_rows(table)))
     return tables
 
@@ -117,7 +117,7 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
 def nothing_missed(table: MissTable) -> list[str]:
     """Return a sentence for each run that misses no question."""
     return [
-        f"{run.run} finds every one of the {counted_by(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
+        f"{run.run} finds every one of the {count_with_units(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
         for run in table.runs
         if not run.misses
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
-from blindspot.analysis.significance import Difference, adjusted_together, compare, independent_difference
+from blindspot.analysis.significance import Difference, compare, holm_adjusted, independent_difference
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
@@ -180,7 +180,7 @@ def _paired(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict
         if (causes_a.missed & causes_a.is_measured(cause)).any()
         or (causes_b.missed & causes_b.is_measured(cause)).any()
     }
-    differences = adjusted_together({name: compare(*pair, units=units) for name, pair in measured.items()})
+    differences = holm_adjusted({name: compare(*pair, units=units) for name, pair in measured.items()})
     return {
         name: PairedMisses(proportion(measured[name][0], units), proportion(measured[name][1], units), difference)
         for name, difference in differences.items()

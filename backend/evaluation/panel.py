@@ -37,7 +37,7 @@ from blindspot.backend.evaluation.comparison import (
     macro_at,
 )
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import columns_of, rows_among, take
 from blindspot.db.records import Question
@@ -305,7 +305,10 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
         lines = path.read_text(encoding="utf-8").splitlines()
         return {subject_key(line) for line in lines if line.strip()}, TRAINING_FILE
     subjects = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
-    return subjects, f"the subjects of {counted(len(subjects), 'imported training question')}" if subjects else None
+    return (
+        subjects,
+        f"the subjects of {quantity(len(subjects), 'imported training question')}" if subjects else None,
+    )
 
 
 def runs_named(text: str, known_runs: Sequence[str], default: Sequence[str]) -> list[str]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import RELATIONS
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.findings import findings
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 
 def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
@@ -21,7 +21,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     A run is ahead in a relation if the Holm-adjusted p value is at most 0.05. The relation that is named is the one with
     the largest difference among those with enough questions, if there are any.
     """
-    total = counted(len(table.differences or table.rows), "relation")
+    total = quantity(len(table.differences or table.rows), "relation")
     if not table.differences:
         return f"{runs[0]} in {total}"
     gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in table.differences.items()}
@@ -30,7 +30,7 @@ def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
     best = max(enough or sure or gains, key=lambda name: abs(gains[name]))
     most = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
     estimate = table.differences[best].difference.estimate
-    most += f": {signed(gains[best])} points ({signed_ends(100 * (estimate.low or 0.0), 100 * (estimate.high or 0.0))})"
+    most += f": {signed_number(gains[best])} points ({signed_ends(100 * (estimate.low or 0.0), 100 * (estimate.high or 0.0))})"
     if not sure:
         return (
             f"No difference in any of {total} is certain at {table.k} (Holm-adjusted); the largest before the adjustment "

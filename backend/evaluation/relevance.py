@@ -85,7 +85,7 @@ def relevant(
     if relevance not in KINDS:
         raise BadInput(f"relevance must be 'answers', 'gold' or 'labels', not {relevance!r}")
     rule_named(rule)
-    questions = study.questions.some(run.question_ids) if questions is None else questions
+    questions = study.questions.with_ids(run.question_ids) if questions is None else questions
     if relevance == "answers" and columns_of(questions).has_answers.any():
         return _by_answers(study, run, rule, questions)
     if relevance == "labels":
@@ -215,7 +215,7 @@ def _by_labels(study: Study, run: Run, questions: Sequence[Question]) -> Relevan
     for (question_id, passage), grade in qrels.items():
         if question_id in of_question:
             of_question[question_id][passage] = max(grade, 0)
-    for pair in Labels(study.labels_path).corrected(of_question):
+    for pair in Labels(study.labels_path).corrected_relevance(of_question):
         if pair.relevance == "open":
             of_question[pair.question].pop(pair.passage, None)
         else:

@@ -24,7 +24,7 @@ from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measu
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
@@ -239,7 +239,7 @@ def convention(kinds: Collection[str], rule: str, grouping: By | None, frequency
 def _questions(study: Study, runs) -> dict[str, Question]:
     """Read every question of the runs once."""
     ids = dict.fromkeys(id for run in runs for id in run.question_ids)
-    return {question.id: question for question in study.questions.some(list(ids))}
+    return {question.id: question for question in study.questions.with_ids(list(ids))}
 
 
 def _run_report(
@@ -261,7 +261,7 @@ def _run_report(
         k=depth,
         kind=relevance.kind,
         questions=tuple(question.id for question in questions),
-        success={k: accuracy.proportion(accuracy.found_by(first, k), codes) for k in within},
+        success={k: accuracy.proportion(accuracy.success_from_ranks(first, k), codes) for k in within},
         macro=_macro(first, questions, codes, within),
         mrr=accuracy.mean(accuracy.reciprocal_rank(relevance.relevant, MRR_DEPTH), codes)
         if depth >= MRR_DEPTH
@@ -366,7 +366,9 @@ def _macro(
     if not rows:
         return {}
     names = np.array([questions[i].relation for i in rows])
-    return {k: accuracy.macro_average(accuracy.found_by(first_ranks[rows], k), names, units[rows]) for k in ks}
+    return {
+        k: accuracy.macro_average(accuracy.success_from_ranks(first_ranks[rows], k), names, units[rows]) for k in ks
+    }
 
 
 def _requested_groups(
@@ -385,7 +387,7 @@ def _saved_slices(
     """Return Success@k on each saved slice. Raises Missing if no slices are saved."""
     result = []
     for key, (name, rows) in _slice_rows(study, run, relevance).items():
-        success = {k: accuracy.proportion(accuracy.found_by(first_ranks[rows], k), units[rows]) for k in ks}
+        success = {k: accuracy.proportion(accuracy.success_from_ranks(first_ranks[rows], k), units[rows]) for k in ks}
         result.append(Group(key, name, len(rows), success, len(np.unique(units[rows]))))
     return result
 
@@ -424,8 +426,8 @@ def _notes(relevance: Relevance, in_run: int, too_deep: list[int], depth: int) -
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in relevance.left_out.items()]
     if relevance.n_relevant is not None and (zeros := int((relevance.n_relevant == 0).sum())):
         notes.append(
-            f"{counted(zeros, 'question')} {noun(zeros, 'was', 'were')} judged without any relevant passage and "
-            f"{noun(zeros, 'counts', 'count')} as 0, as in trec_eval"
+            f"{quantity(zeros, 'question')} {noun_form(zeros, 'was', 'were')} judged without any relevant passage and "
+            f"{noun_form(zeros, 'counts', 'count')} as 0, as in trec_eval"
         )
     if too_deep:
         notes.append(f"the run has {depth} hits per question, so k = {', '.join(map(str, too_deep))} is left out")

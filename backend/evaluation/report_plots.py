@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.core.units import counted_by, n_cell
+from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.chart_colours import COLOURS
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str
         "color": COLOURS[number % len(COLOURS)],
     }
     hover = [
-        f"{counted_by(estimate.n, estimate.units)}, 95% interval {low:.1f} to {high:.1f}"
+        f"{count_with_units(estimate.n, estimate.units)}, 95% interval {low:.1f} to {high:.1f}"
         for estimate, (_, low, high) in zip(estimates, figures, strict=True)
     ]
     value, place = ("x", "y") if flat else ("y", "x")

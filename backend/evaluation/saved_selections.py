@@ -68,7 +68,7 @@ def save_selection(
     result = SavedSelection(
         name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )
-    with study.building("selections"):
+    with study.lock_part("selections"):
         known = saved_selections(study)
         if name in known:
             raise Refused(f"a selection named {name!r} already exists; choose another name")

@@ -64,7 +64,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
     except NotAnExpression as error:
         raise BadInput(f"the slice cannot be read: {error}") from None
     result = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-    with study.building("slices"):
+    with study.lock_part("slices"):
         known = saved(study)
         if name in known and not replace:
             raise Refused(f"a slice named {name!r} already exists; choose another name, or delete the old slice first")
@@ -75,7 +75,7 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
 def delete(study: Study, name: str, by: str | None = None) -> None:
     """Delete a saved slice. Raises Missing for an unknown name, and Refused if `by` may not delete slices."""
     require(study, by, "save slices")
-    with study.building("slices"):
+    with study.lock_part("slices"):
         known = saved(study)
         if name not in known:
             raise Missing(f"no slice named {name!r}")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
-from blindspot.analysis.slices import MIN_QUESTIONS, find
+from blindspot.analysis.slices import MIN_QUESTIONS, find_departing_slices
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, figures_at
 from blindspot.backend.evaluation.slices import Facts
@@ -69,7 +69,7 @@ def find_slices(
     """
     compared, k = facts.comparison, facts.k
     members = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
-    differences = found_by(compared.first_ranks_a[members], k).astype(np.int8) - found_by(
+    differences = success_from_ranks(compared.first_ranks_a[members], k).astype(np.int8) - success_from_ranks(
         compared.first_ranks_b[members], k
     )
     expressions, families, masks = [], [], []
@@ -81,7 +81,7 @@ def find_slices(
             masks.append(mask)
     predicates = np.array(masks, dtype=bool).reshape(len(masks), len(members))
     units = compared.units.units_of_rows(members)
-    search = find(
+    search = find_departing_slices(
         differences,
         predicates,
         families,
@@ -106,7 +106,7 @@ def find_slices(
 def join_expressions(expressions: list[str]) -> str:
     """Return one expression that is the conjunction of the given expressions."""
     read = [parse(expression) for expression in expressions if expression.strip()]
-    parts = tuple(part for each in read for part in (each.parts if isinstance(each, And) else (each,)))
+    parts = tuple(part for each in read for part in (each.operands if isinstance(each, And) else (each,)))
     return str(parts[0]) if len(parts) == 1 else str(And(parts)) if parts else ""
 
 

@@ -16,7 +16,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.number_words import noun
+from blindspot.backend.text.number_words import noun_form
 from blindspot.db.errors import BadInput
 
 COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
@@ -82,7 +82,7 @@ def _slice_figures(found_slice: FoundSlice) -> dict:
 def method_note(slices: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
-        f"{slices.tried:,} slices of at least {slices.min_questions} {noun(2, slices.units.name)} were tested: single conditions and "
+        f"{slices.tried:,} slices of at least {slices.min_questions} {noun_form(2, slices.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         "test. Its p values are adjusted by the step-down maximum of Westfall and Young over sign flips, which controls the "

@@ -12,7 +12,7 @@ from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.evaluation.findings import bucket_words
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 CONTAINED = 0.9
 """A slice counts as nested in another slice if at least this share of its questions is in the other one."""
@@ -40,7 +40,7 @@ def in_words(expression: str) -> str:
         parsed = parse(expression)
     except NotAnExpression:
         return f"in {expression}"
-    parts = parsed.parts if isinstance(parsed, And) else (parsed,)
+    parts = parsed.operands if isinstance(parsed, And) else (parsed,)
     ranges: dict[str, list[Condition]] = {}
     words = []
     for part in parts:
@@ -59,7 +59,7 @@ def in_words(expression: str) -> str:
 
 
 def _condition_words(part: Expression) -> str:
-    if isinstance(part, Not) and isinstance(part.inner, Condition) and part.inner.name == "answer_in_title":
+    if isinstance(part, Not) and isinstance(part.operand, Condition) and part.operand.name == "answer_in_title":
         return "without the answer in a gold passage's title"
     if not isinstance(part, Condition):
         return f"with {part}"
@@ -96,7 +96,7 @@ def sentence(found_slice: FoundSlice, names: tuple[str, str]) -> str:
     """
     estimate = found_slice.figures.difference.estimate
     here, elsewhere = round(100 * (estimate.value or 0.0), 1), round(100 * found_slice.outside, 1)
-    questions = f"on {counted(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
+    questions = f"on {quantity(found_slice.figures.n, 'question')} {in_words(found_slice.expression)}"
     if not here:
         outside = f"{names[elsewhere < 0]} is {abs(elsewhere):.1f} ahead" if elsewhere else "as well"
         return f"{names[0]} and {names[1]} are level {questions}; elsewhere {outside}."

@@ -90,7 +90,7 @@ def _number_in(text: str) -> float:
 def _conditions(expression: Expression) -> list[Condition]:
     if isinstance(expression, Condition):
         return [expression]
-    parts = (expression.inner,) if isinstance(expression, Not) else expression.parts
+    parts = (expression.operand,) if isinstance(expression, Not) else expression.operands
     return [condition for part in parts for condition in _conditions(part)]
 
 
@@ -298,7 +298,7 @@ class Facts:
         dense_only unless exactly one run is BM25.
         """
         compared = self.comparison
-        codes = flips.cells(compared.first_ranks_a, compared.first_ranks_b, self.k)
+        codes = flips.flip_cells(compared.first_ranks_a, compared.first_ranks_b, self.k)
         sparse, other = self.sides()
         if name in ("bm25_only", "dense_only"):
             if is_lexical(compared.run_a.run.manifest) == is_lexical(compared.run_b.run.manifest):

@@ -21,7 +21,7 @@ def tag_rows(study: Study, hidden: frozenset[str] = frozenset(), authors: bool =
         authors: whether the reader may know who gave a tag; if not, the column is empty.
     """
     tags = [each for each in Tags(study.labels_path).all_tags() if each.question not in hidden]
-    texts = {question.id: question.text for question in study.questions.some({each.question for each in tags})}
+    texts = {question.id: question.text for question in study.questions.with_ids({each.question for each in tags})}
     return [_row(each, texts[each.question], authors) for each in tags]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.core.manifest import read_object, write_json
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings, Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.hits import RunPart
@@ -68,7 +68,7 @@ def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
     """Return the encoder's settings with a maximum length of `tokens`, or the model's own maximum if that is less."""
     model = settings.passage_model or settings.model
     assert model is not None, "every encoder has a model, or a passage model"
-    path = Path(locate(model)) / "config.json"
+    path = Path(locate_model(model)) / "config.json"
     places = read_object(path).get("max_position_embeddings") if path.is_file() else None
     return replace(settings, max_tokens=max(settings.max_tokens, min(tokens, places or settings.max_tokens)))
 

@@ -45,7 +45,7 @@ class Bucket:
     def _measured(self, bench: Workbench) -> tuple[Relevance, np.ndarray]:
         """Return the run's relevance, and which of the measured questions are in the bucket, (q,) bool."""
         run = self.hits.open(bench)
-        questions = bench.questions.some(run.question_ids)
+        questions = bench.questions.with_ids(run.question_ids)
         inside = bucket_numbers(questions, self.official) == self.number
         if self.seen is not None:
             inside &= is_seen(bench, questions) == self.seen

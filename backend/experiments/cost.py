@@ -23,7 +23,7 @@ from blindspot.backend.experiments.readers import ReaderModelPart, ReadingPart
 from blindspot.backend.experiments.running import all_parts, experiment_named, hashable_options
 from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
 
@@ -62,7 +62,7 @@ def _by_kind(parts: Sequence[Part]) -> Counter[str]:
 
 
 def _cost_in_words(kinds: Mapping[str, int]) -> str:
-    return ", ".join(counted(count, _singular_noun(plural), plural) for plural, count in kinds.items()) or "nothing"
+    return ", ".join(quantity(count, _singular_noun(plural), plural) for plural, count in kinds.items()) or "nothing"
 
 
 def _singular_noun(plural: str) -> str:
@@ -161,7 +161,7 @@ class _CostEstimator:
     def _by_relation(self, part: QuestionEncoders) -> int:
         """Estimate the number of training steps for the encoders of all relations together."""
         counts = Counter(
-            question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
+            question.relation for question in self.bench.questions.with_ids(self._train(part.data)) if question.relation
         )
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 

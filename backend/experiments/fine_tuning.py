@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
 from blindspot.backend.data.formats.entityquestions import TEMPLATES
 from blindspot.backend.experiments.hits import DenseHits, Index, RunPart
@@ -92,7 +92,7 @@ class Adapted(Part):
 
     def examples(self, bench: Workbench) -> TrainingExamples:
         whole, tests = self.whole.examples(bench), [apart.kept_by(bench) for apart in self.apart]
-        questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
+        questions = bench.questions.with_ids(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
         for number in numbers:
@@ -136,7 +136,7 @@ class Begun(Part):
         from blindspot.backend.training.initial_model import load_initial_model
 
         start = bench.settings.encoders[self.start.encoder]
-        with whole_folder(bench.path("models", name)) as building:
+        with atomic_folder(bench.path("models", name)) as building:
             load_initial_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
             write_training_json(
                 building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name}

@@ -76,7 +76,7 @@ def train_per_relation(
         )
     chosen, start = replace(settings, only="question", towers="two"), encoder_settings(study, encoder)
     relations = {}
-    with study.building(f"models/{name}", lambda: new_model_folder(study, name, False)):
+    with study.lock_part(f"models/{name}", lambda: new_model_folder(study, name, False)):
         for place, relation in enumerate(enough):
             folder = working / f"relation-{place}"
             if not (folder / "done.json").is_file():

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.experiments.hits import Bm25Hits, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from blindspot.db.errors import BadInput
 
@@ -50,14 +50,14 @@ class Setting(ExperimentSettings):
         Values that the experiment varies (`more`) override the user's values, which override the defaults.
         """
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
-        return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
+        return build_settings(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
         """Return the settings of a cross-encoder: RocketQA's settings (or those for `small`), overridden by
         the user's.
         """
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
-        return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
+        return build_settings(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
     def question_selection(self, split: str | None = None, **more: Any) -> QuestionSelection:
         """Return the questions to measure on, or a selection of them."""
@@ -281,7 +281,7 @@ class PaperClaim:
     def judge_estimate(self, estimate: Estimate, seeds: int, confidence: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference between two cells, or of a single cell."""
         few = [
-            f"{counted(count, noun)} (at least {minimum} needed)"
+            f"{quantity(count, noun)} (at least {minimum} needed)"
             for count, noun, minimum in (
                 (seeds, "seed", MIN_SEEDS),
                 (estimate.n_units, "independent question", LEAST_QUESTIONS),

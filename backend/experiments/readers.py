@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part, StudyEncoder
 from blindspot.backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
@@ -37,7 +37,9 @@ SMALL_READER = {
 
 def reader_settings(setting: Setting, seed: int) -> ReaderSettings:
     """Return the settings of a reader: DPR's settings (or those for `small`), overridden by the user's."""
-    return build(ReaderSettings, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
+    return build_settings(
+        ReaderSettings, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed}
+    )
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
+    atomic_folder,
     read_manifest,
     read_object,
     text_sha256,
-    whole_folder,
     write_json,
     write_manifest,
 )
@@ -76,7 +76,7 @@ def run_experiment(
     """
     chosen, bench = experiment_named(experiment), Workbench(study, device)
     setting = chosen.setting(hashable_options(given or {}))
-    with study.building("experiments"):
+    with study.lock_part("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
         given_values = {key: value for key, value in asdict(setting).items() if key not in OWN - chosen.takes}
@@ -89,7 +89,7 @@ def run_experiment(
         measured = measure_plan(chosen, setting, plan_without(plan, left_out), bench)
         measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
-        with whole_folder(folder) as building:
+        with atomic_folder(folder) as building:
             write_json(building / RESULT, result)
             write_manifest(
                 building,
@@ -348,7 +348,7 @@ def hashable_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Make options hashable: lists become tuples, and mappings become sorted pairs. Raises BadInput for an unknown
     setting.
     """
-    known = declared(Setting)
+    known = declared_settings(Setting)
     if unknown := [key for key in options if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
     return {

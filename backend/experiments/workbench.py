@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings, Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
@@ -93,7 +93,7 @@ class Workbench(Study):
                     "'blindspot encoder add')"
                 )
             folders = [known[encoder].model, known[encoder].question_model, known[encoder].passage_model]
-            hashes = [weights_of(Path(locate(folder))) or folder for folder in folders if folder]
+            hashes = [weights_of(Path(locate_model(folder))) or folder for folder in folders if folder]
             self._weights[encoder] = text_sha256(
                 json.dumps(asdict(replace(known[encoder], model=None, question_model=None, passage_model=None))),
                 *hashes,

@@ -10,7 +10,7 @@ from typing import Any
 
 from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 TAGS = ["blindspot", "information-retrieval"]
 
@@ -42,10 +42,10 @@ def study_card(study: Study, left_out: Sequence[str], pseudonyms: int) -> str:
         "A study of [Blindspot](https://pypi.org/project/blindspot): passages, questions, runs, labels, training sets and models.",
         "Fetch it with `blindspot hub pull study USER/NAME --to DIR`.",
         "",
-        f"- {counted(len(study.corpus), 'passage')} (digest `{study.corpus.digest}`)",
+        f"- {quantity(len(study.corpus), 'passage')} (digest `{study.corpus.digest}`)",
         f"- questions: {splits or 'none'}",
         f"- runs: {', '.join(study.runs()) or 'none'}",
-        f"- annotators: {counted(pseudonyms, 'person')} under pseudonyms" if pseudonyms else "- annotators: as named",
+        f"- annotators: {quantity(pseudonyms, 'person')} under pseudonyms" if pseudonyms else "- annotators: as named",
         f"- not included: {', '.join(left_out)}",
         "",
         "Passages and questions keep the licences of their makers. Labels are the annotators' work: ask before you pass them on.",

@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from blindspot.backend.core.consent import OF_OLDER_VERSIONS
-from blindspot.backend.core.declared import build
-from blindspot.backend.core.manifest import read_object, whole_folder, write_json
-from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in
+from blindspot.backend.core.declared import build_settings
+from blindspot.backend.core.manifest import atomic_folder, read_object, write_json
+from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in_model
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
 from blindspot.backend.core.study import Study
@@ -36,7 +36,7 @@ LARGEST_ABOUT = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PullResult:
     """The result of a pull: the name of the part (or of the study's folder), its files and bytes, and what was skipped."""
 
     kind: str
@@ -46,7 +46,7 @@ class Pulled:
     skipped: list[str]
 
 
-def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> Pulled:
+def pull(study: Study, repository: HubRepository, name: str | None = None, actor: str | None = None) -> PullResult:
     """Download a training set, an encoder or a judge into a study.
 
     Args:
@@ -60,7 +60,7 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
     with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
         folder = Path(place) / "repository"
         suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES
-        about, taken, skipped = download(repository, folder, suffixes)
+        about, taken, skipped = download_files(repository, folder, suffixes)
         name = check_name(str(about["name"]) if name is None else name, repository.kind.replace("-", " "))
         if repository.kind == "training-set":
             _add_training_set(study, folder, name, about)
@@ -68,18 +68,18 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, actor
             _add_encoder(study, folder, name, about)
         else:
             _add_judge(study, folder, name, about)
-    return Pulled(repository.kind, name, len(taken), sum(file.size for file in taken), skipped)
+    return PullResult(repository.kind, name, len(taken), sum(file.size for file in taken), skipped)
 
 
-def pull_study(repository: HubRepository, target: Path) -> Pulled:
+def pull_study(repository: HubRepository, target: Path) -> PullResult:
     """Download a whole study into a new or empty folder, which appears only when the download is complete. Raises the
     same errors as `pull`.
     """
     target = target.absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists already; choose a new folder")
-    with whole_folder(target) as building:
-        about, taken, skipped = download(repository, building, STUDY_SUFFIXES)
+    with atomic_folder(target) as building:
+        about, taken, skipped = download_files(repository, building, STUDY_SUFFIXES)
         shutil.rmtree(building / ".cache", ignore_errors=True)
         (building / ABOUT).unlink()
         for model in sorted(path for path in building.glob("models/*") if path.is_dir()):
@@ -88,10 +88,10 @@ def pull_study(repository: HubRepository, target: Path) -> Pulled:
         _refuse_foreign_schema(building, repository.address)
         remove_private_rows(building / "labels.db")
     Study.open(target)
-    return Pulled("study", str(about["name"]), len(taken), sum(file.size for file in taken), skipped)
+    return PullResult("study", str(about["name"]), len(taken), sum(file.size for file in taken), skipped)
 
 
-def download(
+def download_files(
     repository: HubRepository, folder: Path, suffixes: Sequence[str]
 ) -> tuple[dict[str, Any], list[RemoteFile], list[str]]:
     """Download the files with these endings. Return the parsed `blindspot.json`, the files to download, and the paths
@@ -130,16 +130,16 @@ def _add_training_set(study: Study, folder: Path, name: str, record: dict[str, A
             f"training set {name!r} was built over other passages than this study holds; its texts can be loaded with "
             "datasets.load_dataset"
         )
-    with study.building(f"training_sets/{name}", lambda: _refuse_existing(target, "training set", name)):
+    with study.lock_part(f"training_sets/{name}", lambda: _refuse_existing(target, "training set", name)):
         manifest = read_object(source / "manifest.json")
         manifest["name"] = name
         write_json(source / "manifest.json", manifest)
-        with whole_folder(target) as building:
+        with atomic_folder(target) as building:
             shutil.copytree(source, building, dirs_exist_ok=True)
         try:
             opened = TrainingSet.open(study, name)
             questions = [question for question, _ in opened.groups()]
-            study.questions.some(questions)
+            study.questions.with_ids(questions)
         except Exception as error:
             shutil.rmtree(target, ignore_errors=True)
             if isinstance(error, (Missing, Refused, BadInput)):
@@ -155,12 +155,12 @@ def _add_encoder(study: Study, folder: Path, name: str, record: dict[str, Any]) 
     settings = record.get("settings")
     values = dict(settings) if isinstance(settings, dict) else {}
     places = {key: str(target if key == "model" else target / key) for key in keys}
-    build(EncoderSettings, {**values, **places}, "settings", Path(ABOUT))
+    build_settings(EncoderSettings, {**values, **places}, "settings", Path(ABOUT))
     if name in study.settings.encoders:
         raise Refused(f"there is already an encoder named {name!r}; give another --name")
     _refuse_code(folder, name)
-    with study.building(f"models/{name}", lambda: _refuse_existing(target, "model", name)):
-        with whole_folder(target) as building:
+    with study.lock_part(f"models/{name}", lambda: _refuse_existing(target, "model", name)):
+        with atomic_folder(target) as building:
             shutil.copytree(folder, building, dirs_exist_ok=True)
             (building / ABOUT).unlink()
         try:
@@ -183,8 +183,8 @@ def _add_judge(study: Study, folder: Path, name: str, manifest: dict[str, Any]) 
             content["name"] = name
             write_json(source / record, content)
     target = study.path(place, name)
-    with study.building(f"{place}/{name}", lambda: _refuse_existing(target, "judge", name)):
-        with whole_folder(target) as building:
+    with study.lock_part(f"{place}/{name}", lambda: _refuse_existing(target, "judge", name)):
+        with atomic_folder(target) as building:
             shutil.copytree(source, building, dirs_exist_ok=True)
         if name not in {card.name for card in JUDGES.get(kind).cards(study)}:
             shutil.rmtree(target, ignore_errors=True)
@@ -223,7 +223,7 @@ def _refuse_foreign_schema(folder: Path, repository_name: str) -> None:
 
 
 def _refuse_code(folder: Path, repository_name: str) -> None:
-    if would_run := code_in(folder):
+    if would_run := code_in_model(folder):
         raise Refused(
             f"loading the model of {repository_name} would run code of whoever made it: {would_run[0]}; nothing was taken"
         )

@@ -18,7 +18,7 @@ from typing import Any
 from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
-from blindspot.backend.core.model_files import PACKAGED, code_in
+from blindspot.backend.core.model_files import PACKAGED, code_in_model
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import MODELS
 from blindspot.backend.core.study import Study
@@ -31,7 +31,7 @@ from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.private_rows import remove_private_rows
-from blindspot.db.pseudonyms import people_named, rename_people, renamed_in
+from blindspot.db.pseudonyms import people_named, rename_people, replace_names
 
 FORM = 1
 SET_FOLDER, FILES_FOLDER = "blindspot", "files"
@@ -87,7 +87,7 @@ def plan_push(
     with TemporaryDirectory(prefix="blindspot-hub-") as place:
         folder = Path(place) / "repository"
         if kind == "training-set":
-            notes = _training_set(study, name or "", format, folder, progress)
+            notes = _lay_out_training_set(study, name or "", format, folder, progress)
         elif kind == "encoder":
             notes = _lay_out_encoder(study, name or "", folder)
         elif kind == "judge":
@@ -133,12 +133,12 @@ def _refuse_other_content(plan: PushPlan, repository: HubRepository) -> None:
     raise Refused(f"{repository.address} holds something else; name another repository")
 
 
-def _write_about(folder: Path, kind: str, name: str, **more: Any) -> None:
+def _write_description(folder: Path, kind: str, name: str, **more: Any) -> None:
     blindspot = versions().get("blindspot")
     write_json(folder / ABOUT, {"form": FORM, "kind": kind, "name": name, "blindspot": blindspot, **more})
 
 
-def _training_set(study: Study, name: str, format: str, folder: Path, progress: Progress | None) -> list[str]:
+def _lay_out_training_set(study: Study, name: str, format: str, folder: Path, progress: Progress | None) -> list[str]:
     """Write an export of the training set, which the Hub's viewer can show, and the training set itself, which another
     study can pull.
     """
@@ -153,7 +153,7 @@ def _training_set(study: Study, name: str, format: str, folder: Path, progress: 
     write_text(folder / "README.md", with_dataset_header(card, f"Training set {name}", files))
     (folder / "manifest.json").unlink()
     shutil.copytree(opened.folder, folder / SET_FOLDER, ignore=shutil.ignore_patterns(".*"))
-    _write_about(folder, "training-set", name, corpus=study.corpus.digest, format=format)
+    _write_description(folder, "training-set", name, corpus=study.corpus.digest, format=format)
     return [
         "It contains the texts of questions and passages; check whether their licences allow this.",
         "It names no annotator.",
@@ -176,7 +176,7 @@ def _lay_out_encoder(study: Study, name: str, folder: Path) -> list[str]:
     for key, source in folders.items():
         _copy_model(source, folder if key == "model" else folder / key)
     values = {key: value for key, value in asdict(settings).items() if key not in MODELS}
-    _write_about(folder, "encoder", name, settings=values, models=sorted(folders))
+    _write_description(folder, "encoder", name, settings=values, models=sorted(folders))
     library = "sentence-transformers" if "model" in folders else None
     about = _without_local_paths(study, record_of(next(iter(folders.values()))))
     write_text(folder / "README.md", model_card(name, "encoder", about, library))
@@ -192,7 +192,7 @@ def _lay_out_judge(study: Study, name: str, folder: Path) -> list[str]:
     source = next(path for place in ("models", "judges") if (path := study.path(place, name)).is_dir())
     folder.mkdir()
     _copy_model(source, folder / FILES_FOLDER)
-    _write_about(folder, "judge", name, judge=kind.name, place=source.parent.name)
+    _write_description(folder, "judge", name, judge=kind.name, place=source.parent.name)
     about = _without_local_paths(study, record_of(source))
     write_text(folder / "README.md", model_card(name, "judge", about, None))
     notes = ["It contains words and numbers that were learned from the study's passages and labels."]
@@ -210,13 +210,13 @@ def _lay_out_study(study: Study, folder: Path, with_names: bool) -> list[str]:
         names = {person: f"annotator-{number}" for number, person in enumerate(people, 1)}
         rename_people(folder / "labels.db", names)
         for path in folder.rglob("*.json"):
-            _rewrite(path, lambda content: renamed_in(content, names))
+            _rewrite_json(path, lambda content: replace_names(content, names))
     for path in folder.rglob("*.json"):
-        _rewrite(path, _without_addresses)
+        _rewrite_json(path, _without_addresses)
     _shorten_source(folder / "corpus.db")
     settings = folder / "study.toml"
     write_text(settings, settings.read_text(encoding="utf-8").replace(f"{folder}/", ""))
-    _write_about(folder, "study", study.settings.name)
+    _write_description(folder, "study", study.settings.name)
     write_text(folder / "README.md", study_card(study, left_out, 0 if with_names else len(people)))
     named = f"{len(people):,} people are named." if with_names else f"{len(people):,} people have pseudonyms."
     judges = ", ".join(llm_judges(study))
@@ -274,7 +274,7 @@ def _copy_model(source: Path, target: Path) -> None:
     """Copy a model's own files. Raises Refused for a model whose loading runs code, so that others do not have to run
     it.
     """
-    if would_run := code_in(source):
+    if would_run := code_in_model(source):
         raise Refused(
             f"{source.name} holds code or pickled weights ({would_run[0]}); save it with safetensors weights first"
         )
@@ -286,7 +286,7 @@ def _copy_model(source: Path, target: Path) -> None:
             shutil.copyfile(path, target / inside)
 
 
-def _rewrite(path: Path, change: Callable[[object], object]) -> None:
+def _rewrite_json(path: Path, change: Callable[[object], object]) -> None:
     content = read_json(path)
     changed = change(content)
     if changed != content:

@@ -120,7 +120,7 @@ class HubRepository:
         except errors.OfflineModeIsEnabled:
             raise Refused("HF_HUB_OFFLINE is set, so nothing is sent or fetched; unset it") from None
         except errors.HfHubHTTPError as error:
-            raise self._from_response(error) from None
+            raise self._readable_error(error) from None
         except errors.LocalEntryNotFoundError as error:
             raise BlindspotError(f"cannot reach {self.endpoint} ({_first_line(error.__cause__ or error)})") from None
         except errors.HTTPError as error:
@@ -128,7 +128,7 @@ class HubRepository:
                 f"cannot reach {self.endpoint} ({_first_line(error)}); check the network and HF_ENDPOINT"
             ) from None
 
-    def _from_response(self, error: Exception) -> BlindspotError:
+    def _readable_error(self, error: Exception) -> BlindspotError:
         from huggingface_hub import errors, get_token
 
         response = getattr(error, "response", None)

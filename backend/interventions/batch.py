@@ -18,7 +18,7 @@ from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.significance import difference
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_object, text_sha256, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import DOUBT, EDITS
@@ -113,7 +113,7 @@ def explain_misses(
         "model_hash": explainer.dense.manifest["model_hash"],
         "run_made": opened.manifest.get("made"),
     }
-    with study.building(f"{FOLDER}/{name}"), whole_folder(study.path(FOLDER, name)) as building:
+    with study.lock_part(f"{FOLDER}/{name}"), atomic_folder(study.path(FOLDER, name)) as building:
         write_json(building / RESULT, result)
         write_manifest(building, about)
     return result

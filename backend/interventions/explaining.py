@@ -36,7 +36,7 @@ from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
 from blindspot.backend.retrieval.new_passages import NewPassages
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
@@ -365,7 +365,7 @@ class MissExplainer:
             }
             absent = {key: each for key, each in zip(keys, tries, strict=True) if key not in known}
             new = dict(zip(absent, self._computed(list(absent.values())), strict=True))
-            with writing(store.connection) as connection:
+            with write_transaction(store.connection) as connection:
                 connection.executemany(
                     "INSERT OR IGNORE INTO reached VALUES (?, ?, ?)",
                     [(key, each.rank, each.score) for key, each in new.items()],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import first_hit, found_by
+from blindspot.analysis.accuracy import first_hit, success_from_ranks
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import text_key
@@ -104,7 +104,7 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
     for each in filter(None, (run, found_by_run)):
         if not 1 <= k <= each.hits.k:
             raise BadInput(f"k must be from 1 to {each.hits.k}, the hits per question of run {each.name!r}, not {k}")
-    questions = study.questions.some(run.question_ids)
+    questions = study.questions.with_ids(run.question_ids)
     found, n_gold = _found(study, run, questions, k)
     wanted = (n_gold > 0) & ~found
     if found_by_run is not None:
@@ -121,7 +121,7 @@ def missed(study: Study, run: Run, k: int, found_by_run: Run | None = None) -> l
 
 def _found(study: Study, run: Run, questions: Sequence[Question], k: int) -> tuple[np.ndarray, np.ndarray]:
     is_gold, n_gold = gold_matrix(study.corpus, np.asarray(run.hits.ordinals), questions)
-    return found_by(first_hit(is_gold), k), n_gold
+    return success_from_ranks(first_hit(is_gold), k), n_gold
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
@@ -133,7 +133,7 @@ def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
 
 def known(study: Study, ids: Sequence[str]) -> list[Question]:
     """Return questions by id. Raises Missing for an unknown id, or a question without gold passages."""
-    questions = study.questions.some(ids)
+    questions = study.questions.with_ids(ids)
     bare = next((question.id for question in questions if not question.gold), None)
     if bare is not None:
         raise Missing(f"question {bare!r} has no gold passage, so there is nothing to edit")

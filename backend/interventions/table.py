@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from blindspot.backend.core.result_table import Column, ResultTable
-from blindspot.backend.core.units import counted_by
+from blindspot.backend.core.units import count_with_units
 from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import BEATEN, FEWEST_CONTROLS
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 COLUMNS = (
     "cause",
@@ -47,12 +47,12 @@ def notes(result: dict[str, Any]) -> list[str]:
     where = f" in the slice {result['where']}" if result["where"] else ""
     found_by = f" that {result['found_by']} finds" if result["found_by"] else ""
     drawn = (
-        f"{counted(result['missed'], 'miss', 'misses')}"
+        f"{quantity(result['missed'], 'miss', 'misses')}"
         if result["explained"] == result["missed"]
-        else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
+        else f"{result['explained']:,} of {quantity(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
     )
     units = result.get("units")
-    asked = counted_by(result["explained"], units and len(set(units)), result.get("unit"))
+    asked = count_with_units(result["explained"], units and len(set(units)), result.get("unit"))
     return [
         f"n = {asked}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}; "
         "`misses` and Compare count by answers, unless they are told to count by gold.",
@@ -69,7 +69,7 @@ def _named_note(result: dict[str, Any]) -> str:
         return "This was computed by an older version, which used no placebos and named only the smallest edit: run `blindspot why` again."
     return (
         "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
-        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes. If no single edit is enough, but two together are, both are named. {_doubt_note(result)}"
+        f"{BEATEN:.0%} of {quantity(count, 'placebo')} of this question. A miss may have several named causes. If no single edit is enough, but two together are, both are named. {_doubt_note(result)}"
     )
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.settings import check_name
@@ -100,7 +100,7 @@ def learn_judge(
     from blindspot.backend.judges.feature_cache import kept_features, word_weights
 
     started = time.monotonic()
-    chosen = build(FeatureJudgeSettings, settings or {})
+    chosen = build_settings(FeatureJudgeSettings, settings or {})
     folder = study.path("models", check_name(name, "model"))
     if not replace and folder.exists():
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
@@ -129,7 +129,7 @@ def learn_judge(
         **report(examples, model, out_of_fold, chosen),
     }
     weights = word_weights(study)
-    with study.building(f"models/{name}"), whole_folder(folder) as building:
+    with study.lock_part(f"models/{name}"), atomic_folder(folder) as building:
         arrays = {"columns": model.columns, "feature_medians": model.medians, **to_arrays(model.scorer)}
         np.savez(building / MODEL, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
@@ -166,7 +166,7 @@ def labelled_lists(
     """
     in_run = trainable_questions(study, run)
     by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
-    questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
+    questions = [q for q in study.questions.with_ids(in_run) if q.gold or q.id in by_people]
     if not questions:
         raise Refused(
             f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or "
@@ -192,7 +192,7 @@ def reference_questions(study: Study, run: Run, learned: Sequence[Question]) -> 
         return []
     known = {question.id for question in learned}
     more = [id for id in trainable_questions(study, run) if id not in known][: REFERENCE_LISTS - len(learned)]
-    return study.questions.some(more)
+    return study.questions.with_ids(more)
 
 
 def examples_of(
@@ -342,7 +342,7 @@ class FeatureJudge:
         """
         self.about = _judge_manifest(study, name)
         self.study, self.name = study, name
-        self.settings = build(FeatureJudgeSettings, self.about["settings"])
+        self.settings = build_settings(FeatureJudgeSettings, self.about["settings"])
         self.model, self.weights = read_model(study.path("models", name), self.about)
 
     @property
@@ -457,7 +457,7 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
     judge, opened = FeatureJudge(study, name), study.run(run)
     if opened.row(question) is None:
         raise Missing(f"run {run!r} holds no question {question!r}")
-    lists = lists_of(opened, study.questions.some([question]), judge.rerank_depth)
+    lists = lists_of(opened, study.questions.with_ids([question]), judge.rerank_depth)
     features = judge.features(lists)[0]
     present = np.flatnonzero(lists.rows[0] >= 0)[:count]
     probabilities = judge.model.probabilities(features[present])

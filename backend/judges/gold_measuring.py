@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, mean_difference, proportion
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
@@ -40,7 +40,7 @@ class GoldMeasured:
             assert change.low is not None and change.high is not None
             shown = ", reranked ".join(f"{100 * each.value:.1f}" for each in (before, after) if each.value is not None)
             lines.append(
-                f"Success@{k} by gold: {shown}; difference {signed(100 * (change.value or 0))} ({signed_ends(100 * change.low, 100 * change.high)})"
+                f"Success@{k} by gold: {shown}; difference {signed_number(100 * (change.value or 0))} ({signed_ends(100 * change.low, 100 * change.high)})"
             )
         return lines
 
@@ -54,7 +54,7 @@ def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None
     from sklearn.metrics import roc_auc_score
 
     judge, opened = FeatureJudge(study, name), study.run(run)
-    questions = study.questions.some(opened.question_ids)
+    questions = study.questions.with_ids(opened.question_ids)
     if any(question.split == "train" for question in questions):
         raise Refused(f"run {run!r} holds training questions, which may have taught the judge; measure on dev or test")
     if opened.manifest["retriever"] != judge.about["retriever"]:

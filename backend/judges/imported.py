@@ -13,14 +13,20 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.streams import ByteSource, file_sha256, first_bytes, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import (
+    ByteSource,
+    file_sha256,
+    first_bytes,
+    has_invalid_utf8,
+    numbered_lines,
+)
 from blindspot.backend.data.formats.trec import read_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
-from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
@@ -80,7 +86,7 @@ def import_judgements(
         raise Refused(f"--format must be one of {', '.join(READERS)}, not {format!r}")
     folder, source = study.path("judges", check_name(name, "judge")), Path(path)
     refuse_taken(study, name, KIND, replace)
-    with writable(study.folder), RejectedRows(study.folder, source, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, source, skip_bad) as rejected:
         if progress is not None:
             progress(0, None, "reading judgements")
         read = []
@@ -103,11 +109,11 @@ def import_judgements(
             "positive_from": lowest,
             "top": top,
         }
-        with study.building(f"judges/{name}"):
+        with study.lock_part(f"judges/{name}"):
             ScoreStore.remove(study, name)
             store = ScoreStore.create(study, name, False, {"model_hash": about["sha256"]})
             store.add((question, passage, score) for (question, passage), score in scores.items())
-            with whole_folder(folder) as building:
+            with atomic_folder(folder) as building:
                 write_manifest(building, about)
     return {
         "judge": name,
@@ -252,7 +258,7 @@ def _rows(
 ) -> Iterator[ImportedJudgement | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            if not_utf8(text):
+            if has_invalid_utf8(text):
                 raise fields.FieldError("this line contains bytes that are not UTF-8")
             yield from list(of_row(line, fields.parse_object(text)))
         except fields.FieldError as error:

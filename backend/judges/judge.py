@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from blindspot.backend.core.manifest import Manifest, read_manifest
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.lists import Lists
@@ -120,7 +120,7 @@ JUDGES: Registry[JudgeKind] = Registry(
         "blindspot.backend.judges.label_judge",
     ),
     group="blindspot.judges",
-    check=must_be(JudgeKind),
+    check=instance_check(JudgeKind),
 )
 
 

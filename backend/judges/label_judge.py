@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features
@@ -147,7 +147,7 @@ def labelled_pairs(
     ids = [id for id in opened.question_ids if id in wanted]
     if not ids:
         raise Refused(f"run {run!r} holds no question that may train; retrieve over train")
-    records = study.questions.some(ids)
+    records = study.questions.with_ids(ids)
     lists, features = kept_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
     labels = Labels(study.labels_path, read_only=True)
     consensus = labels.consensus() if last_event is None else labels.consensus_as_of(last_event) if last_event else []
@@ -261,11 +261,11 @@ def learn_label_judge(
         )
     right = _right_out_of_fold(pairs, seed)
     learned = LearnedLabelJudge(name, labels, positives, len(pairs.places), *right)
-    with study.building(f"judges/{name}"):
+    with study.lock_part(f"judges/{name}"):
         ScoreStore.remove(study, name)
         store = ScoreStore.create(study, name, calibrated=True, description={"judge": KIND})
         store.add(_pair_scores(study, pairs, model))
-        with whole_folder(folder) as building:
+        with atomic_folder(folder) as building:
             np.savez(building / MODEL, **asdict(model))
             write_manifest(
                 building,

@@ -59,7 +59,7 @@ def judge_lists(
     for begin in range(0, len(ids), step):
         if progress is not None:
             progress(begin, len(ids), f"judging passages with {store.model}")
-        lists = lists_of(run, study.questions.some(ids[begin : begin + step]), depth)
+        lists = lists_of(run, study.questions.with_ids(ids[begin : begin + step]), depth)
         known = store.scores_of(question.id for question in lists.questions)
         rows = study.corpus.ordinals({passage for passages in known.values() for passage in passages})
         for i, question in enumerate(lists.questions):

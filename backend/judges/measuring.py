@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
-from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.analysis.judge_quality import JudgedPairs, JudgeFigures, judge_figures
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.judge import judges_of, kind_title
@@ -81,7 +81,7 @@ def measurable_judges(study: Study) -> dict[str, str]:
     """Return the judges that have scores in the study, including machine annotators: name to title of the kind."""
     kinds = {card.name: kind_title(card.kind) for card in judges_of(study)}
     scored = {name: kinds.get(name, "scores") for name in study.parts("scores")}
-    return scored | {name: MACHINE for name in Labels(study.labels_path).machines() if name not in scored}
+    return scored | {name: MACHINE for name in Labels(study.labels_path).machine_label_counts() if name not in scored}
 
 
 def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sample | None = None) -> JudgeTable:
@@ -133,9 +133,9 @@ def _measure_judge(study: Study, name: str, kind: str, sample: SamplePairs) -> M
     cost, tokens = _cost(study, name)
     if not places:
         return MeasuredJudge(name, kind, None, len(sample.pairs), cost, tokens)
-    records = {q.id: q for q in study.questions.some({sample.pairs[place][0] for place in places})}
+    records = {q.id: q for q in study.questions.with_ids({sample.pairs[place][0] for place in places})}
     asked = [records[sample.pairs[place][0]] for place in places]
-    judged = Judged(
+    judged = JudgedPairs(
         np.array([scores[sample.pairs[place]] for place in places]),
         np.array([sample.labels[place] for place in places], dtype=str),
         np.array([question.id for question in asked], dtype=str),

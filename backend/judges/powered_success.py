@@ -22,9 +22,9 @@ from blindspot.analysis.expected_success import (
     expected_success,
     labelled_success,
     powered_success,
-    shown_completely,
+    probability_all_shown,
 )
-from blindspot.analysis.judged import bounds, corrected, is_judged
+from blindspot.analysis.judged import corrected_relevance, is_judged, relevance_bounds
 from blindspot.analysis.prediction_powered import FEW
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
@@ -32,7 +32,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import AuditSample, audit_samples
 from blindspot.backend.judging.corrected import CorrectedRun
 from blindspot.backend.judging.pools import Pools
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Item, Queue
 
@@ -73,7 +73,7 @@ class RunSuccess:
         name = f"Success@{self.k} of {self.run} if people judged every hit"
         if self.labelled is None:
             return [f"{name}: no estimate. {'; '.join(filter(None, (self.reason, self.todo)))}."]
-        base = f"{counted(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
+        base = f"{quantity(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
         lines = [
             f"{name}: {percent_words(each.share)} from the labels of {base}, and the scores of {each.share.scored:,}, judge "
             f"{each.judge}, lambda {each.share.weight:.2f} (its scores alone say {100 * each.share.predicted:.1f}%)"
@@ -114,8 +114,8 @@ class _TopHits:
     def at_cutoff(cls, run: CorrectedRun, k: int) -> _TopHits:
         relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.present))
         needed = present & ~gold
-        certain = (gold & corrected(relevant, labels)).any(axis=1)
-        lowest, highest = (success_at(each, k) for each in bounds(relevant, gold, labels, present))
+        certain = (gold & corrected_relevance(relevant, labels)).any(axis=1)
+        lowest, highest = (success_at(each, k) for each in relevance_bounds(relevant, gold, labels, present))
         settled = (is_judged(gold, labels) | ~present).all(axis=1)
         return cls(run, k, needed, certain, ~certain & needed.any(axis=1), lowest, highest, settled)
 
@@ -219,7 +219,7 @@ def _success(
     if isinstance(found, str):
         return RunSuccess(name, top_hits.k, None, reason=found, todo=todo)
     if (few := found.settled) < FEW:
-        said = f"Random audits settled all of the first {top_hits.k} hits of {counted(few, 'question')}, and {FEW} are needed"
+        said = f"Random audits settled all of the first {top_hits.k} hits of {quantity(few, 'question')}, and {FEW} are needed"
         return RunSuccess(name, top_hits.k, None, reason=said, todo=todo)
     powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items()]
     return RunSuccess(name, top_hits.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
@@ -308,7 +308,7 @@ def _drawn_questions(study: Study, top_hits: _TopHits, sample: AuditSample) -> _
             rows.append(row)
             bads.append(bad)
             probabilities.append(
-                (item.inclusion_probability or 0) * shown_completely(len(pool), len(shown), len(needed))
+                (item.inclusion_probability or 0) * probability_all_shown(len(pool), len(shown), len(needed))
             )
     elsewhere = _drawn_elsewhere(study, sample.batches)
     return _DrawnQuestions(np.array(rows, np.int64), np.array(bads, bool), np.array(probabilities), elsewhere)
@@ -328,7 +328,7 @@ def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] 
     """Return the ids of the questions for which at least one run has a non-gold hit in its top `depth`."""
     found: set[str] = set()
     for run in map(study.run, dict.fromkeys(runs)):
-        questions = list(study.questions.some(run.question_ids))
+        questions = list(study.questions.with_ids(run.question_ids))
         ordinals = np.asarray(run.hits.ordinals)[:, :depth]
         to_judge = ((ordinals >= 0) & ~gold_matrix(study.corpus, ordinals, questions)[0]).any(axis=1)
         found |= {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class ScoreStore(PerThread):
                     f"the score of question {question!r} and passage {passage!r} is {probability}; a probability "
                     "must be between 0 and 1"
                 )
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.executemany("INSERT OR REPLACE INTO score VALUES (?, ?, ?)", rows)
             digest = hashlib.sha256(self._digest(connection).encode())
             for question, passage, probability in rows:

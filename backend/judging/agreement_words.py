@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from blindspot.backend.judging.quality import Quality
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 STRENGTHS = ((0.8, "good"), (0.667, "fair, enough for tentative conclusions"), (0.2, "weak"))
 POOR = "poor, hardly better than chance"
@@ -42,7 +42,7 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
         involved[second] += count
     label, most = involved.most_common(1)[0]
     kinds = ", ".join(f"{count:,} {first} against {second}" for first, second, count in quality.clashes)
-    detail = f"{counted(disputes, 'disagreement')} of two people: {kinds}."
+    detail = f"{quantity(disputes, 'disagreement')} of two people: {kinds}."
     return AgreementWords(sentence, label if most > MAIN_SHARE * disputes else "", detail)
 
 

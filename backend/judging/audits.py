@@ -231,7 +231,7 @@ def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tu
     probabilities = np.array([candidate.inclusion_probability for _, candidate in rows], np.float64)
     units = units_by_id(study, [question for question, _ in rows])
     sample = _Sample(labels, rows, (probabilities, units), target)
-    records = {question.id: question for question in study.questions.some({item.question for item in items})}
+    records = {question.id: question for question in study.questions.with_ids({item.question for item in items})}
     questions = [records[question] for question, _ in rows]
     ranks = [candidate.rank for _, candidate in rows]
     by = {

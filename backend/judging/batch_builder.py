@@ -23,7 +23,7 @@ from blindspot.db.errors import Missing
 from blindspot.db.judgements import Judgement
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
-from blindspot.db.queue import Arm, Candidate, Item, Outcome, Queue
+from blindspot.db.queue import Arm, Candidate, Item, Queue, SettledCandidate
 from blindspot.db.records import Question
 
 TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
@@ -82,7 +82,7 @@ class BatchBuilder:
                 "greater depth"
             )
         self.calibration = Calibration(self._outcomes())
-        self.waiting = self.queue.waiting() | self.queue.practised_questions()
+        self.waiting = self.queue.unfinished_questions() | self.queue.practised_questions()
         self.active = {person.name for person in People(study.labels_path).all() if person.active}
         self.used: set[str] = set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
@@ -91,7 +91,7 @@ class BatchBuilder:
 
     def audit(self, count: int, people_needed: int) -> list[Item]:
         """Draw questions uniformly from the sampling frame, and passages uniformly from each question's pool."""
-        audited = self.queue.audited()
+        audited = self.queue.audited_questions()
         free = [id for id in self.frame if id not in audited]
         count = min(count, len(free))
         items = []
@@ -257,13 +257,13 @@ class BatchBuilder:
 
     def _outcomes(self) -> list[tuple[Evidence, int | None, str]]:
         """Return (evidence, rank, label) for the settled candidates of all batches."""
-        outcomes = self.queue.outcomes()
+        outcomes = self.queue.settled_candidates()
         held = self._ordinals({outcome.passage for outcome in outcomes if outcome.answer})
         asked = {outcome.question for outcome in outcomes if outcome.passage in held}
-        questions = {question.id: question for question in self.study.questions.some(asked)}
+        questions = {question.id: question for question in self.study.questions.with_ids(asked)}
         passages = {passage.id: passage for passage in self.study.corpus.passages(held.values())}
 
-        def subject(label_outcome: Outcome) -> bool | None:
+        def subject(label_outcome: SettledCandidate) -> bool | None:
             if (
                 not label_outcome.answer
                 or label_outcome.passage not in passages

@@ -187,7 +187,7 @@ def pair_items(
     passages_of: dict[str, dict[str, None]] = defaultdict(dict)
     for question, passage in pairs:
         passages_of[question][passage] = None
-    study.questions.some(passages_of)
+    study.questions.with_ids(passages_of)
     ordinals = study.corpus.ordinals({passage for _, passage in pairs})
     if absent := next((passage for _, passage in pairs if passage not in ordinals), None):
         raise Missing(f"there is no passage {absent!r} in this study")
@@ -239,7 +239,7 @@ def questions_of(
 def _eligible(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
     """Return the questions that the runs searched and that are in the splits and the slice of the settings."""
     asked = settings.slice
-    questions = study.questions.all() if asked is None else study.questions.some(dict.fromkeys(asked))
+    questions = study.questions.all() if asked is None else study.questions.with_ids(dict.fromkeys(asked))
     return [q for q in questions if q.id in searched and (not settings.splits or q.split in settings.splits)]
 
 

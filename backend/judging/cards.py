@@ -13,7 +13,7 @@ from typing import Any
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
-from blindspot.backend.text.spans import pieces, start_near
+from blindspot.backend.text.spans import excerpt_start, split_at_spans
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Candidate, Lease, Queue
 from blindspot.db.records import Passage, Question
@@ -80,7 +80,7 @@ class Cards:
             if pair.state == "adjudicated" and pair.label is not None:
                 votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
-        for question in self._study.questions.some([id for id in questions if id in open_pairs]):
+        for question in self._study.questions.with_ids([id for id in questions if id in open_pairs]):
             card = self._make_card(
                 None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
             )
@@ -98,7 +98,7 @@ class Cards:
         if missing:
             items = self._queue.items(batch, missing)
             records = {
-                question.id: question for question in self._study.questions.some([item.question for item in items])
+                question.id: question for question in self._study.questions.with_ids([item.question for item in items])
             }
             for item in items:
                 self._cache_card(self._make_card(batch, records[item.question], item.candidates))
@@ -170,8 +170,8 @@ def _passage_dict(passage: Passage, question: Question) -> dict[str, Any]:
     low, high = _excerpt_span(passage.text, answers)
     return {
         "title": passage.title,
-        "pieces": pieces(passage.text, 0, len(passage.text), answers, words),
-        "line": pieces(passage.text, low, high, answers, words),
+        "pieces": split_at_spans(passage.text, 0, len(passage.text), answers, words),
+        "line": split_at_spans(passage.text, low, high, answers, words),
     }
 
 
@@ -181,5 +181,5 @@ def _excerpt_span(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, i
     """
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
-    start = start_near(text, answers[0][0], BEFORE)
+    start = excerpt_start(text, answers[0][0], BEFORE)
     return start, min(start + LINE, len(text))

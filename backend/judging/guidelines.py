@@ -118,7 +118,7 @@ def guideline_versions(study: Study) -> list[Version]:
         change = changes.get(path.stem)
         text = path.read_text(encoding="utf-8", errors="replace")
         found.append(
-            Version(path.stem, text, change.by if change else None, change.at if change else path.stat().st_mtime)
+            Version(path.stem, text, change.by if change else None, change.time if change else path.stat().st_mtime)
         )
     return sorted(found, key=lambda each: (each.version == in_force, each.at), reverse=True)
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
 from blindspot.backend.data.formats.streams import file_sha256
 from blindspot.backend.data.formats.trec import read_qrels, write_qrels
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
-from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import MACHINE, EventRow, Label
 from blindspot.db.labels import Labels
@@ -138,7 +138,7 @@ def import_labels(
     else:
         lines = (CSV if format == "csv" else JSONL).read(path)
     labels = Labels(study.labels_path)
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         importer = _LabelImporter(study, labels, rejected, path)
         for block in _blocks(lines):
             importer.import_block(block)
@@ -146,14 +146,14 @@ def import_labels(
                 progress(len(importer.events), None, "reading labels")
         if not importer.events and not importer.known:
             raise rejected.first or BadInput("holds no labels", path)
-        labels.import_rows(importer.events, importer.known)
+        labels.import_event_rows(importer.events, importer.known)
     return LabelImport(len(importer.events), len(importer.known), rejected.count, rejected.file)
 
 
 def _write_events(study: Study, labels: Labels, target: Path, format: str, last_event: int) -> int:
     splits = dict(study.questions.connection.execute("SELECT id, split FROM question"))
     chosen, rows = CSV if format == "csv" else JSONL, 0
-    with written_whole(target) as file:
+    with open_atomically(target) as file:
         write = chosen.writer(file)
         for event in labels.events(last_event=last_event):
             write(event, splits[event.question])
@@ -168,10 +168,10 @@ def _write_qrels(labels: Labels, target: Path, last_event: int) -> tuple[int, tu
     open_pairs, related = len(pairs) - len(settled), sum(label == "related" for _, _, label in settled)
     notes = []
     if open_pairs:
-        notes.append(f"{counted(open_pairs, 'pair')} in dispute or unsure {noun(open_pairs, 'has')} no line")
+        notes.append(f"{quantity(open_pairs, 'pair')} in dispute or unsure {noun_form(open_pairs, 'has')} no line")
     if related:
         notes.append(
-            f"{counted(related, 'related passage')} {noun(related, 'has')} grade 0, as negatives have; jsonl and csv "
+            f"{quantity(related, 'related passage')} {noun_form(related, 'has')} grade 0, as negatives have; jsonl and csv "
             "distinguish them"
         )
     return rows, tuple(notes)
@@ -258,7 +258,8 @@ class _LabelImporter:
         self._questions = self._study.questions.known_ids({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {
-            (event.gesture, event.part): event for event in self._labels.rows_of({event.gesture for event in events})
+            (event.gesture, event.part): event
+            for event in self._labels.event_rows_of({event.gesture for event in events})
         }
         for line in block:
             message = line.message if isinstance(line, EventProblem) else self._problem_of(line.event)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Set
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 
 _WORDS = re.compile(r"\w+")
@@ -29,9 +29,11 @@ def refuse_live(study: Study, question: str, hidden: Set[str], sees_others: bool
     if not sees_others:
         raise Refused(
             "you can ask your own questions once you have judged those assigned to you: "
-            f"{counted(len(hidden), 'question')} remaining"
+            f"{quantity(len(hidden), 'question')} remaining"
         )
-    if _normalised_words(question) in {_normalised_words(each.text) for each in study.questions.some(sorted(hidden))}:
+    if _normalised_words(question) in {
+        _normalised_words(each.text) for each in study.questions.with_ids(sorted(hidden))
+    }:
         raise Refused("you are judging this question; its ranks are hidden until you finish it")
 
 

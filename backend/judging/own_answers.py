@@ -19,7 +19,9 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
     `bad`.
     """
     answered = queue.finished_questions(annotator, LATEST)
-    texts = {question.id: question.text for question in study.questions.some([question for _, question in answered])}
+    texts = {
+        question.id: question.text for question in study.questions.with_ids([question for _, question in answered])
+    }
     label_counts: dict[tuple[str, str], Counter[str]] = {}
     for batch in dict.fromkeys(batch for batch, _ in answered):
         questions = [question for other, question in answered if other == batch]

@@ -19,7 +19,7 @@ from blindspot.backend.judging.quality import (
     standing_labels,
     work_of,
 )
-from blindspot.backend.text.number_words import counted, duration, noun
+from blindspot.backend.text.number_words import duration, noun_form, quantity
 from blindspot.db.events import LABELS, EventRow
 from blindspot.db.labels import Labels
 
@@ -57,14 +57,14 @@ def _count_sentence(own_events: Sequence[EventRow], work: AnnotatorStats) -> str
         {(event.question, event.passage): event.label for event in own_events}.values()
     )
     kinds = ", ".join(f"{label_counts[label]:,} {label}" for label in LABELS if label_counts[label])
-    return f"{counted(work.questions, 'different question')}, {counted(work.labels, 'passage')}: {kinds}"
+    return f"{quantity(work.questions, 'different question')}, {quantity(work.labels, 'passage')}: {kinds}"
 
 
 def _pace_sentence(work: AnnotatorStats) -> str:
     if work.seconds is None or not work.per_hour:
         return "not timed"
     hours = work.timed / work.per_hour
-    untimed = "" if work.timed == work.labels else f"; {work.timed:,} of {counted(work.labels, 'label')} have a time"
+    untimed = "" if work.timed == work.labels else f"; {work.timed:,} of {quantity(work.labels, 'label')} have a time"
     return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all{untimed}"
 
 
@@ -90,7 +90,7 @@ def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:
     share = rate.value or 0.0
     same = round(share * rate.passages)
     interval = "" if rate.low is None or rate.high is None else f", 95% interval {rate.low:.0%} to {rate.high:.0%}"
-    return f"{same:,} of {rate.passages:,} {what} {noun(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
+    return f"{same:,} of {rate.passages:,} {what} {noun_form(same, 'equals', 'equal')} {other_noun} ({share:.0%}{interval})"
 
 
 def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
@@ -100,18 +100,16 @@ def _change_sentence(labels: Labels, own_events: Sequence[EventRow]) -> str:
     label_of = {(event.question, event.passage): event.label for event in own_events}
     pairs = [
         (label_of[pair.question, pair.passage], pair.split == "train")
-        for pair in labels.corrected({question for question, _ in label_of})
+        for pair in labels.corrected_relevance({question for question, _ in label_of})
         if not pair.gold and (pair.question, pair.passage) in label_of
     ]
     found = [trains for label, trains in pairs if label == "positive"]
     kept = sum(label == "negative" for label, _ in pairs)
-    confirmed = (
-        f"{counted(kept, 'passage')} {noun(kept, 'is', 'are')} confirmed as {noun(kept, 'a negative', 'negatives')}"
-    )
+    confirmed = f"{quantity(kept, 'passage')} {noun_form(kept, 'is', 'are')} confirmed as {noun_form(kept, 'a negative', 'negatives')}"
     if not found:
         return f"no passage answers that was not known to; {confirmed}"
     training = f", {sum(found):,} of them for training questions" if any(found) else ""
     return (
-        f"{counted(len(found), 'passage')} {noun(len(found), 'answers', 'answer')} "
-        f"{noun(len(found), 'its question and was', 'their questions and were')} not known to{training}; {confirmed}"
+        f"{quantity(len(found), 'passage')} {noun_form(len(found), 'answers', 'answer')} "
+        f"{noun_form(len(found), 'its question and was', 'their questions and were')} not known to{training}; {confirmed}"
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.judgements import Consensus
 from blindspot.db.labels import Labels
@@ -57,8 +57,8 @@ def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None =
             else "label passages or import labels first"
         )
         raise Refused(
-            f"a practice batch of {counted(size, 'question')} is impossible: {counted(len(settled), 'question')} "
-            f"{noun(len(settled), 'has')} settled labels; {advice}"
+            f"a practice batch of {quantity(size, 'question')} is impossible: {quantity(len(settled), 'question')} "
+            f"{noun_form(len(settled), 'has')} settled labels; {advice}"
         )
     chosen = sorted(
         settled, key=lambda id: (-_annotators_of(settled[id]), not _adjudicated_questions(settled[id]), id)

@@ -162,7 +162,7 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
     for judgement in labels.judgements(unsettled):
         votes[judgement.question, judgement.passage][judgement.label].append(judgement.annotator)
     titles = _titles(study, {passage for passages in unsettled.values() for passage in passages})
-    texts = {question.id: question.text for question in study.questions.some(unsettled)}
+    texts = {question.id: question.text for question in study.questions.with_ids(unsettled)}
     result = []
     for question, passages in unsettled.items():
         disputed = [
@@ -250,7 +250,9 @@ def _titles(study: Study, passages: set[str]) -> dict[str, str]:
 
 def _bad_questions(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
     called = labels.bad_questions()
-    return tuple((question.id, question.text, len(called[question.id])) for question in study.questions.some(called))
+    return tuple(
+        (question.id, question.text, len(called[question.id])) for question in study.questions.with_ids(called)
+    )
 
 
 def label_clashes(label_events: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:

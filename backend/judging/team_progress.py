@@ -75,8 +75,8 @@ def team_progress(study: Study) -> list[PersonProgress]:
     words = _word_counts(study, {event.passage for events in by_person.values() for event in events if event.passage})
     found = []
     for person in People(study.labels_path).all():
-        finished = queue.finished_by(person.name)
-        remaining = queue.open_to(person.name) if person.active else {}
+        finished = queue.finished_counts(person.name)
+        remaining = queue.available_counts(person.name) if person.active else {}
         events = by_person[person.name]
         if events or finished or remaining:
             timed, fast = too_fast(events, words)

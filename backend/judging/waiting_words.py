@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
-from blindspot.db.waiting import Reassigned, Waiting
+from blindspot.db.waiting import Reassignment, UnfinishedQuestion
 
 MAX_NAMES = 6
 
 
-def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[str]:
+def waiting_lines(waiting: Iterable[UnfinishedQuestion], people: Iterable[Person]) -> list[str]:
     """Return one sentence for each group of questions that wait for the same people, blocked groups first.
 
     Args:
         people: Everybody in the study.
     """
     known = {person.name: person for person in people}
-    groups = Counter((not each.blocked_questions, each.reserved, each.people, each.missing) for each in waiting)
+    groups = Counter((not each.is_blocked, each.reserved, each.people, each.missing) for each in waiting)
     return [
         _waiting_sentence(count, reserved, names, missing, known)
         for (_, reserved, names, missing), count in sorted(groups.items(), key=lambda group: (group[0][0], -group[1]))
     ]
 
 
-def reassigned_words(result: Reassigned) -> str:
+def reassigned_words(result: Reassignment) -> str:
     """Describe in a sentence or two how blocked questions were reassigned to other people."""
     if not (result.moved or result.done or result.left):
         return "No question is waiting for a person who is not active."
     sentences = []
     if result.moved:
-        sentences.append(f"Active people now get {counted(result.moved, 'question')}.")
+        sentences.append(f"Active people now get {quantity(result.moved, 'question')}.")
     if result.done:
         sentences.append(
-            f"{counted(result.done, 'question')} {noun(result.done, 'counts', 'count')} as done: no other active person "
+            f"{quantity(result.done, 'question')} {noun_form(result.done, 'counts', 'count')} as done: no other active person "
             "can judge more."
         )
     if result.left:
         sentences.append(
-            f"{counted(result.left, 'question')} {noun(result.left, 'was', 'were')} skipped by every active person; "
+            f"{quantity(result.left, 'question')} {noun_form(result.left, 'was', 'were')} skipped by every active person; "
             "invite somebody, or close the batch."
         )
     return " ".join(sentences)
@@ -49,19 +49,19 @@ def reassigned_words(result: Reassigned) -> str:
 def _waiting_sentence(
     count: int, reserved: str | None, names: Sequence[str], missing: int, known_names: dict[str, Person]
 ) -> str:
-    questions = counted(count, "question")
+    questions = quantity(count, "question")
     if reserved is not None:
-        verb = noun(count, "is", "are")
+        verb = noun_form(count, "is", "are")
         if reserved in names:
             return f"{questions} {verb} reserved for {reserved}."
         return f"{questions} {verb} reserved for {reserved}, who {_waiting_reason(known_names.get(reserved), count)}."
     if len(names) >= missing:
         more = "" if missing == 1 else f"{missing} of "
-        return f"{questions} {noun(count, 'waits', 'wait')} for {more}{_any_of(names)}."
-    need = f"{questions} {noun(count, 'needs', 'need')} {counted(missing, 'more person', 'more people')}"
+        return f"{questions} {noun_form(count, 'waits', 'wait')} for {more}{_any_of(names)}."
+    need = f"{questions} {noun_form(count, 'needs', 'need')} {quantity(missing, 'more person', 'more people')}"
     if not names:
-        return f"{need}, but every active person has judged or skipped {noun(count, 'it', 'them')}."
-    return f"{need}, but only {_all_of(names)} can still judge {noun(count, 'it', 'them')}."
+        return f"{need}, but every active person has judged or skipped {noun_form(count, 'it', 'them')}."
+    return f"{need}, but only {_all_of(names)} can still judge {noun_form(count, 'it', 'them')}."
 
 
 def _waiting_reason(person: Person | None, count: int) -> str:
@@ -71,7 +71,7 @@ def _waiting_reason(person: Person | None, count: int) -> str:
         return "is simulated"
     if person.kind == "machine":
         return "is a machine"
-    return "is paused" if person.paused else f"has judged or skipped {noun(count, 'it', 'them')} before"
+    return "is paused" if person.paused else f"has judged or skipped {noun_form(count, 'it', 'them')} before"
 
 
 def _any_of(names: Sequence[str]) -> str:

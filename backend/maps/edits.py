@@ -16,7 +16,7 @@ import numpy as np
 
 from blindspot.analysis import clusters
 from blindspot.analysis.clusters import NOISE
-from blindspot.analysis.projection import geometry, principal_components
+from blindspot.analysis.projection import comparable_vectors, principal_components
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.require_right import require
@@ -196,7 +196,7 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
     vectors = open_array(map.study.path("indexes", encoder["name"]) / "embeddings.npy", "index the passages again")
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
     return principal_components(
-        geometry(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]
+        comparable_vectors(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]
     ).values
 
 

@@ -13,10 +13,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from blindspot.analysis import clusters, projection
-from blindspot.analysis.projection import Components, geometry, joint_projection, principal_components, project, quality
+from blindspot.analysis.projection import (
+    Components,
+    comparable_vectors,
+    joint_projection,
+    principal_components,
+    project,
+    projection_quality,
+)
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.request import Points, chosen_points
 from blindspot.backend.maps.settings import MapRequest
@@ -74,7 +81,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
 
     refuse_existing()
     tell, started = progress or (lambda done, total, activity: None), time.monotonic()
-    with study.building(f"maps/{request.name}", refuse_existing):
+    with study.lock_part(f"maps/{request.name}", refuse_existing):
         tell(0, None, "choosing the points")
         points = chosen_points(study, request)
         if not points.questions:
@@ -88,7 +95,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         labels, names = _clusters(study, encoders[0], points, request, tell)
         tell(0, None, "measuring the spread of each group")
         groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders])
-        with whole_folder(folder) as building:
+        with atomic_folder(folder) as building:
             for number, (encoder, plane) in enumerate(zip(encoders, planes)):
                 np.save(building / f"coordinates.{number}.npy", plane)
                 if encoder.questions is not None:
@@ -145,7 +152,7 @@ def _load_vectors(study: Study, name: str, points: Points, request: MapRequest, 
         else None
     )
     everything = passages if questions is None else np.concatenate([questions, passages])
-    return _Vectors(dense, passages, questions, geometry(everything, dense.manifest["similarity"]))
+    return _Vectors(dense, passages, questions, comparable_vectors(everything, dense.manifest["similarity"]))
 
 
 def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> tuple[list[np.ndarray], dict]:
@@ -160,7 +167,7 @@ def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> 
                 min_dist=request.min_dist,
                 perplexity=request.perplexity,
                 seed=request.seed,
-                start=start,
+                initial_positions=start,
             ),
             report,
             activity,
@@ -189,7 +196,7 @@ def _planes(encoders: list[_Vectors], request: MapRequest, report: Progress) -> 
 
 def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
     k = min(QUALITY_AT, (len(plane) - 1) // 2)
-    return asdict(quality(encoder.points, plane, k, MEASURED_ROWS, seed))
+    return asdict(projection_quality(encoder.points, plane, k, MEASURED_ROWS, seed))
 
 
 def _clusters(
@@ -201,7 +208,7 @@ def _clusters(
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
     method = request.clusters
-    of_passages = principal_components(geometry(encoder.passages, encoder.similarity), request.components)
+    of_passages = principal_components(comparable_vectors(encoder.passages, encoder.similarity), request.components)
     labels = run_watched(
         lambda: clusters.cluster(
             of_passages.values,
@@ -222,7 +229,7 @@ def cluster_words(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dic
     in titles is not a topic.
     """
     texts = [clusters.distinct_words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
-    return clusters.telling_words(texts, labels)
+    return clusters.typical_words(texts, labels)
 
 
 def run_watched(work: Callable[[], Result], report: Progress, activity: str) -> Result:

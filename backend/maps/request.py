@@ -68,9 +68,9 @@ def _rows_of_source(
 
 def _questions(study: Study, request: MapRequest) -> list[Question]:
     if request.slice is not None:
-        return study.questions.some(dict.fromkeys(request.slice))
+        return study.questions.with_ids(dict.fromkeys(request.slice))
     if request.questions is None and request.run is not None:
-        return study.questions.some(study.run(request.run).question_ids)
+        return study.questions.with_ids(study.run(request.run).question_ids)
     if request.questions is None and not len(study.questions):
         return []
     return questions_in_split(study, request.questions)

@@ -49,7 +49,11 @@ def positives(study: Study, points: Points) -> list[list[int]]:
     from blindspot.db.labels import Labels
 
     ids = [question.id for question in points.questions]
-    pairs = [pair for pair in Labels(study.labels_path).corrected(ids) if pair.relevance == "positive"] if ids else []
+    pairs = (
+        [pair for pair in Labels(study.labels_path).corrected_relevance(ids) if pair.relevance == "positive"]
+        if ids
+        else []
+    )
     known = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(points.ordinals.tolist())}
     ordinals: dict[str, set[int]] = {}

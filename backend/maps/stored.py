@@ -41,7 +41,7 @@ class Map:
     @classmethod
     def open(cls, study: Study, name: str) -> Map:
         """Open a map. Raises Missing for an absent or unfinished map, and Refused for a map of another collection."""
-        manifest = study.finished("maps", name, "map", "map new", "make the map again")
+        manifest = study.finished_manifest("maps", name, "map", "map new", "make the map again")
         return cls(study, study.path("maps", name), manifest)
 
     def __len__(self) -> int:

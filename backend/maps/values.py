@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.analysis.accuracy import Estimate, proportion, success_from_ranks
 from blindspot.backend.core.units import units_of
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
@@ -43,8 +43,8 @@ class KnownKinds:
 def known(map: Map) -> KnownKinds:
     """Read the questions and the labels for a map's points."""
     study = map.study
-    questions = study.questions.some(map.question_ids)
-    pairs = Labels(study.labels_path).corrected(map.question_ids) if questions else []
+    questions = study.questions.with_ids(map.question_ids)
+    pairs = Labels(study.labels_path).corrected_relevance(map.question_ids) if questions else []
     ordinals = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     labels_by_place: dict[int, set[str]] = defaultdict(set)
@@ -133,4 +133,4 @@ def cluster_rows(
 
 def _success(rows: Sequence[int], known_kinds: KnownKinds, first_ranks: Mapping[str, int], k: int) -> Estimate:
     ranks = np.array([first_ranks[known_kinds.questions[row].id] for row in rows], np.int64)
-    return proportion(found_by(ranks, k), known_kinds.units[np.array(rows, np.int64)])
+    return proportion(success_from_ranks(ranks, k), known_kinds.units[np.array(rows, np.int64)])

@@ -77,7 +77,7 @@ class RunExamples:
         """Select the questions. Raises Refused if no question remains."""
         self._study = study
         may = may_train(study)
-        questions = study.questions.some(run.question_ids)
+        questions = study.questions.with_ids(run.question_ids)
         ordinals = np.asarray(run.hits.ordinals[:, :depth])
         roles = np.where(_contains_answer(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
         _correct_spans(study, roles, ordinals, run.question_ids)

@@ -22,10 +22,10 @@ from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
+    atomic_folder,
     read_json,
     read_manifest,
     text_sha256,
-    whole_folder,
     write_json,
     write_manifest,
 )
@@ -173,7 +173,7 @@ def read(study: Study, run: str, reader: str, settings: ReadingSettings, progres
         "version": VERSION,
     }
     target = opened.folder / f"{FOLDER}{called}"
-    with study.building(f"runs/{run}.{called}"):
+    with study.lock_part(f"runs/{run}.{called}"):
         before = read_manifest(target)
         same = before is not None and loaded.hash and all(before[key] == about[key] for key in about)
         if before is not None and same and before["depth"] >= cut_offs[-1]:
@@ -186,7 +186,7 @@ def read(study: Study, run: str, reader: str, settings: ReadingSettings, progres
             for begin in range(0, len(opened.hits), PER_PART)
         )
         seconds = time.monotonic() - began
-        with whole_folder(target) as building:
+        with atomic_folder(target) as building:
             parts.join(building, len(opened.hits))
             result = Reading(opened, building, about | {"depth": cut_offs[-1], "ks": cut_offs})
             _write_predictions(study, result)
@@ -236,7 +236,7 @@ def _read_part(
         return 0
     rows = range(first_question, min(first_question + PER_PART, len(run.hits)))
     found = []
-    for row, question in zip(rows, study.questions.some([run.question_ids[row] for row in rows]), strict=True):
+    for row, question in zip(rows, study.questions.with_ids([run.question_ids[row] for row in rows]), strict=True):
         if progress is not None:
             progress(row, len(run.hits), f"reading {run.name}")
         ordinals = np.asarray(run.hits.ordinals[row, :depth])

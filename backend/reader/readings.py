@@ -14,7 +14,7 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, macro_average, mean, proportion
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
-from blindspot.analysis.significance import Difference, compare, family
+from blindspot.analysis.significance import Difference, compare, compare_groups
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import Units, units_of
@@ -227,7 +227,7 @@ def compare_readings(
         }
         members = {name: np.array(group, dtype=np.int64) for name, group in by_run.items() if group}
     differences = (
-        family(exact_a, exact_b, members, units, seed=SEED)
+        compare_groups(exact_a, exact_b, members, units, seed=SEED)
         if grouping
         else {"all": compare(exact_a, exact_b, units=units, seed=SEED)}
         if rows

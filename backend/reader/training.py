@@ -17,7 +17,7 @@ from typing import Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
@@ -175,7 +175,7 @@ def _save_best(working_folder: Path, target: Path, reader: TrainedReader, descri
     from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working_folder, FIGURE)
-    with whole_folder(target) as building:
+    with atomic_folder(target) as building:
         copy_model(checkpoint.folder, building)
         write_training_json(building, description | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
     shutil.rmtree(working_folder)

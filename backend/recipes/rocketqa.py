@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
@@ -30,8 +30,10 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.report import Report
 from blindspot.backend.progress import Progress
 from blindspot.backend.recipes.settings import (
     JUDGED_POLICY,
@@ -44,10 +46,6 @@ from blindspot.backend.retrieval.bm25 import is_indexed
 from blindspot.backend.training.distributed import is_main_process
 from blindspot.db.errors import Refused
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.report import Report
 
 DEV_DEPTH = 100
 KS = (1, 5, 20)
@@ -129,7 +127,7 @@ def train_rocketqa(
         recipe.open()
         _wait_for_stages(recipe)
         return None
-    with study.building(f"recipes/{name}"):
+    with study.lock_part(f"recipes/{name}"):
         recipe.open()
         _run_stages(recipe, progress)
         return _finish(recipe)
@@ -264,7 +262,7 @@ class Recipe:
             "settings": self.settings.as_dict(),
             "corpus": self.study.corpus.digest,
             "run_sha256": text_sha256(*(file_sha256(opened.folder / file) for file in RUN_FILES)),
-            "start_sha256": weights_of(Path(locate(model_of(self.study, self.start)))),
+            "start_sha256": weights_of(Path(locate_model(model_of(self.study, self.start)))),
         }
         if self.has_begun:
             before = self.state["request"]
@@ -292,7 +290,7 @@ class Recipe:
         has_dev = any(count["split"] == "dev" for count in self.study.questions.counts())
         return {
             "until": labels.last_event,
-            "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected(training=True)),
+            "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected_relevance(training=True)),
             "positives": ["gold", "distant"] if is_indexed(self.study) else ["gold"],
             "dev": has_dev,
             "before": has_dev and self.start in self.study.parts("indexes"),

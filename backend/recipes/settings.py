@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.declared import Field, build, settings_class
+from blindspot.backend.core.declared import Field, build_settings, settings_class
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
 from blindspot.backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
@@ -114,9 +114,11 @@ class RecipeSettings:
         Raises BadInput or Refused for invalid values.
         """
         thresholds = values.get("thresholds", DENOISED_BY)
-        result = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
-        check(build(DualEncoderSettings, result.dual_settings(3), "dual"))
-        build(CrossEncoderSettings, result.cross_settings(), "cross")
+        result = build_settings(
+            cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds}
+        )
+        check(build_settings(DualEncoderSettings, result.dual_settings(3), "dual"))
+        build_settings(CrossEncoderSettings, result.cross_settings(), "cross")
         Thresholds(*result.thresholds).check()
         return result
 

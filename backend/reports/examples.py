@@ -9,14 +9,14 @@ from html import escape
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import success_from_ranks
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import Comparison, Measured
 from blindspot.backend.evaluation.miss_facts import MissExplanation, explain_question, namesake_sentence
 from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from blindspot.backend.text.number_words import counted
-from blindspot.backend.text.spans import excerpt, pieces
+from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.spans import excerpt, split_at_spans
 from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question
 
@@ -30,7 +30,7 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
     Args:
         hidden: Ids of questions that must not be shown as examples.
     """
-    found_a, found_b = found_by(comparison.first_ranks_a, k), found_by(comparison.first_ranks_b, k)
+    found_a, found_b = success_from_ranks(comparison.first_ranks_a, k), success_from_ranks(comparison.first_ranks_b, k)
     may_show = np.ones(len(comparison), dtype=bool)
     rows = rows_of(comparison.questions, sorted(hidden))
     may_show[rows[rows >= 0]] = False
@@ -38,10 +38,10 @@ def example_parts(study: Study, comparison: Comparison, k: int, hidden: Set[str]
     drawn = _draw_rows(only)
     if not any(len(rows) for rows in drawn):
         return
-    yield heading(f"{counted(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
+    yield heading(f"{quantity(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
     names = comparison.run_a.name, comparison.run_b.name
     of = [
-        f"{len(rows):,} of the {counted(len(all_rows), 'question')} that only {name} answers in its first {k}"
+        f"{len(rows):,} of the {quantity(len(all_rows), 'question')} that only {name} answers in its first {k}"
         for name, rows, all_rows in zip(names, drawn, only, strict=True)
     ]
     yield remark(f"Drawn at random (seed {SEED}): {' and '.join(of)}. The rarest subjects come first.")
@@ -67,7 +67,7 @@ def _example(study: Study, comparison: Comparison, row: int, number: int, winner
     question = comparison.questions[row]
     facts = [f"Answer: {'; '.join(question.answers[:4])}"] if question.answers else []
     if question.frequency is not None:
-        facts.append(f"subject mentioned {counted(question.frequency, 'time')}")
+        facts.append(f"subject mentioned {quantity(question.frequency, 'time')}")
     facts.append(f"only {winner} answers it in its first {k}")
     sides = (
         (comparison.run_a, comparison.rows_a, comparison.first_ranks_a),
@@ -103,7 +103,7 @@ def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
     if explanation.trained is not None:
         seen = explanation.trained
         sentences.append(
-            f"Of {counted(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
+            f"Of {quantity(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
             f"{seen.subject:,} name this subject."
         )
     return sentences
@@ -134,7 +134,7 @@ def _hit(rank: int, passage: Passage, question: Question, rule: str) -> str:
     low, high = excerpt(passage.text, answers, words)
     shown = "".join(
         f'<mark class="{kind}">{escape(piece)}</mark>' if kind else escape(piece)
-        for piece, kind in pieces(passage.text, low, high, answers, words)
+        for piece, kind in split_at_spans(passage.text, low, high, answers, words)
     )
     holds = bool(question.answers) and has_answer(passage.text, question.answers, matching, passage.title)
     badges = '<span class="badge">✓ answer</span> ' if holds else ""

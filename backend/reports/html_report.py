@@ -39,7 +39,7 @@ from blindspot.backend.reports.markup import as_plot, heading, navigation, page,
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 CLOSING = (
     "Limits: figures may differ on another collection, with other questions or with another encoder. Without a person's "
@@ -96,7 +96,7 @@ def html_report(
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _study_section(study), *_conclusions(conclusions)]
     if hidden:
         parts.append(
-            remark(f"{counted(len(hidden), 'question')} that you still have to judge: none is an example here.")
+            remark(f"{quantity(len(hidden), 'question')} that you still have to judge: none is an example here.")
         )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
@@ -215,7 +215,7 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
         yield as_plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
         yield relation_rows(table, members).as_html()
         if k == published.K and any(name in published.TOP_20 for name in order):
-            yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
+            yield f'<p class="notice">{escape(published.comparability_caveat(len(study.corpus), len(panel)))}</p>'
             yield published_rows(table, members, order).as_html()
 
 

@@ -19,7 +19,7 @@ from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
 from blindspot.backend.judging.quality import Quality, quality
 from blindspot.backend.reports.markup import heading, remark
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 ANCHOR = "labels"
 KS = (1, 5, 20)
@@ -57,15 +57,15 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
 
 
 def label_sentences(findings: LabelFindings, k: int) -> Iterator[str]:
-    people = counted(len(findings.quality.work), "annotator")
+    people = quantity(len(findings.quality.work), "annotator")
     together = findings.quality.together
     if together is not None and together.positive.value is not None:
         yield (
-            f"{people} gave {counted(findings.count, 'label')}; on whether a passage answers, they agree with alpha "
+            f"{people} gave {quantity(findings.count, 'label')}; on whether a passage answers, they agree with alpha "
             f"{_coefficient(together.positive)}, where 1 is perfect and 0 is chance."
         )
     else:
-        yield f"{people} gave {counted(findings.count, 'label')}. No passage has labels from two people who judged independently, so agreement is unknown."
+        yield f"{people} gave {quantity(findings.count, 'label')}. No passage has labels from two people who judged independently, so agreement is unknown."
     rate = None if findings.audit.overall is None else findings.audit.overall.positive
     if rate is not None and (share := rate.value) is not None:
         between = "" if rate.low is None or rate.high is None else f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
@@ -100,7 +100,7 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
         yield ResultTable("Pairs of annotators: Cohen's kappa", heads, rows).as_html()
     yield _people(findings.quality).as_html()
     disputed = sum(len(dispute.passages) for dispute in findings.quality.disputes)
-    yield remark(f"{counted(disputed, 'passage')} disputed or unsure, and not yet settled.")
+    yield remark(f"{quantity(disputed, 'passage')} disputed or unsure, and not yet settled.")
     if findings.corrected:
         yield _corrected(findings.corrected).as_html()
         yield remark(

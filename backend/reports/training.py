@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blindspot.backend.core.result_table import Column, ResultTable, signed, signed_ends
+from blindspot.backend.core.result_table import Column, ResultTable, signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, figures_at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import heading, remark
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import trial_run_name
@@ -58,12 +58,12 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
         on = f" on {model.training_set}" if model.training_set else ""
         if model.figures.difference.p > SURE:
             yield (
-                f"No change by training {model.name}{on} is established: Success@{k} {signed(value)} points "
+                f"No change by training {model.name}{on} is established: Success@{k} {signed_number(value)} points "
                 f"({signed_ends(high, low)}) against {model.run_before}."
             )
         else:
             yield (
-                f"Training {model.name}{on} changes Success@{k} by {signed(value)} points ({signed_ends(high, low)}) "
+                f"Training {model.name}{on} changes Success@{k} by {signed_number(value)} points ({signed_ends(high, low)}) "
                 f"against {model.run_before}."
             )
 
@@ -113,8 +113,8 @@ def _differences(study: Study, run_before: str, run_after: str) -> Iterator[str]
         yield remark(f"{run_before} and {run_after} have the same pairs in the same roles.")
         return
     rows = [[KINDS[kind], why, count] for kind, reasons in summary.by_kind().items() for why, count in reasons.items()]
-    same = f"{counted(summary.same, 'pair')} with the same role"
-    title = f"From {run_before} to {run_after}: {counted(summary.changed, 'changed pair')}, {same}"
+    same = f"{quantity(summary.same, 'pair')} with the same role"
+    title = f"From {run_before} to {run_after}: {quantity(summary.changed, 'changed pair')}, {same}"
     yield ResultTable(title, ["", "reason", "pairs"], rows).as_html()
 
 
@@ -131,7 +131,7 @@ def _models(models: list[TrainedModel], k: int) -> ResultTable:
                 n_value(figures.n, figures.units, figures.unit),
                 figures.a,
                 figures.b,
-                f"{signed(value)} ({signed_ends(high, low)})",
+                f"{signed_number(value)} ({signed_ends(high, low)})",
                 f"{figures.difference.p:.4f}",
                 figures.difference.only_b,
                 figures.difference.only_a,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.model_files import open_model
 from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, add_encoder
 from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
@@ -44,7 +44,7 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
     Raises Missing for a model that cannot be loaded, and Refused for a model of an unsupported kind or a name that is
     taken.
     """
-    settings = build(EncoderSettings, dict(values))
+    settings = build_settings(EncoderSettings, dict(values))
     kind = settings.kind if settings.kind != "auto" else _kind_of(settings.model)
     if kind == "dense":
         chosen, added = _with_prompts({**values, "kind": kind}, ask_user)
@@ -52,7 +52,7 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask_u
         return added
     if given := [key for key in VECTOR_SETTINGS if values.get(key) is not None]:
         raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {kind} ones")
-    added = AddedEncoder(kind, _load_encoder(build(EncoderSettings, {**values, "kind": kind})))
+    added = AddedEncoder(kind, _load_encoder(build_settings(EncoderSettings, {**values, "kind": kind})))
     chosen = {key: value for key, value in values.items() if key != "kind"}
     add_encoder(study.settings_path, name, {**chosen, "kind": kind})
     return added
@@ -63,7 +63,7 @@ def _with_prompts(values: dict[str, Any], ask_user: Ask | None) -> tuple[dict[st
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.retrieval.prompts import Prompts, family_of, stored_prompts
 
-    loaded = load_encoder(build(EncoderSettings, values), "cpu")
+    loaded = load_encoder(build_settings(EncoderSettings, values), "cpu")
     model, prompts = values.get("model"), stored_prompts(loaded.model)
     family = None if model is None else family_of(str(model))
     notes: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def _load_encoder(settings: EncoderSettings) -> str:
         from blindspot.backend.retrieval.sparse_encoder import load_sparse_encoder
 
         sparse = load_sparse_encoder(settings, "cpu")
-        return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
+        return f"sparse, {sparse.vocabulary_size:,} terms, similarity {sparse.similarity}"
     from blindspot.backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
 
     late = load_multi_vector_encoder(settings, "cpu")

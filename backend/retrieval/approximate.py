@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build as build_options
+from blindspot.backend.core.declared import build_settings as build_options
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.study import Study
@@ -27,7 +27,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
 from blindspot.backend.retrieval.retriever import pad_hits, top_k
-from blindspot.backend.retrieval.search import finite_questions
+from blindspot.backend.retrieval.search import checked_question_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
 
@@ -68,14 +68,14 @@ def build(
         raise Refused(f"the kind of a FAISS index must be one of {', '.join(KINDS)}, not {kind!r}")
     chosen, started = build_options(FaissOptions, options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
-    with study.building(f"indexes/{name}-{kind}"):
+    with study.lock_part(f"indexes/{name}-{kind}"):
         if kind == "ivfpq":
-            index = trained_ivfpq(dense, chosen, study.settings.seed, progress)
+            index = train_ivfpq(dense, chosen, study.settings.seed, progress)
         else:
-            index = _empty_flat(dense) if kind == "flat" else _empty_hnsw(dense, chosen)
+            index = _empty_flat_index(dense) if kind == "flat" else _empty_hnsw_index(dense, chosen)
             _reserve_memory(index, len(dense.vectors))
         index = _to_gpu(index, device)
-        for start, block in _blocks(dense.vectors):
+        for start, block in _vector_blocks(dense.vectors):
             index.add(block)
             if progress is not None:
                 progress(start + len(block), len(dense.vectors), f"building the {kind} index")
@@ -94,34 +94,34 @@ def build(
             "bytes": path.stat().st_size,
             "faiss": faiss.__version__,
         }
-        recall = recall_of(study, dense, Approximate(path, manifest, dense).search, progress)
+        recall = measure_recall(study, dense, ApproximateIndex(path, manifest, dense).search, progress)
         manifest |= {"recall": recall, "seconds": round(time.monotonic() - started, 1)}
         write_json(folder / f"faiss-{kind}.json", manifest)
         return manifest
 
 
-def _metric(dense: Dense) -> Any:
+def _faiss_metric(dense: Dense) -> Any:
     import faiss
 
     return faiss.METRIC_L2 if dense.manifest["similarity"] == "l2" else faiss.METRIC_INNER_PRODUCT
 
 
-def _empty_flat(dense: Dense) -> Any:
+def _empty_flat_index(dense: Dense) -> Any:
     import faiss
 
-    return faiss.IndexFlat(dense.vectors.shape[1], _metric(dense))
+    return faiss.IndexFlat(dense.vectors.shape[1], _faiss_metric(dense))
 
 
-def _empty_hnsw(dense: Dense, options: FaissOptions) -> Any:
+def _empty_hnsw_index(dense: Dense, options: FaissOptions) -> Any:
     import faiss
 
     precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer; FAISS's stubs lack the type
-    hnsw: Any = faiss.IndexHNSWSQ(dense.vectors.shape[1], precision, options.links, _metric(dense))
+    hnsw: Any = faiss.IndexHNSWSQ(dense.vectors.shape[1], precision, options.links, _faiss_metric(dense))
     hnsw.hnsw.efConstruction = options.build_effort
     return hnsw
 
 
-def trained_ivfpq(
+def train_ivfpq(
     dense: Dense,
     options: FaissOptions,
     seed: int = 0,
@@ -139,7 +139,7 @@ def trained_ivfpq(
     """
     import faiss
 
-    width, metric = dense.vectors.shape[1], _metric(dense)
+    width, metric = dense.vectors.shape[1], _faiss_metric(dense)
     if width % options.code_bytes:
         raise Refused(f"code_bytes must divide the {width} dimensions of the vectors, not be {options.code_bytes}")
     lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
@@ -153,11 +153,11 @@ def trained_ivfpq(
     for clustering in (index.cp, index.pq.cp):
         clustering.seed, clustering.niter = seed + 1, rounds
     index.pq.cp.max_points_per_centroid = points
-    _train(index, dense, seed, progress)
+    _train_index(index, dense, seed, progress)
     return index
 
 
-def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> None:
+def _train_index(index: Any, dense: Dense, seed: int, progress: Progress | None) -> None:
     if progress is not None:
         progress(0, None, "training the ivfpq index")
     count, started = min(len(dense.vectors), max(index.nlist, 256) * TRAINING_PER_LIST), time.monotonic()
@@ -192,7 +192,7 @@ def _reserve_memory(index: Any, count: int) -> None:
         index.hnsw.neighbors.resize(0)
 
 
-def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _vector_blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
         yield start, np.asarray(vectors[start : start + ROWS_PER_BLOCK], np.float32)
 
@@ -219,7 +219,9 @@ def _to_cpu(index: Any) -> Any:
     return faiss.index_gpu_to_cpu(index) if type(index).__name__.startswith("Gpu") else index
 
 
-def recall_of(study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hits], progress: Progress | None) -> dict:
+def measure_recall(
+    study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hits], progress: Progress | None
+) -> dict:
     """Return the mean share of the exact top k that a search finds, over questions of the study. If the study has no
     questions, passage vectors are used as queries.
     """
@@ -253,7 +255,7 @@ def recall_of(study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hi
     }
 
 
-class Approximate:
+class ApproximateIndex:
     """A memory-mapped FAISS index over the passages of its encoder's dense index. The scores are those computed by
     FAISS.
     """
@@ -280,7 +282,7 @@ class Approximate:
             self._index.nprobe = min(options.probes, self._index.nlist)
 
     @classmethod
-    def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
+    def open(cls, study: Study, dense: Dense, kind: str) -> ApproximateIndex:
         """Open a built index. Raises Missing if there is no such index, and Refused if it was built over
         other vectors.
         """
@@ -306,7 +308,7 @@ class Approximate:
 
         Raises Refused for vectors of the wrong width and for vectors with NaN or infinity.
         """
-        vectors = finite_questions(vectors, self._dense.vectors.shape[1])
+        vectors = checked_question_vectors(vectors, self._dense.vectors.shape[1])
         scores, ordinals = self._index.search(vectors, min(k, len(self._dense.vectors)))
         if self._dense.manifest["similarity"] == "l2":
             scores = -scores

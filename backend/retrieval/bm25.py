@@ -22,7 +22,7 @@ import numpy as np
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.children import child
 from blindspot.backend.core.jobs import job, request
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
@@ -59,7 +59,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
     corpus, folder = study.corpus, study.path("indexes", NAME)
     refuse_other_index(study, NAME, KIND)
     started = time.monotonic()
-    with study.building("indexes/bm25"), whole_folder(folder) as building:
+    with study.lock_part("indexes/bm25"), atomic_folder(folder) as building:
         texts = building / "json"
         write_collection(corpus, texts, progress)
         _run_java(texts, building, threads or os.cpu_count() or 1, len(corpus), progress)
@@ -97,7 +97,7 @@ def write_collection(corpus: Corpus, folder: Path, progress: Progress | None) ->
                 )
 
 
-def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: Progress | None) -> None:
+def _run_java(texts: Path, index: Path, threads: int, passage_count: int, progress: Progress | None) -> None:
     command = [
         *java_command(),
         "io.anserini.index.IndexCollection",
@@ -116,15 +116,15 @@ def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: P
     with open(log, "w") as output, child(command, stdout=output, stderr=subprocess.STDOUT) as process:
         while process.poll() is None:
             if progress is not None:
-                progress(0, passages, "indexing with Lucene")
+                progress(0, passage_count, "indexing with Lucene")
             time.sleep(0.2)
     text = log.read_text(encoding="utf-8", errors="replace")
     indexed = re.search(r"indexed:\s+([\d,]+)", text)
     if process.returncode != 0 or indexed is None:
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "no output")
         raise BlindspotError(f"Lucene's indexer failed (exit {process.returncode}): {last.strip()}")
-    if (count := int(indexed[1].replace(",", ""))) != passages:
-        raise BlindspotError(f"Lucene indexed {count:,} of {passages:,} passages; are some of them empty?")
+    if (count := int(indexed[1].replace(",", ""))) != passage_count:
+        raise BlindspotError(f"Lucene indexed {count:,} of {passage_count:,} passages; are some of them empty?")
     log.unlink()
 
 
@@ -184,7 +184,7 @@ class BM25(LuceneSearch):
         return hits
 
     def _search_postings(self, questions: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        terms = on_jvm(lambda: self._terms.terms_of(questions))
+        terms = on_jvm(lambda: self._question_terms.terms_of(questions))
         long = [row for row, each in enumerate(terms) if len(each) > MOST_TERMS]
         found = self._postings.search([[] if len(each) > MOST_TERMS else each for each in terms], k)
         if long:
@@ -197,7 +197,7 @@ class BM25(LuceneSearch):
         return Postings(self.folder, self._ordinals, self.k1, self.b)
 
     @cached_property
-    def _terms(self) -> QuestionTerms:
+    def _question_terms(self) -> QuestionTerms:
         return QuestionTerms(self._analyzer)
 
 

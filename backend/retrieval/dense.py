@@ -19,8 +19,8 @@ from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, Se
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense_shards import Shard, encode_shard, whole_set
-from blindspot.backend.retrieval.dense_shards import merge as merge_blocks
+from blindspot.backend.retrieval.dense_shards import Shard, complete_blocks, encode_shard
+from blindspot.backend.retrieval.dense_shards import merge_blocks as merge_blocks
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
@@ -94,13 +94,13 @@ def build_index(
     if ids is not None and vectors is None:
         raise Refused("--ids names the passages of --vectors; give both")
     started, shards, order = time.monotonic(), folder / "shards", None
-    with study.building(f"indexes/{name}"):
+    with study.lock_part(f"indexes/{name}"):
         if merge:
-            recipe, sources = whole_set(shards, corpus.digest, name)
+            recipe, sources = complete_blocks(shards, corpus.digest, name)
             origin = {"made_by": "encoding in shards", "shards": len({source.parent for source in sources})}
         else:
             encoder = load_encoder(settings, device)
-            recipe = _recipe(study, name, encoder)
+            recipe = _vector_recipe(study, name, encoder)
         (folder / "manifest.json").unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         if vectors is not None:
@@ -109,7 +109,7 @@ def build_index(
             sources = [vectors]
             origin = {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)}
         elif not merge:
-            recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
+            recipe, sources = _encode_shard(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
         unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress, order)
         manifest = write_manifest(
@@ -139,15 +139,15 @@ def encode_part(
     part = Shard.parse(shard)
     part.starts(len(study.corpus))
     settings = encoder_settings(study, name)
-    with study.building(f"indexes/{name}/{part.name}"):
+    with study.lock_part(f"indexes/{name}/{part.name}"):
         encoder = load_encoder(settings, device)
-        _encode(study, encoder, _recipe(study, name, encoder), precision, part, progress)
+        _encode_shard(study, encoder, _vector_recipe(study, name, encoder), precision, part, progress)
         manifest = read_manifest(study.path("indexes", name, "shards", part.name))
         assert manifest is not None, "the shard was just finished"
         return manifest
 
 
-def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
+def _vector_recipe(study: Study, name: str, encoder: Encoder) -> dict:
     return {
         "kind": KIND,
         "encoder": name,
@@ -158,7 +158,7 @@ def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
     }
 
 
-def _encode(
+def _encode_shard(
     study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard, progress: Progress | None
 ) -> tuple[dict, list[Path]]:
     """Encode a shard. Return its recipe (everything that determines the vectors, including the precision) and the files
@@ -245,9 +245,9 @@ class Dense:
             )
         self.name, self.manifest, self.device = name, manifest, device
         self.encoder_settings = encoder_settings(study, name)
-        self.kept_in: Study | None = None  # inside `question_vectors.kept_vectors`
+        self.kept_in: Study | None = None  # inside `question_vectors.cached_question_vectors`
         self.seconds_saved = 0.0  # by vectors from that cache: what encoding them took once
-        self.vectors = _mapped(folder / "embeddings.npy", name)
+        self.vectors = _map_vectors(folder / "embeddings.npy", name)
         self.settings = {
             "retriever": name,
             "kind": "dense",
@@ -267,9 +267,9 @@ class Dense:
         }
         self._approximate = None
         if approximate is not None:
-            from blindspot.backend.retrieval.approximate import Approximate
+            from blindspot.backend.retrieval.approximate import ApproximateIndex
 
-            self._approximate = Approximate.open(study, self, approximate)
+            self._approximate = ApproximateIndex.open(study, self, approximate)
             self.settings |= {"approximate": self._approximate.manifest}
 
     @property
@@ -299,7 +299,7 @@ class Dense:
     @property
     def dense(self) -> Dense:
         """Return this object. Retrievers that wrap a dense index have the same attribute; see
-        `question_vectors.kept_vectors`.
+        `question_vectors.cached_question_vectors`.
         """
         return self
 
@@ -326,16 +326,16 @@ class Dense:
     @cached_property
     def encoder(self) -> Encoder:
         encoder = load_encoder(self.encoder_settings, self.device)
-        self._check(encoder.describe())
+        self._check_model(encoder.describe())
         return encoder
 
     @cached_property
     def question_encoder(self) -> QuestionEncoder:
-        return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check)
+        return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check_model)
 
-    def _check(self, described: Mapping[str, Any]) -> None:
-        for key in dict.fromkeys((*described, *VECTOR_SETTINGS)):
-            value = described.get(key)
+    def _check_model(self, description: Mapping[str, Any]) -> None:
+        for key in dict.fromkeys((*description, *VECTOR_SETTINGS)):
+            value = description.get(key)
             if (self.manifest.get(key) if key in VECTOR_SETTINGS else self.manifest[key]) != value:
                 raise Refused(
                     f"encoder {self.name!r} has changed since its index was made ({key}: {value!r}, in the index "
@@ -348,7 +348,7 @@ class Dense:
         return ExactSearch(self.vectors, similarity, self.device)
 
 
-def _mapped(path: Path, name: str) -> np.ndarray:
+def _map_vectors(path: Path, name: str) -> np.ndarray:
     """Map the vectors into memory. Raises BadInput for a truncated or missing file."""
     return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
 

@@ -55,12 +55,12 @@ class Shard:
     def name(self) -> str:
         return f"{self.number}-of-{self.shard_count}"
 
-    def starts(self, passages: int) -> range:
+    def starts(self, passage_count: int) -> range:
         """Return the first row of each block. Raises Refused if there are fewer blocks than shards."""
-        blocks = -(-passages // BLOCK)
+        blocks = -(-passage_count // BLOCK)
         if self.shard_count > max(blocks, 1):
             raise Refused(
-                f"{passages:,} passages make {blocks} blocks of {BLOCK:,}, too few for {self.shard_count} shards"
+                f"{passage_count:,} passages make {blocks} blocks of {BLOCK:,}, too few for {self.shard_count} shards"
             )
         return range(
             blocks * (self.number - 1) // self.shard_count * BLOCK,
@@ -88,7 +88,7 @@ def encode_shard(
     first = starts.start
 
     def write(start: int, vectors: np.ndarray) -> None:
-        path = _block(target, start)
+        path = _block_path(target, start)
         with open(path.with_suffix(".partial"), "wb") as file:
             np.save(file, vectors)
         path.with_suffix(".partial").rename(path)
@@ -102,7 +102,7 @@ def encode_shard(
             )
 
     encoder.encode_blocks(
-        [start for start in starts if not _block(target, start).exists()],
+        [start for start in starts if not _block_path(target, start).exists()],
         lambda start: list(corpus.scan(start, start + BLOCK)),
         write,
         tick,
@@ -110,7 +110,7 @@ def encode_shard(
     return write_manifest(target, {**recipe, "rows": min(starts.stop, total) - first})
 
 
-def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
+def complete_blocks(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
     """Return the common recipe of all shards inside `folder`, and the files of their blocks in order.
 
     Args:
@@ -162,7 +162,7 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
 
 def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
     for start in shard.starts(recipe["passages"]):
-        path, rows = _block(folder, start), min(BLOCK, recipe["passages"] - start)
+        path, rows = _block_path(folder, start), min(BLOCK, recipe["passages"] - start)
         shape = open_array(path, "delete the shard's manifest.json and the file, and encode it again").shape
         if shape != (rows, recipe["dimension"]):
             raise BadInput(
@@ -172,11 +172,11 @@ def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
         yield path
 
 
-def _block(folder: Path, start: int) -> Path:
+def _block_path(folder: Path, start: int) -> Path:
     return folder / f"{start:010d}.npy"
 
 
-def merge(
+def merge_blocks(
     sources: Sequence[Path],
     target: Path,
     recipe: dict,

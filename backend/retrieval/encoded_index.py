@@ -49,8 +49,8 @@ class EncodedIndex(ABC, Generic[Model]):
 
     encoder_kind: ClassVar[str]
     arrays: ClassVar[tuple[str, ...]]
-    counted: ClassVar[tuple[str, str]]
-    files: ClassVar[str]
+    size_names: ClassVar[tuple[str, str]]
+    written_files: ClassVar[str]
 
     @abstractmethod
     def load(self, settings: EncoderSettings, device: str | None) -> Model:
@@ -65,7 +65,7 @@ class EncodedIndex(ABC, Generic[Model]):
         """Concatenate the arrays of consecutive passages."""
 
     @abstractmethod
-    def write(self, folder: Path, blocks: Blocks, model: Model, passages: int) -> dict[str, int]:
+    def write(self, folder: Path, blocks: Blocks, model: Model, passage_count: int) -> dict[str, int]:
         """Write the index's files and return their sizes for the manifest."""
 
     def describe(self, model: Model) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class EncodedIndex(ABC, Generic[Model]):
         settings, corpus, folder = encoder_settings(study, encoder), study.corpus, study.path("indexes", encoder)
         refuse_other_index(study, encoder, self.name)
         started = time.monotonic()
-        with study.building(f"indexes/{encoder}"):
+        with study.lock_part(f"indexes/{encoder}"):
             model = self.load(settings, device)
             recipe = {
                 "kind": self.name,
@@ -105,9 +105,9 @@ class EncodedIndex(ABC, Generic[Model]):
                 corpus, folder / "blocks", recipe, lambda some: self.encode(model, some), self.join, progress
             )
             if progress is not None:
-                progress(0, None, f"writing {self.files}")
+                progress(0, None, f"writing {self.written_files}")
             size = self.write(folder, lambda: read_blocks(paths, self.arrays), model, len(corpus))
-            counted, mean = self.counted
+            counted, mean = self.size_names
             sizes = {**size, mean: round(size[counted] / max(len(corpus), 1), 1)}
             manifest = write_manifest(folder, {**recipe, **sizes, "seconds": round(time.monotonic() - started, 1)})
             shutil.rmtree(folder / "blocks", ignore_errors=True)

@@ -100,9 +100,9 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
 
     transformers.utils.logging.disable_progress_bar()
     if settings.model is not None:
-        model, pooling = _single_module(settings, settings.model, device)
+        model, pooling = _load_single_module(settings, settings.model, device)
     else:
-        model, pooling = _two_towers(settings, device)
+        model, pooling = _load_two_towers(settings, device)
     _set_prompts(model, settings)
     is_cut = _set_dimensions(model, settings)
     similarity: str = settings.similarity
@@ -145,13 +145,13 @@ def _vectors_hash(model: SentenceTransformer, settings: EncoderSettings) -> str:
     return text_sha256(weights, json.dumps(given, sort_keys=True)) if given else weights
 
 
-def _single_module(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
+def _load_single_module(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
 
     folder = open_model(path)
     check_kind(folder.path, "dense", settings)
     if not (Path(folder.path) / "modules.json").is_file():
-        modules, pooling = _tower(folder, settings, "model")
+        modules, pooling = _load_tower(folder, settings, "model")
         return SentenceTransformer(modules=modules, device=device), pooling
     with readable_model(folder.path):
         model = SentenceTransformer(folder.path, device=device, **folder.sentence_transformers)
@@ -162,20 +162,20 @@ def _single_module(settings: EncoderSettings, path: str, device: str | None) -> 
     return model, "its own"
 
 
-def _two_towers(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
+def _load_two_towers(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
     assert settings.question_model is not None and settings.passage_model is not None, "EncoderSettings checks this"
-    questions, pooling = _tower(open_model(settings.question_model), settings, "question_model")
-    passages, _ = _tower(open_model(settings.passage_model), settings, "passage_model")
+    questions, pooling = _load_tower(open_model(settings.question_model), settings, "question_model")
+    passages, _ = _load_tower(open_model(settings.passage_model), settings, "passage_model")
     widths = [tower[0].get_embedding_dimension() for tower in (questions, passages)]
     if widths[0] != widths[1]:
         raise Refused(f"question_model has {widths[0]} dimensions, passage_model {widths[1]}; they must be equal")
     return SentenceTransformer(modules=[Router.for_query_document(questions, passages)], device=device), pooling
 
 
-def _tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tuple[list, str]:
+def _load_tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tuple[list, str]:
     """Return [Transformer, Pooling] for a Hugging Face or DPR checkpoint, and the name of the pooling."""
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 

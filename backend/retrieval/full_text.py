@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from blindspot.backend.retrieval import live
 from blindspot.backend.text.answers import query_spans
-from blindspot.backend.text.spans import Span, excerpt, merged, pieces
+from blindspot.backend.text.spans import Span, excerpt, merge_spans, split_at_spans
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?:\b[^\W\d_a-z][\w'’-]*\s?)+")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundText:
+class TextResult:
     """One result of a full-text search.
 
     Attributes:
@@ -53,7 +53,7 @@ class TextSearch:
     """
 
     place: Place
-    found: list[FoundText]
+    found: list[TextResult]
     more: bool
     how: str
 
@@ -88,7 +88,7 @@ def find(
         return _notes(study, words, limit, hidden, annotator)
     if place != "passages":
         raise BadInput(f"search in one of {', '.join(PLACES)}, not in {place!r}")
-    if not hidden and BM25 in live.available(study):
+    if not hidden and BM25 in live.answering_retrievers(study):
         return _ranked_passages(study, query, limit)
     return _matching_passages(study, words, limit, bool(hidden))
 
@@ -117,7 +117,7 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     hits = live.search(study, BM25, [query], min(limit + 1, len(study.corpus)))
     rows = [int(row) for row in hits.ordinals[0] if row >= 0]
     found = [
-        FoundText(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
+        TextResult(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
         for each in study.corpus.passages(rows[:limit])
     ]
     how = "Results are ranked by BM25: passages with most of the words, and with the rarest words, come first."
@@ -128,7 +128,7 @@ def _matching_passages(study: Study, words: list[str], limit: int, is_blind: boo
     corpus = study.corpus
     rows = corpus.find(words, limit + 1, ROWS_SCANNED)
     found = [
-        FoundText(each.id, each.title, _excerpt(each.text, _spans(each.text, words)))
+        TextResult(each.id, each.title, _excerpt(each.text, _spans(each.text, words)))
         for each in corpus.passages(rows[:limit])
     ]
     how = "Passages with all of the words, in the order of the collection"
@@ -140,7 +140,7 @@ def _matching_passages(study: Study, words: list[str], limit: int, is_blind: boo
 
 def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
     questions, total = study.questions.page(search_words=words, limit=limit)
-    found = [FoundText(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
+    found = [TextResult(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
     return TextSearch(
         "questions", found, total > limit, f"{total:,} questions contain all of the words, in the order of import."
     )
@@ -149,7 +149,7 @@ def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
 def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotator: str | None) -> TextSearch:
     rows = Labels(study.labels_path).find_notes(words, annotator, limit + 1, () if annotator else hidden)
     found = [
-        FoundText(row.question, row.annotator, _excerpt(row.note or "", _spans(row.note or "", words)), row.passage)
+        TextResult(row.question, row.annotator, _excerpt(row.note or "", _spans(row.note or "", words)), row.passage)
         for row in rows[:limit]
     ]
     whose = "Your own notes" if annotator else "Notes of all annotators"
@@ -159,10 +159,10 @@ def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotat
 def _spans(text: str, words: list[str]) -> list[Span]:
     """Return the spans of the words in the text, ignoring case."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
-    return merged(match.span() for match in pattern.finditer(text))
+    return merge_spans(match.span() for match in pattern.finditer(text))
 
 
 def _excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
     low, high = excerpt(text, words[:1], words)
-    shown = pieces(text, low, high, (), words)
+    shown = split_at_spans(text, low, high, (), words)
     return [*([("… ", "")] if low else []), *shown, *([(" …", "")] if high < len(text) else [])]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.declared import Field, declared_settings, settings_class
 from blindspot.backend.core.settings import Settings
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.study import Study
@@ -57,7 +57,7 @@ class Candidates:
     dense: np.ndarray
 
 
-def weighted(candidates: Candidates, weight: float, k: int) -> Hits:
+def weighted_fusion(candidates: Candidates, weight: float, k: int) -> Hits:
     """Return the k best candidates by `sparse + weight * dense`."""
     return top_k(candidates.ordinals, candidates.sparse + np.float32(weight) * candidates.dense, k)
 
@@ -89,7 +89,7 @@ def _sum_by_ordinal(rows: np.ndarray, parts: np.ndarray, lists: int) -> tuple[np
     return np.where(first, rows, -1), totals
 
 
-def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
+def union_rows(hits_a: Hits, hits_b: Hits) -> np.ndarray:
     """Return the union of the rows of both lists, (q, m) int32, ascending without duplicates, padded with -1 at the
     beginning.
     """
@@ -98,7 +98,7 @@ def union(hits_a: Hits, hits_b: Hits) -> np.ndarray:
     return np.sort(ordinals, axis=1)
 
 
-def scores_in(rows: np.ndarray, hits: Hits) -> np.ndarray:
+def scores_of_rows(rows: np.ndarray, hits: Hits) -> np.ndarray:
     """Return the score in `hits` of each row (q, m), (q, m) float32; NaN if the list does not contain the row."""
     span = int(max(rows.max(initial=0), hits.ordinals.max(initial=0))) + 2
     first = np.arange(len(rows), dtype=np.int64)[:, None] * span
@@ -177,10 +177,10 @@ class Hybrid:
 
     def _search_block(self, questions: Sequence[str], k: int) -> Hits:
         if self.method == "rrf":
-            return reciprocal_rank_fusion(self.lists(questions), k, self.rrf_k)
-        return weighted(self.candidates(questions), self.weight, k)
+            return reciprocal_rank_fusion(self.both_lists(questions), k, self.rrf_k)
+        return weighted_fusion(self.candidates(questions), self.weight, k)
 
-    def lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
+    def both_lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
         """Return both retrievers' top `depth` hits."""
         vectors = self.dense.vectors_of(questions) if vectors is None else vectors
         return self.sparse.search(questions, self.depth), self.dense.search_vectors(vectors, self.depth)
@@ -188,9 +188,9 @@ class Hybrid:
     def candidates(self, questions: Sequence[str]) -> Candidates:
         """Return the union of both lists, with both retrievers' scores for every passage."""
         vectors = self.dense.vectors_of(questions)
-        sparse, dense = self.lists(questions, vectors)
-        ordinals = union(sparse, dense)
-        by_bm25, by_dense = scores_in(ordinals, sparse), scores_in(ordinals, dense)
+        sparse, dense = self.both_lists(questions, vectors)
+        ordinals = union_rows(sparse, dense)
+        by_bm25, by_dense = scores_of_rows(ordinals, sparse), scores_of_rows(ordinals, dense)
         if self.missing == "minimum":
             exact = lowest_scores(sparse), lowest_scores(dense)
         else:
@@ -292,7 +292,7 @@ class HybridKind(EncoderKind):
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)
 
     def run_name(self, options: HybridOptions) -> str:
-        default = declared(HybridOptions)["encoder"].default
+        default = declared_settings(HybridOptions)["encoder"].default
         joined = "hybrid" if options.first == BM25.name else f"hybrid-{options.first.replace(':', '-')}"
         return joined if options.encoder == default else f"{joined}-{options.encoder}"
 
@@ -367,7 +367,7 @@ def accuracy_by_weight(
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
         candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
-        tops.append(np.stack([_top_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+        tops.append(np.stack([_fused_hits(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
@@ -377,8 +377,8 @@ def accuracy_by_weight(
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
 
 
-def _top_hits(candidates: Candidates, weight: float) -> Hits:
-    return weighted(candidates, weight, TUNED_AT)
+def _fused_hits(candidates: Candidates, weight: float) -> Hits:
+    return weighted_fusion(candidates, weight, TUNED_AT)
 
 
 RETRIEVERS.register(HybridKind())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedRetriever:
     """An open retriever, with the SHA-256 of the manifest of each index that it searches, by the index's name."""
 
     retriever: Retriever
@@ -38,56 +38,56 @@ def available_retrievers(study: Study) -> list[str]:
     return [name for kind in RETRIEVERS if not first_missing(kind.extras) for name in kind.available(study)]
 
 
-def any_names(study: Study) -> bool:
+def has_retrievers(study: Study) -> bool:
     """Return whether `available_retrievers` is not empty, without listing all retrievers."""
     return any(kind.available(study) for kind in RETRIEVERS if not first_missing(kind.extras))
 
 
-def parts(study: Study, name: str) -> tuple[str, ...]:
+def index_names(study: Study, name: str) -> tuple[str, ...]:
     """Return the indexes that a retriever of `available_retrievers` searches."""
     kind = kind_of(name)
     return () if kind is None else kind.parts_in(study, name)
 
 
-def hashes(study: Study, name: str) -> dict[str, str]:
+def manifest_hashes(study: Study, name: str) -> dict[str, str]:
     """Return the SHA-256 of the manifest of each finished index that the retriever `name` searches. The hashes
     distinguish a rebuilt index from the old one with the same name.
     """
-    files = {part: study.path("indexes", part, MANIFEST) for part in parts(study, name)}
+    files = {part: study.path("indexes", part, MANIFEST) for part in index_names(study, name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
 
-class Indexes:
+class OpenRetrievers:
     """A store of open retrievers by name. A retriever is opened again if its index or its settings have changed.
 
-    Several threads may call `search`, but only one thread at a time may search a dense index; `one_thread` names that
+    Several threads may call `search`, but only one thread at a time may search a dense index; `thread_key` names that
     thread.
     """
 
     def __init__(self, study: Study, device: str | None = None):
         self.study, self.device = study, device
-        self._held: dict[str, tuple[tuple, Opened]] = {}
+        self._held: dict[str, tuple[tuple, OpenedRetriever]] = {}
         self._opening = threading.Lock()
-        self._loaded: dict[str, Opened] = {}
+        self._loaded: dict[str, OpenedRetriever] = {}
         self._loading = (
             threading.Lock()
         )  # the first search loads an encoder, and the libraries must not load in two threads at once
         self._settings: tuple[int, Settings] | None = None
 
-    def one_thread(self, name: str) -> str:
+    def thread_key(self, name: str) -> str:
         """Return a key for the thread of a retriever. Retrievers with the same key share an encoder and must be
         searched in the same thread.
         """
-        return (parts(self.study, name) or (name,))[-1]
+        return (index_names(self.study, name) or (name,))[-1]
 
-    def open(self, name: str) -> Opened:
+    def open(self, name: str) -> OpenedRetriever:
         """Open a retriever. Raises Missing if there is no index, and Refused if the index was made over
         other passages.
         """
         with self._opening:
             return self._open(name)
 
-    def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
+    def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, OpenedRetriever]:
         """Search with the open retriever. On a CPU, dense retrieval uses half of the cores, so that the rest remains
         for BM25 and the app.
         """
@@ -100,17 +100,17 @@ class Indexes:
         self._loaded[name] = opened
         return hits, opened
 
-    def _open(self, name: str) -> Opened:
+    def _open(self, name: str) -> OpenedRetriever:
         stamp = self._version_key(name)
         cached = self._held.get(name)
         if cached is None or cached[0] != stamp:
-            for stale in [other for other in self._held if other == name or name in parts(self.study, other)]:
+            for stale in [other for other in self._held if other == name or name in index_names(self.study, other)]:
                 del self._held[stale]
                 self._loaded.pop(
                     stale, None
                 )  # close the old retriever before opening the new one: a GPU's memory would not hold both
-            manifests = hashes(self.study, name)
-            cached = stamp, Opened(self._load(name), manifests)
+            manifests = manifest_hashes(self.study, name)
+            cached = stamp, OpenedRetriever(self._load(name), manifests)
             if self._version_key(name) != stamp:
                 raise Missing(f"the index of {name} is being rebuilt; try again when it is done")
             self._held[name] = cached

@@ -23,7 +23,7 @@ from blindspot.db.records import Hits
 
 
 def write_inverted_index(
-    folder: Path, blocks: Callable[[], Iterable[TermRows]], term_count: int, passages: int
+    folder: Path, blocks: Callable[[], Iterable[TermRows]], term_count: int, passage_count: int
 ) -> dict[str, int]:
     """Write the index in both directions (passage to terms and term to passages). Return the number of postings and the
     size, {"postings", "bytes"}. Needs memory for one block.
@@ -37,7 +37,7 @@ def write_inverted_index(
         by_term[1:] += np.bincount(block.terms, minlength=term_count)
         by_passage.append(block.offsets[1:] + by_passage[-1][-1])
     term_offsets, passage_offsets = np.cumsum(by_term), np.concatenate(by_passage)
-    assert len(passage_offsets) == passages + 1, "every passage is in one block"
+    assert len(passage_offsets) == passage_count + 1, "every passage is in one block"
     size = int(term_offsets[-1])
     np.save(folder / "terms.offsets.npy", term_offsets)
     np.save(folder / "passages.offsets.npy", passage_offsets)

@@ -55,7 +55,7 @@ class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
     def join(self, arrays: Sequence[Arrays]) -> Arrays:
         return {name: np.concatenate([part[name] for part in arrays]) for name in self.arrays}
 
-    def write(self, folder: Path, blocks: Blocks, model: MultiVectorModel, passages: int) -> dict[str, int]:
+    def write(self, folder: Path, blocks: Blocks, model: MultiVectorModel, passage_count: int) -> dict[str, int]:
         return write_token_vectors(folder, blocks, model.dimension)
 
 

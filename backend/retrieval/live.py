@@ -10,28 +10,24 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import indexes as held
 from blindspot.backend.retrieval import remote
 from blindspot.backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
-from blindspot.backend.retrieval.indexes import Indexes
-from blindspot.backend.retrieval.retriever import kind_of
+from blindspot.backend.retrieval.indexes import OpenRetrievers
+from blindspot.backend.retrieval.retriever import Retriever, kind_of
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.retriever import Retriever
-
 MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 
-_open: dict[Path, Indexes] = {}
+_open: dict[Path, OpenRetrievers] = {}
 _opening = threading.Lock()
 _searching = threading.Lock()
 
 
-def available(study: Study) -> list[str]:
+def answering_retrievers(study: Study) -> list[str]:
     """Return the names of the retrievers that can answer a question now, of every registered kind.
 
     If the backend does not respond, the retrievers that it last offered are returned, or else those of the study. A
@@ -43,12 +39,12 @@ def available(study: Study) -> list[str]:
 
 
 def can_answer(study: Study) -> bool:
-    """Return whether `available` lists any retriever. Kinds of retrievers are checked one after the other until one is
+    """Return whether `answering_retrievers` lists any retriever. Kinds of retrievers are checked one after the other until one is
     found.
     """
     backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
-    return held.any_names(study) if offered is None else bool(offered)
+    return held.has_retrievers(study) if offered is None else bool(offered)
 
 
 def index_state(study: Study) -> tuple:
@@ -58,13 +54,13 @@ def index_state(study: Study) -> tuple:
     backend = remote.configured_backend()
     offered = None if backend is None else backend.retrievers()
     if offered is None:
-        offered = {name: held.hashes(study, name) for name in held.available_retrievers(study)}
+        offered = {name: held.manifest_hashes(study, name) for name in held.available_retrievers(study)}
     values = {part: value for parts in offered.values() for part, value in parts.items()}
     return None if backend is None else backend.url, *sorted(values.items())
 
 
 def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
-    """Search with a retriever of `available`.
+    """Search with a retriever of `answering_retrievers`.
 
     Raises Missing if there is no index, Refused for an empty or too long question, and BlindspotError if the backend is
     down or busy.
@@ -75,7 +71,7 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
     if (backend := remote.configured_backend()) is not None:
         return backend.search(study, retriever, questions, k)
     with _opening:
-        opened = _open.setdefault(study.folder, Indexes(study))
+        opened = _open.setdefault(study.folder, OpenRetrievers(study))
     with _searching:  # parallel searches would slow each other down
         return opened.search(retriever, questions, k)[0]
 
@@ -84,12 +80,12 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
 def open_retriever(study: Study, retriever: str) -> Iterator[Retriever]:
     """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing if it has no index."""
     with _opening:
-        held_open = _open.setdefault(study.folder, Indexes(study))
+        held_open = _open.setdefault(study.folder, OpenRetrievers(study))
     with _searching:
         yield held_open.open(retriever).retriever
 
 
-def explains(study: Study, retriever: str) -> bool:
+def can_explain(study: Study, retriever: str) -> bool:
     """Return whether `explain` works for a retriever: it can explain scores, and its index is on this machine."""
     kind = kind_of(retriever)
     return (
@@ -101,11 +97,11 @@ def explains(study: Study, retriever: str) -> bool:
 
 
 def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
-    """Explain the score of a passage, with a retriever for which `explains` is true. Raises the same errors as
+    """Explain the score of a passage, with a retriever for which `can_explain` is true. Raises the same errors as
     `search`.
     """
     with _opening:
-        opened = _open.setdefault(study.folder, Indexes(study))
+        opened = _open.setdefault(study.folder, OpenRetrievers(study))
     with _searching:
         found = opened.open(retriever).retriever
         if not isinstance(found, Explainer):

@@ -30,7 +30,7 @@ def on_jvm(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _with_jvm(function: Callable[..., T], arguments: tuple) -> T:
-    _start()
+    _start_jvm()
     return function(*arguments)
 
 
@@ -41,11 +41,11 @@ def java_class(name: str) -> Any:
     return jnius.autoclass(name)
 
 
-_lucene_logger: Any  # Java resets the level of a logger without references, so `_start` keeps a reference here
+_lucene_logger: Any  # Java resets the level of a logger without references, so `_start_jvm` keeps a reference here
 
 
 @cache
-def _start() -> None:
+def _start_jvm() -> None:
     """Start the Java virtual machine. If another library in this process has already started one, that one is used."""
     import jnius_config
 

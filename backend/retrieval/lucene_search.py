@@ -70,28 +70,28 @@ class LuceneSearch:
                 progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
-    def _search_block(self, questions: Sequence[str], k: int, fetch: int) -> Hits:
-        """Return the k best passages among Lucene's `fetch` best hits. Lucene orders equal scores by its own document
+    def _search_block(self, questions: Sequence[str], k: int, hit_count: int) -> Hits:
+        """Return the k best passages among Lucene's `hit_count` best hits. Lucene orders equal scores by its own document
         numbers, not by row.
 
         If every fetched hit after the k-th has the same score as the k-th, the question is searched again for four
         times as many hits, until all ties are known. The same is done if too many hits are not passages of the study.
         """
-        fetch = min(fetch, len(self._ordinals))
-        documents, scores = on_jvm(self._fetch, questions, fetch)
+        hit_count = min(hit_count, len(self._ordinals))
+        documents, scores = on_jvm(self._best_documents, questions, hit_count)
         hits = top_k(np.where(documents < 0, -1, self._ordinals[documents]), scores, k)
-        if fetch == len(self._ordinals):
+        if hit_count == len(self._ordinals):
             return hits
         undecided = (hits.ordinals[:, -1] < 0) | (hits.scores[:, -1] == scores[:, -1])
         tied = np.flatnonzero((documents[:, -1] >= 0) & undecided)
-        for block in _blocks(len(tied), 4 * fetch):
+        for block in _blocks(len(tied), 4 * hit_count):
             rows = tied[block]
-            found = self._search_block([questions[row] for row in rows], k, 4 * fetch)
+            found = self._search_block([questions[row] for row in rows], k, 4 * hit_count)
             hits.ordinals[rows], hits.scores[rows] = found.ordinals, found.scores
         return hits
 
-    def _fetch(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._batch.search(questions, n)
+    def _best_documents(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._batch_search.search(questions, n)
 
     def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         import jnius
@@ -125,7 +125,7 @@ class LuceneSearch:
         return searcher
 
     @cached_property
-    def _batch(self) -> BatchSearch:
+    def _batch_search(self) -> BatchSearch:
         return BatchSearch(self._searcher, self._generator, self._analyzer)
 
     @cached_property
@@ -166,8 +166,8 @@ def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
     return scores
 
 
-def _blocks(questions: int, hits: int) -> Iterator[slice]:
+def _blocks(question_count: int, hit_count: int) -> Iterator[slice]:
     """Split the questions into slices small enough for one call with this many hits each."""
-    size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hits))
-    for start in range(0, questions, size):
+    size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hit_count))
+    for start in range(0, question_count, size):
         yield slice(start, start + size)

@@ -85,13 +85,13 @@ def build(
         )
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
     name = settings.collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
-    with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
+    with study.lock_part(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
-        halves = takes_halves(client.get_server_version(), index, _is_embedded(uri))
+        halves = supports_float16(client.get_server_version(), index, _is_embedded(uri))
         fresh = _prepare_collection(client, name, dense, print_of, index, parameters or {}, settings.replace, halves)
         client.load_collection(name, replica_number=replicas)
-        n_present = 0 if fresh else count(client, name)
-        _fill(client, name, dense, n_present, progress)
+        n_present = 0 if fresh else count_vectors(client, name)
+        _insert_vectors(client, name, dense, n_present, progress)
         if not _is_embedded(uri):
             _wait_for_index(client, name, progress)
             client.release_collection(name)
@@ -193,7 +193,7 @@ class Milvus:
                 f"Milvus at {self.record['uri']} no longer has a collection {name}; run 'blindspot index milvus' again"
             )
         client.load_collection(name, replica_number=self.record["replicas"])
-        if (n_present := count(client, name)) != self.record["passages"]:
+        if (n_present := count_vectors(client, name)) != self.record["passages"]:
             raise Refused(
                 f"the Milvus collection {name} has {n_present:,} vectors, not {self.record['passages']:,}; fill it "
                 "again with 'blindspot index milvus --replace'"
@@ -206,7 +206,7 @@ class Milvus:
         return next(field["type"].name for field in fields if field["name"] == VECTOR)
 
 
-def count(client: Any, collection: str) -> int:
+def count_vectors(client: Any, collection: str) -> int:
     """Return the number of vectors in a loaded collection, including those just inserted."""
     answer = client.query(collection, output_fields=["count(*)"], consistency_level="Strong", timeout=SECONDS)
     return int(answer[0]["count(*)"])
@@ -224,7 +224,14 @@ def _search_parameters(record: dict, count: int) -> dict:
 
 
 def _prepare_collection(
-    client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, halves: bool
+    client: Any,
+    name: str,
+    dense: Dense,
+    source_hash: str,
+    index: str,
+    parameters: dict,
+    replace: bool,
+    use_float16: bool,
 ) -> bool:
     """Create the collection if it does not exist, and return whether it is new. The source of its vectors is recorded
     in its properties.
@@ -232,7 +239,10 @@ def _prepare_collection(
     from pymilvus import DataType
 
     if client.has_collection(name):
-        if not replace and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == print_of:
+        if (
+            not replace
+            and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == source_hash
+        ):
             return False
         if not replace:
             raise Refused(
@@ -242,30 +252,30 @@ def _prepare_collection(
         client.drop_collection(name)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(KEY, DataType.INT64, is_primary=True)
-    kind = DataType.FLOAT16_VECTOR if halves else DataType.FLOAT_VECTOR
+    kind = DataType.FLOAT16_VECTOR if use_float16 else DataType.FLOAT_VECTOR
     schema.add_field(VECTOR, kind, dim=int(dense.vectors.shape[1]))
     indexed = client.prepare_index_params()
     indexed.add_index(VECTOR, index_type=index, metric_type="IP", params=parameters)
-    client.create_collection(name, schema=schema, index_params=indexed, properties={"blindspot.vectors": print_of})
+    client.create_collection(name, schema=schema, index_params=indexed, properties={"blindspot.vectors": source_hash})
     return True
 
 
-def _fill(client: Any, name: str, dense: Dense, kept: int, progress: Progress | None) -> None:
-    """Insert the rows from row `kept` on, in order. A partly inserted block is sent again, and its rows replace the
+def _insert_vectors(client: Any, name: str, dense: Dense, first_row: int, progress: Progress | None) -> None:
+    """Insert the rows from row `first_row` on, in order. A partly inserted block is sent again, and its rows replace the
     earlier copies. Raises BlindspotError if rows are missing at the end.
     """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]
     kind = np.float16 if any(field["type"].name == "FLOAT16_VECTOR" for field in fields) else np.float32
-    begin = kept if kept >= len(vectors) else kept // per_insert * per_insert
+    begin = first_row if first_row >= len(vectors) else first_row // per_insert * per_insert
     for start in range(begin, len(vectors), per_insert):
         block = np.asarray(vectors[start : start + per_insert], kind)
-        put = client.upsert if start < kept else client.insert  # an upsert costs far more than an insert
+        put = client.upsert if start < first_row else client.insert  # an upsert costs far more than an insert
         put(name, [{KEY: start + row, VECTOR: vector} for row, vector in enumerate(block)], timeout=SECONDS_TO_WRITE)
         if progress is not None:
             progress(start + len(block), len(vectors), "filling the Milvus collection")
     client.flush(name, timeout=SECONDS_TO_WRITE)
-    if (n_present := count(client, name)) != len(vectors):
+    if (n_present := count_vectors(client, name)) != len(vectors):
         raise BlindspotError(
             f"the collection {name} has {n_present:,} of {len(vectors):,} vectors; fill it again with --replace"
         )
@@ -285,7 +295,7 @@ def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def takes_halves(version: str, index: str, embedded: bool) -> bool:
+def supports_float16(version: str, index: str, embedded: bool) -> bool:
     """Return whether a server of this version supports 16-bit vectors with this index ("v2.3.5-lite" is version 2.3).
 
     milvus-lite and GPU indexes do not support them. A version that cannot be parsed is treated as an old one, because

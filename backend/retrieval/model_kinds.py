@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import read_json
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def kind_of_model(folder: Path) -> str | None:
 
     Raises BadInput for a damaged configuration.
     """
-    saved = _object(folder / "config_sentence_transformers.json").get("model_type")
+    saved = _read_object(folder / "config_sentence_transformers.json").get("model_type")
     if saved in LIBRARY_TYPES:
         return LIBRARY_TYPES[saved]
-    modules = _modules(folder)
+    modules = _module_classes(folder)
     if modules:
         return next((MODULES[name] for name in modules if name in MODULES), "dense")
-    architectures = [str(name) for name in _object(folder / "config.json").get("architectures") or []]
+    architectures = [str(name) for name in _read_object(folder / "config.json").get("architectures") or []]
     if any(name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures):
         return "late-interaction"
     if any(name.endswith("ForSequenceClassification") for name in architectures):
@@ -68,7 +68,7 @@ def encoder_kind(settings: EncoderSettings) -> str:
     if settings.kind != "auto" or settings.model is None:
         return settings.kind if settings.kind != "auto" else "dense"
     try:
-        folder = Path(locate(settings.model))
+        folder = Path(locate_model(settings.model))
         return (kind_of_model(folder) if folder.is_dir() else None) or "dense"
     except BlindspotError:
         return "dense"
@@ -89,16 +89,16 @@ def check_kind(folder: str, expected_kind: str, settings: EncoderSettings) -> No
         raise Refused(f"{folder} is {WORDS[found]}, not {WORDS[expected_kind]}; {advice}")
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     content = read_json(path) if path.is_file() else {}
     return content if isinstance(content, dict) else {}
 
 
-def _modules(folder: Path) -> list[str]:
+def _module_classes(folder: Path) -> list[str]:
     """Return the class names of a sentence-transformers folder's modules, including those inside a Router."""
     path = folder / "modules.json"
     listed = read_json(path) if path.is_file() else []
     named = [module.get("type") for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
-    routed = _object(folder / "router_config.json").get("types")
+    routed = _read_object(folder / "router_config.json").get("types")
     named += list(routed.values()) if isinstance(routed, dict) else []
     return [str(name).rpartition(".")[2] for name in named]

@@ -89,11 +89,11 @@ class MultiVectorModel:
             "dimension": self.dimension,
             "similarity": self.similarity,
             "passage_template": self.settings.passage_template,
-            "max_tokens": self._length(),
+            "max_tokens": self._max_length(),
             "model_hash": self.model_hash,
         }
 
-    def _length(self) -> int:
+    def _max_length(self) -> int:
         own = getattr(self.model[0], "document_length", None)
         return int(own) if own is not None else self.settings.max_tokens
 

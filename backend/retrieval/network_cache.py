@@ -109,7 +109,7 @@ def stored_network(key: str) -> StoredNetwork | None:
     return found
 
 
-def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, network: OpenVINOModel | None) -> None:
+def store_network(key: str, record: StoredNetwork, tokenizer: Tokenizer | None, network: OpenVINOModel | None) -> None:
     """Store an entry, and delete old entries beyond the number `KEPT`. If the disk is full or the folder cannot be
     written, nothing is stored.
     """
@@ -118,11 +118,11 @@ def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, 
         cache.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
         try:
-            if stored.is_exact and tokenizer is not None and network is not None:
+            if record.is_exact and tokenizer is not None and network is not None:
                 network.save(building / NETWORK)
                 tokenizer.save(str(building / TOKENIZER))
             files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
-            card = {field.name: getattr(stored, field.name) for field in fields(stored) if field.name != "folder"}
+            card = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "folder"}
             write_json(building / CARD, {**card, "files": files})
             shutil.rmtree(cache / key, ignore_errors=True)
             os.replace(building, cache / key)

@@ -28,22 +28,22 @@ class NewPassages:
     def encode(self, passages: Sequence[Passage]) -> np.ndarray:
         """Return the vectors (n, d) float16."""
         if self._bulk is None:
-            self._bulk = self._opened(passages)
+            self._bulk = self._choose_encoder(passages)
         if self._bulk is None:
             return self.dense.encoder.encode_passages(passages).astype(np.float16)
         if isinstance(self._bulk, StoredEncoder):
-            return self._bulk.encode(self._texts(passages)).astype(np.float16)
+            return self._bulk.encode(self._passage_texts(passages)).astype(np.float16)
         return self._bulk.encode(self._bulk.tokenise(passages)).cpu().numpy()
 
-    def _opened(self, passages: Sequence[Passage]) -> StoredEncoder | PassageEncoder | None:
+    def _choose_encoder(self, passages: Sequence[Passage]) -> StoredEncoder | PassageEncoder | None:
         is_worth = len(passages) >= WORTH_CONVERTING
         sample = passages[:: max(1, len(passages) // SAMPLE)][:SAMPLE]
-        network = self.dense.question_encoder.passage_network(self._texts(sample), is_worth)
+        network = self.dense.question_encoder.passage_network(self._passage_texts(sample), is_worth)
         if network is not None or not is_worth:
             return network
         engine: Engine = "openvino" if has_openvino() else "torch"
         return PassageEncoder(self.dense.encoder, sample=sample, engine=engine)
 
-    def _texts(self, passages: Sequence[Passage]) -> list[str]:
+    def _passage_texts(self, passages: Sequence[Passage]) -> list[str]:
         template = self.dense.encoder_settings.passage_template
         return [template.format(title=passage.title, text=passage.text) for passage in passages]

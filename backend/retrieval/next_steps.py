@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.declared import declared
+from blindspot.backend.core.declared import declared_settings
 from blindspot.backend.core.extras import first_missing, install_command
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.summary import Step
@@ -60,6 +60,6 @@ def _steps_of(kind: RetrieverKind, study: Study) -> list[Step]:
 
 def command_line(kind: RetrieverKind, name: str, split: str) -> str:
     """Return the command that makes a run with the retriever `name`."""
-    known = declared(kind.options)
+    known = declared_settings(kind.options)
     options = "".join(f" {known[key].option} {value}" for key, value in kind.options_of(name).items())
     return f"blindspot retrieve --with {kind.name}{options} --split {split}"

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.core.declared import Field, build, declared, settings_class
+from blindspot.backend.core.declared import Field, build_settings, declared_settings, settings_class
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import Settings, check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.data.importing.tools import readable_write_errors
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
@@ -52,16 +52,16 @@ def open_index(
 
     If the index cannot be searched, raises BlindspotError with a one-line message and records nothing.
     """
-    chosen, read_as = ENGINES.get(engine), build(EngineSettings, settings or {})
+    chosen, read_as = ENGINES.get(engine), build_settings(EngineSettings, settings or {})
     chosen.check_settings(read_as)
     _check_free(study, check_name(name, "index"), replace)
     started, folder = time.monotonic(), study.path("indexes", name)
-    with study.building(f"indexes/{name}"):
+    with study.lock_part(f"indexes/{name}"):
         imported = not study.has_corpus
         if imported:
             _import_passages(study, chosen, name, where, read_as, progress)
         try:
-            with whole_folder(folder) as building:
+            with atomic_folder(folder) as building:
                 record = chosen.examine(study, where, read_as, building, progress)
                 manifest = {
                     "kind": KIND,
@@ -87,7 +87,7 @@ def open_index(
 
 
 def _changed_settings(settings: EngineSettings) -> dict[str, Any]:
-    known = declared(EngineSettings)
+    known = declared_settings(EngineSettings)
     return {name: getattr(settings, name) for name in known if getattr(settings, name) != known[name].default}
 
 
@@ -109,7 +109,7 @@ def _import_passages(
             "the study has no passages, and none can be read from this index; run 'blindspot import passages FILE' "
             "first, with the ids of the index"
         )
-    with writable(study.folder), CorpusWriter(study.folder / "corpus.db") as writer:
+    with readable_write_errors(study.folder), CorpusWriter(study.folder / "corpus.db") as writer:
         for rows in stored.blocks():
             writer.add_rows(rows)
         writer.finish(f"index {name}", "")  # not where it is: the collection goes along in a push

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.retrieval.token_batches import Ids, batches, pad_tokens
+from blindspot.backend.retrieval.token_batches import Ids, batch_rows, pad_tokens
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -72,14 +72,19 @@ class OpenVINOModel:
         self._queue = module.AsyncInferQueue(compiled)
 
     def encode(
-        self, ids: Ids, padding: int, dimension: int, tokens: int = TOKENS, tick: Callable[[int], None] | None = None
+        self,
+        ids: Ids,
+        padding: int,
+        dimension: int,
+        tokens_per_batch: int = TOKENS,
+        tick: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """Return the vectors (n, dimension) float32 of tokenised texts.
 
         Args:
             padding: the token id of padding.
             dimension: the model's own vectors are cut to it.
-            tokens: limit of tokens in a batch; at most `TOKENS` are used.
+            tokens_per_batch: limit of tokens in a batch; at most `TOKENS` are used.
             tick: gets the number of texts handed over, before each batch.
         """
         vectors = np.empty((len(ids), dimension), np.float32)
@@ -89,7 +94,7 @@ class OpenVINOModel:
 
         self._queue.set_callback(store)
         done = 0
-        for rows in batches(ids, min(tokens, TOKENS)):
+        for rows in batch_rows(ids, min(tokens_per_batch, TOKENS)):
             if tick is not None:
                 tick(done)
             self._queue.start_async(pad_tokens([ids[row] for row in rows], self.inputs, padding), userdata=rows)

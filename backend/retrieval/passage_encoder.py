@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.openvino_model import OpenVINOModel, convert_network
-from blindspot.backend.retrieval.token_batches import Ids, batches, pad_tokens, unit_vectors
+from blindspot.backend.retrieval.token_batches import Ids, batch_rows, pad_tokens, unit_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 
@@ -73,7 +73,7 @@ class BulkEncoder:
         encoder: Encoder,
         precision: str = "auto",
         sample: Sequence[str] = (),
-        tokens: int | None = None,
+        tokens_per_batch: int | None = None,
         engine: Engine = "torch",
         task: Task = "document",
     ):
@@ -82,7 +82,7 @@ class BulkEncoder:
         self.encoder, self.device = encoder, encoder.model.device
         if precision == "float16" and self.device.type == "cpu":
             raise Refused("float16 needs a GPU; on a CPU use bfloat16 or float32")
-        self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
+        self.tokens = tokens_per_batch or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
         self.task, self.prompt = task, _prompt(encoder.model, task)
         self.tokenizer, self.inputs = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
@@ -110,16 +110,16 @@ class BulkEncoder:
 
         with torch.inference_mode(), self._autocast():
             if self.tokenizer is None:
-                return self._encode_plainly(cast(Texts, tokenised), tick)
+                return self._encode_with_library(cast(Texts, tokenised), tick)
             ids = cast(Ids, tokenised)
             if self.openvino is not None:
                 return torch.from_numpy(self._with_openvino(self.openvino, ids, tick))
             done = 0
             vectors = torch.empty((len(ids), self.encoder.dimension), device=self.device)
-            for rows in batches(ids, self.tokens):
+            for rows in batch_rows(ids, self.tokens):
                 if tick is not None:
                     tick(done)
-                result = self.model(self._features([ids[row] for row in rows]))["sentence_embedding"][
+                result = self.model(self._model_inputs([ids[row] for row in rows]))["sentence_embedding"][
                     :, : vectors.shape[1]
                 ].float()
                 if self.encoder.similarity == "cosine":
@@ -132,7 +132,7 @@ class BulkEncoder:
         vectors = model.encode(ids, self.inputs["padding"], self.encoder.dimension, self.tokens, tick)
         return unit_vectors(vectors) if self.encoder.similarity == "cosine" else vectors
 
-    def _features(self, ids: Ids) -> dict[str, Any]:
+    def _model_inputs(self, ids: Ids) -> dict[str, Any]:
         """Return a batch in the model's format."""
         import torch
 
@@ -144,7 +144,7 @@ class BulkEncoder:
             name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()
         }
 
-    def _encode_plainly(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+    def _encode_with_library(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         if tick is not None:
             tick(0)
         encode = self.model.encode_query if self.task == "query" else self.model.encode_document
@@ -162,7 +162,7 @@ class BulkEncoder:
 
         self.precision, self.openvino = precision, None
         if engine == "openvino":
-            self.openvino = self._openvino(precision)
+            self.openvino = self._load_openvino(precision)
             return
         whole = precision != "float32" and self.device.type != "cpu"
         self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
@@ -176,22 +176,22 @@ class BulkEncoder:
             else nullcontext()
         )
 
-    def _openvino(self, precision: str) -> OpenVINOModel:
+    def _load_openvino(self, precision: str) -> OpenVINOModel:
         if self.tokenizer is None or self.device.type != "cpu":
             raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
-        example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
+        example = self._model_inputs([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
         tensors = {name: example[name] for name in self.inputs["tensors"]}
         network = convert_network(self.encoder.model, tensors, self.inputs["rest"])
         return OpenVINOModel(network, precision)
 
     def _choose_engine(self, sample: Sequence[str], engine: Engine) -> None:
-        exact = self._encode_plainly(list(sample)).cpu().numpy()
-        for precision, by in _candidates(self.device, engine):
+        exact = self._encode_with_library(list(sample)).cpu().numpy()
+        for precision, by in _engine_candidates(self.device, engine):
             try:
                 self._set_engine(precision, by)
             except (Missing, Refused):
                 continue
-            if same_vectors(self.encode_float32(self.tokenise_texts(sample)).cpu().numpy(), exact, OFF):
+            if vectors_agree(self.encode_float32(self.tokenise_texts(sample)).cpu().numpy(), exact, OFF):
                 return
         self._set_engine("float32")
 
@@ -204,10 +204,12 @@ class PassageEncoder(BulkEncoder):
         encoder: Encoder,
         precision: str = "auto",
         sample: Sequence[Passage] = (),
-        tokens: int | None = None,
+        tokens_per_batch: int | None = None,
         engine: Engine = "torch",
     ):
-        super().__init__(encoder, precision, [encoder.passage_text(passage) for passage in sample], tokens, engine)
+        super().__init__(
+            encoder, precision, [encoder.passage_text(passage) for passage in sample], tokens_per_batch, engine
+        )
 
     def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
         """Tokenise passages as `tokenise_texts` does."""
@@ -251,7 +253,7 @@ class PassageEncoder(BulkEncoder):
                 writing.pop().result()
 
 
-def same_vectors(vectors: np.ndarray, exact: np.ndarray, tolerance: float) -> bool:
+def vectors_agree(vectors: np.ndarray, exact: np.ndarray, tolerance: float) -> bool:
     """Return whether two sets of vectors agree, both by cosine and by distance. The distance must be at most
     `tolerance` times the typical distance between two texts. The cosine alone is not sufficient, because an encoder may
     place all texts in a narrow cone.
@@ -311,12 +313,12 @@ def _tokenizer(model: SentenceTransformer, prompt: str, task: Task) -> tuple[Any
     return tokenizer, expected
 
 
-def _candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:
+def _engine_candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:
     """Return the precisions and engines that "auto" tries, fastest first."""
-    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in quick_precisions(device.type)]
+    fast_options: list[tuple[str, Engine]] = [(precision, "torch") for precision in quick_precisions(device.type)]
     if engine == "torch" or device.type != "cpu":
-        return quick
-    return [*((precision, "openvino") for precision, _ in quick), ("float32", "openvino"), *quick]
+        return fast_options
+    return [*((precision, "openvino") for precision, _ in fast_options), ("float32", "openvino"), *fast_options]
 
 
 def quick_precisions(device: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from blindspot.backend.retrieval.passage_encoder import (
     SAMPLE_TEXTS,
     BulkEncoder,
     quick_precisions,
-    same_vectors,
+    vectors_agree,
 )
 from blindspot.backend.retrieval.search import default_device
 from blindspot.backend.retrieval.token_batches import unit_vectors
@@ -73,7 +73,7 @@ class QuestionEncoder:
         if self._bulk is None and len(questions) < WORTH_CONVERTING:
             return self._load().encode_questions(questions)
         if self._bulk is None:
-            self._bulk = self._converted(questions) or BulkEncoder(self._load(), "float32", task="query")
+            self._bulk = self._convert_network(questions) or BulkEncoder(self._load(), "float32", task="query")
         if isinstance(self._bulk, StoredEncoder):
             return self._bulk.encode(questions, tick)
         return self._bulk.encode_float32(self._bulk.tokenise_texts(questions), tick).cpu().numpy()
@@ -87,7 +87,7 @@ class QuestionEncoder:
             return None
         stored = stored_network(self._key)
         if may_convert and (stored is None or not stored.tried_on_passages):
-            self._bulk = self._converted(sample) or self._bulk
+            self._bulk = self._convert_network(sample) or self._bulk
             stored = stored_network(self._key)
         if stored is None or not stored.is_exact or stored.passage_prompt is None:
             return None
@@ -96,11 +96,11 @@ class QuestionEncoder:
         exact = StoredEncoder(stored, tokenizer, OpenVINOModel(stored.network_file, "float32"), prompt)
         for precision in quick_precisions("cpu"):
             quick = StoredEncoder(stored, tokenizer, OpenVINOModel(stored.network_file, precision), prompt)
-            if same_vectors(quick.encode(sample), exact.encode(sample), OFF_16_BITS):
+            if vectors_agree(quick.encode(sample), exact.encode(sample), OFF_16_BITS):
                 return quick
         return exact
 
-    def _converted(self, questions: Sequence[str]) -> StoredEncoder | None:
+    def _convert_network(self, questions: Sequence[str]) -> StoredEncoder | None:
         """Convert the network and store it in the cache. Return None if OpenVINO cannot run it or does not reproduce
         its vectors accurately enough.
         """
@@ -112,7 +112,7 @@ class QuestionEncoder:
             bulk = BulkEncoder(encoder, "float32", engine="openvino", task="query")
             sample = [questions[row] for row in np.unique(np.linspace(0, len(questions) - 1, SAMPLE).astype(int))]
             ours = bulk.encode_float32(bulk.tokenise_texts(sample)).numpy()
-            is_exact = same_vectors(ours, encoder.encode_questions(sample), OFF)
+            is_exact = vectors_agree(ours, encoder.encode_questions(sample), OFF)
             prompt = _passage_prompt(encoder, bulk) if is_exact else None
             stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.inputs["padding"], is_exact, prompt, True)
         network, tokenizer = (bulk.openvino, bulk.tokenizer) if bulk is not None else (None, None)
@@ -122,15 +122,15 @@ class QuestionEncoder:
         return StoredEncoder(stored, tokenizer, network)
 
 
-def _passage_prompt(encoder: Encoder, questions: BulkEncoder) -> str | None:
+def _passage_prompt(encoder: Encoder, question_encoder: BulkEncoder) -> str | None:
     """Return the prompt of passages if the network of questions gives the encoder's vectors of passages with it, else None."""
     passages = BulkEncoder(encoder, "float32")
-    if passages.tokenizer is None or questions.openvino is None:
+    if passages.tokenizer is None or question_encoder.openvino is None:
         return None
     exact = passages.encode_float32(passages.tokenise_texts(SAMPLE_TEXTS)).numpy()
-    passages.openvino = questions.openvino
+    passages.openvino = question_encoder.openvino
     ours = passages.encode_float32(passages.tokenise_texts(SAMPLE_TEXTS)).numpy()
-    return passages.prompt if same_vectors(ours, exact, OFF) else None
+    return passages.prompt if vectors_agree(ours, exact, OFF) else None
 
 
 class StoredEncoder:

@@ -23,7 +23,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.network_cache import network_fingerprint
-from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, writing
+from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, write_transaction
 
 FILE = "question_vectors.db"
 QUESTIONS_PER_STEP = 2048  # questions encoded and stored at once; an interruption loses at most one such block
@@ -53,21 +53,21 @@ def question_vectors(
     path = study.path("indexes", dense.name, FILE)
     if not questions or not os.access(path.parent, os.W_OK):
         return dense.encode(questions, progress)
-    model, store = _key(dense), PerThread(path)
+    model, store = _cache_key(dense), PerThread(path)
     keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions]
     try:
         with readable_sqlite_errors(path):
             store.connection.executescript(_SCHEMA)
             stored = _stored_vectors(store, model, keys, dense.manifest["dimension"])
             kept = sum(key in stored for key in keys)
-            dense.seconds_saved += kept * _seconds_each(store, model)
+            dense.seconds_saved += kept * _seconds_per_question(store, model)
             absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
             for begin in range(0, len(absent), QUESTIONS_PER_STEP):
                 block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
                 began = time.monotonic()
                 vectors = dense.encode([text for _, text in block], _offset_progress(progress, begin, len(absent)))
                 rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
-                with writing(store.connection) as connection:
+                with write_transaction(store.connection) as connection:
                     connection.executemany("INSERT OR REPLACE INTO question_vector VALUES (?, ?, ?)", rows)
                     connection.execute(_ADD_TIME, (model, len(block), time.monotonic() - began))
                 stored.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))
@@ -87,7 +87,7 @@ class SearchesVectors(Protocol):
 
 
 @contextmanager
-def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
+def cached_question_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
     """Make the dense retriever in `retriever` use the cache within the `with` block. Yields that dense retriever, or
     None if there is none.
     """
@@ -103,7 +103,7 @@ def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
             dense.kept_in = None
 
 
-def _key(dense: Dense) -> str:
+def _cache_key(dense: Dense) -> str:
     """Return a hash of everything that influences the vectors. If changes of the model's files cannot be detected
     otherwise, the model is loaded to compute its hash.
     """
@@ -112,7 +112,7 @@ def _key(dense: Dense) -> str:
     return text_sha256(now, json.dumps(index, sort_keys=True))
 
 
-def _seconds_each(store: PerThread, model: str) -> float:
+def _seconds_per_question(store: PerThread, model: str) -> float:
     """Return the average number of seconds that encoding a question took."""
     row = store.connection.execute("SELECT seconds / questions FROM encoding WHERE model = ?", (model,)).fetchone()
     return row[0] if row else 0.0

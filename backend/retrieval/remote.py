@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.indexes import hashes
+from blindspot.backend.retrieval.indexes import manifest_hashes
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -32,7 +32,7 @@ QUESTIONS_PER_REQUEST = 64  # limit of one request to the service
 LARGEST_ANSWER = 1 << 26  # bytes
 
 
-class ServiceDown(BlindspotError):
+class ServiceUnavailable(BlindspotError):
     """Raised if the backend does not respond."""
 
 
@@ -67,11 +67,11 @@ class Backend:
         self._listed: tuple[float, dict | None] = (-np.inf, None)
         self._listing = threading.Lock()
 
-    def answers(self) -> bool:
+    def is_responding(self) -> bool:
         """Return whether the service responds. It also responds while it is still loading its indexes."""
         try:
             return self._send_request("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
-        except ServiceDown:
+        except ServiceUnavailable:
             return False
 
     def retrievers(self) -> dict[str, dict[str, str]] | None:
@@ -97,7 +97,7 @@ class Backend:
         study's, Missing for a retriever that it does not offer, and BlindspotError with the service's message for other
         errors.
         """
-        corpus, known = study.corpus, hashes(study, retriever)
+        corpus, known = study.corpus, manifest_hashes(study, retriever)
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_REQUEST):
@@ -105,7 +105,7 @@ class Backend:
             body = {"retriever": retriever, "questions": block, "k": k, "corpus": corpus.digest, "indexes": known}
             answer = self._check_answer(*self._send_request("POST", "/search", body, SECONDS_TO_SEARCH))
             try:
-                hits = _hits(answer, len(block), k, len(corpus))
+                hits = _parse_hits(answer, len(block), k, len(corpus))
                 known = dict(answer["indexes"])  # the next block must come from the same index
             except (KeyError, TypeError, ValueError) as error:
                 raise BlindspotError(
@@ -153,7 +153,7 @@ class Backend:
                 if isinstance(error, TimeoutError)
                 else getattr(error, "strerror", None) or type(error).__name__
             )
-            raise ServiceDown(
+            raise ServiceUnavailable(
                 f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running "
                 "there? Reading and judging work without it"
             ) from error
@@ -172,17 +172,17 @@ class Backend:
         return response.status, answer
 
 
-def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits:
+def _parse_hits(answer: dict[str, Any], question_count: int, k: int, passage_count: int) -> Hits:
     """Convert the lists in a response to Hits. Raises KeyError, TypeError or ValueError for a malformed response."""
-    ordinals = np.full((questions, k), -1, np.int32)
-    scores = np.full((questions, k), -np.inf, np.float32)
+    ordinals = np.full((question_count, k), -1, np.int32)
+    scores = np.full((question_count, k), -np.inf, np.float32)
     for row, (places, values) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
         rows, values_given = np.asarray(places, np.int64), np.asarray(values, np.float32)
-        if rows.shape != values_given.shape or rows.ndim != 1 or len(rows) > k or row >= questions:
+        if rows.shape != values_given.shape or rows.ndim != 1 or len(rows) > k or row >= question_count:
             raise ValueError("lists of other lengths than requested")
-        if len(rows) and not 0 <= rows.min() <= rows.max() < passages:
+        if len(rows) and not 0 <= rows.min() <= rows.max() < passage_count:
             raise ValueError("a passage that is not in the collection")
         ordinals[row, : len(rows)], scores[row, : len(rows)] = rows, values_given
-    if len(answer["ordinals"]) != questions:
+    if len(answer["ordinals"]) != question_count:
         raise ValueError("a wrong number of questions")
     return Hits(ordinals, scores)

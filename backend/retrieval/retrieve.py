@@ -19,15 +19,15 @@ from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.cost import index_bytes, live_latency
-from blindspot.backend.retrieval.question_vectors import kept_vectors
+from blindspot.backend.retrieval.question_vectors import cached_question_vectors
 from blindspot.backend.retrieval.retriever import RETRIEVERS, options_for
 from blindspot.backend.text.default_rule import DEFAULT_RULE
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits, Question
 
 
-def _check(study: Study, kind: str, **_: object) -> None:
+def _check_retriever(study: Study, kind: str, **_: object) -> None:
     require(*RETRIEVERS.get(kind).extras)
 
 
@@ -54,7 +54,7 @@ class RunSettings:
     )
 
 
-@job("retrieve", check=_check)
+@job("retrieve", check=_check_retriever)
 @named_settings(RunSettings, "asked")
 def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress | None = None, **options: Any) -> Run:
     """Search every question of a split and store the hits as a run.
@@ -77,7 +77,7 @@ def retrieve(study: Study, kind: str, *, asked: RunSettings, progress: Progress 
         retriever = chosen.open(study, chosen_options, asked.device)
         texts = [question.text for question in questions]
         ids = [question.id for question in questions]
-        with kept_vectors(study, retriever) as dense:
+        with cached_question_vectors(study, retriever) as dense:
             extra = chosen.tuned(study, retriever, chosen_options, asked.rule, progress)
             started, before = time.monotonic(), dense.seconds_saved if dense else 0.0
             hits = retriever.search(texts, min(k + without, len(study.corpus)), progress)
@@ -108,7 +108,7 @@ def refuse_tuned_questions(study: Study, questions: Sequence[Question]) -> None:
     same = sum(question.split == "dev" or question.text in texts for question in questions)
     if same:
         raise Refused(
-            f"{same:,} of the run's {counted(len(questions), 'question')} are dev questions, on which the weights are "
+            f"{same:,} of the run's {quantity(len(questions), 'question')} are dev questions, on which the weights are "
             "tuned; choose other questions, as in --split test"
         )
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from blindspot.backend.core.declared import declared, settings_class
+from blindspot.backend.core.declared import declared_settings, settings_class
 from blindspot.backend.core.manifest import MANIFEST, read_manifest
 from blindspot.backend.core.registry import Registry
 from blindspot.backend.core.runs import RUN
@@ -207,7 +207,7 @@ def _check(entry: object) -> None:
     for word in ("name", "title", "help"):
         if not isinstance(getattr(entry, word, None), str):
             raise TypeError(f"the attribute {word} is missing")
-    if reserved := [option for option in declared(entry.options) if option in RESERVED]:
+    if reserved := [option for option in declared_settings(entry.options) if option in RESERVED]:
         raise TypeError(f"its option {reserved[0]!r} is already an option of 'blindspot retrieve'")
 
 
@@ -275,18 +275,18 @@ def options_for(kind: RetrieverKind, values: Mapping[str, Any]) -> Any:
     """
     chosen: dict[str, Any] = {}
     for name, value in values.items():
-        takers = [other for other in RETRIEVERS if name in declared(other.options)]
+        takers = [other for other in RETRIEVERS if name in declared_settings(other.options)]
         if value is None:
             continue
         if not takers:
             raise BadInput(
                 f"unknown retriever option {name!r}; options of {kind.name}: "
-                f"{', '.join(declared(kind.options)) or 'none'}"
+                f"{', '.join(declared_settings(kind.options)) or 'none'}"
             )
         if kind in takers:
             chosen[name] = value
             continue
-        declaration = declared(takers[0].options)[name]
+        declaration = declared_settings(takers[0].options)[name]
         if value != declaration.default and not declaration.extra.get(
             "ignored_elsewhere"
         ):  # jobs of older versions contain every default

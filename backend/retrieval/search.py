@@ -24,14 +24,14 @@ from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
 
-class Proposer(Protocol):
-    """The interface of candidate selection, implemented by `cpu.Sieve` for CPUs and `gpu.Shards` for GPUs."""
+class CandidateSource(Protocol):
+    """The interface of candidate selection, implemented by `cpu.CPUSearch` for CPUs and `gpu.GPUSearch` for GPUs."""
 
     questions_per_block: int
 
-    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits: ...
+    def find_candidates(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits: ...
 
-    def rounded(self, questions: np.ndarray) -> RoundedQueries: ...
+    def round_questions(self, questions: np.ndarray) -> RoundedQueries: ...
 
     def blocks(self) -> Iterable[PassageBlock]: ...
 
@@ -68,7 +68,7 @@ class ExactSearch:
 
         Raises Refused for questions of the wrong width, and for questions or stored vectors that are not finite.
         """
-        questions = finite_questions(questions, self.vectors.shape[1])
+        questions = checked_question_vectors(questions, self.vectors.shape[1])
         depth = min(k, len(self.vectors))
         ordinals = np.empty((len(questions), depth), np.int32)
         scores = np.empty((len(questions), depth), np.float32)
@@ -85,26 +85,28 @@ class ExactSearch:
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
-        return exact_scores(self.vectors, finite_questions(questions, self.vectors.shape[1]), ordinals, self.similarity)
+        return exact_scores(
+            self.vectors, checked_question_vectors(questions, self.vectors.shape[1]), ordinals, self.similarity
+        )
 
     def _search_block(self, questions: np.ndarray, k: int, progress: Progress | None) -> Hits:
-        proposed = self.proposer.propose(questions, k, progress)
+        proposed = self.proposer.find_candidates(questions, k, progress)
         hits = proposed.hits
-        unproven = np.flatnonzero(hits.scores[:, -1] <= proposed.at_most.astype(np.float32))
+        unproven = np.flatnonzero(hits.scores[:, -1] <= proposed.upper_bounds.astype(np.float32))
         if len(unproven):
             doubtful = questions[unproven]
             hits.ordinals[unproven], hits.scores[unproven] = search_exhaustively(
                 self.proposer.blocks(),
                 self.vectors,
                 doubtful,
-                self.proposer.rounded(doubtful),
+                self.proposer.round_questions(doubtful),
                 k,
                 hits.scores[unproven, -1],
             )
         return hits
 
 
-def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
+def checked_question_vectors(questions: np.ndarray, width: int) -> np.ndarray:
     """Return question vectors as (q, d) float32. Raises Refused for vectors of another width than the index, and for
     vectors with NaN or infinity.
     """
@@ -116,11 +118,11 @@ def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
     return questions
 
 
-def _candidate_source(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
+def _candidate_source(vectors: np.ndarray, similarity: str, device: str) -> CandidateSource:
     if device == "cpu":
-        from blindspot.backend.retrieval.exact.cpu import Sieve
+        from blindspot.backend.retrieval.exact.cpu import CPUSearch
 
-        return Sieve(vectors, similarity)
-    from blindspot.backend.retrieval.exact.gpu import Shards, devices
+        return CPUSearch(vectors, similarity)
+    from blindspot.backend.retrieval.exact.gpu import GPUSearch, devices
 
-    return Shards(vectors, similarity, devices(device))
+    return GPUSearch(vectors, similarity, devices(device))

@@ -50,9 +50,9 @@ class SparseIndex(EncodedIndex[SparseModel]):
             **{key: np.concatenate([part[key] for part in arrays]) for key in ("terms", "weights")},
         }
 
-    def write(self, folder: Path, blocks: Blocks, model: SparseModel, passages: int) -> dict[str, int]:
+    def write(self, folder: Path, blocks: Blocks, model: SparseModel, passage_count: int) -> dict[str, int]:
         return write_inverted_index(
-            folder, lambda: (TermRows(**block) for block in blocks()), model.vocabulary, passages
+            folder, lambda: (TermRows(**block) for block in blocks()), model.vocabulary_size, passage_count
         )
 
 

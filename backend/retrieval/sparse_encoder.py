@@ -60,7 +60,7 @@ class SparseModel:
     model_hash: str
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary_size(self) -> int:
         """Return the number of terms in the vocabulary."""
         dimension = self.model.get_embedding_dimension()
         assert dimension is not None, "a sparse encoder has a vocabulary"
@@ -78,13 +78,13 @@ class SparseModel:
     def words_of_terms(self, terms: Sequence[int]) -> list[str]:
         """Return the vocabulary's word for each term; "#7" for dimension 7 if it has no word."""
         tokenizer = self.model.tokenizer
-        names = tokenizer.convert_ids_to_tokens(list(terms)) if len(tokenizer) >= self.vocabulary else []
+        names = tokenizer.convert_ids_to_tokens(list(terms)) if len(tokenizer) >= self.vocabulary_size else []
         return [str(name) for name in names] or [f"#{term}" for term in terms]
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that an index manifest records. A search must use the same settings."""
         return {
-            "terms": self.vocabulary,
+            "terms": self.vocabulary_size,
             "similarity": self.similarity,
             "passage_template": self.settings.passage_template,
             "max_tokens": self.settings.max_tokens,

@@ -36,7 +36,7 @@ class StoredRun:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        questions = self._study.questions.some(self.run.question_ids)
+        questions = self._study.questions.with_ids(self.run.question_ids)
         return {question.text: row for row, question in enumerate(questions)}
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:

@@ -10,12 +10,12 @@ Ids = list[list[int]]
 """The token ids of each text."""
 
 
-def batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
-    """Yield the rows of each batch: texts of similar length, longest first, with about `tokens` tokens in total."""
+def batch_rows(ids: Ids, tokens_per_batch: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each batch: texts of similar length, longest first, with about `tokens_per_batch` tokens in total."""
     lengths = np.array([len(row) for row in ids])
     order, done = np.argsort(-lengths, kind="stable"), 0
     while done < len(order):
-        rows = order[done : done + max(1, tokens // max(1, int(lengths[order[done]])))]
+        rows = order[done : done + max(1, tokens_per_batch // max(1, int(lengths[order[done]])))]
         yield rows
         done += len(rows)
 

@@ -13,8 +13,8 @@ from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
 
 
-def read_ids(path: Path, expected: int, noun: str) -> list[str]:
-    """Return the passage ids of the `expected` vectors of `noun`.
+def read_ids(path: Path, expected_count: int, noun: str) -> list[str]:
+    """Return the passage ids of the `expected_count` vectors of `noun`.
 
     Raises:
         BadInput: no such file, a pickle, or another number of ids.
@@ -36,8 +36,8 @@ def read_ids(path: Path, expected: int, noun: str) -> list[str]:
             ids = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:
             raise BadInput("is not UTF-8 text; write the ids as text, one a line", path) from None
-    if len(ids) != expected:
-        raise BadInput(f"has {len(ids):,} ids, but {noun} has {expected:,} vectors", path)
+    if len(ids) != expected_count:
+        raise BadInput(f"has {len(ids):,} ids, but {noun} has {expected_count:,} vectors", path)
     return ids
 
 

@@ -145,7 +145,7 @@ class AgentTools:
         from blindspot.backend.retrieval import live
 
         found = reading.describe_study(self._study)
-        retrievers = live.available(self._study) if self._study.has_corpus else []
+        retrievers = live.answering_retrievers(self._study) if self._study.has_corpus else []
         sets = [_split_off(each, "dataset") for each in found["questions"]]
         return {**found, "questions": sets, "retrievers": retrievers}
 
@@ -201,7 +201,7 @@ class AgentTools:
         _check(offset + 1, 10_000_000, "offset")
         causes, ids = causes_of_misses(self._study, run, run, MissOptions(k=k, relevance=relevance, slice=slice))
         shown = ids[offset : offset + limit]
-        questions = {question.id: question for question in self._study.questions.some(set(shown))}
+        questions = {question.id: question for question in self._study.questions.with_ids(set(shown))}
         items = [
             _question(questions[id]) | {"causes": [cause for cause, has in zip(ORDER, present, strict=True) if has]}
             for id, present in zip(shown, causes.present[offset : offset + limit].tolist(), strict=True)

@@ -118,7 +118,7 @@ def _wait_until_ready(service: _ServiceProcess, backend: Backend) -> None:
             raise BlindspotError(
                 f"the retrieval backend ended immediately (exit {service.process.returncode}); its message is above"
             )
-        if backend.answers():
+        if backend.is_responding():
             return
         time.sleep(0.05)
     raise BlindspotError(f"the retrieval backend did not answer within {SECONDS_TO_START} s")

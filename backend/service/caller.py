@@ -39,10 +39,12 @@ class Caller:
         if self.kind == "person":
             require(study, self.name, action)
         elif self.kind == "local" and not ACTIONS[action].unnamed:
-            raise Forbidden(f"say who you are, to {ACTIONS[action].what}: send the header 'Blindspot-Person: NAME'")
+            raise Forbidden(
+                f"say who you are, to {ACTIONS[action].description}: send the header 'Blindspot-Person: NAME'"
+            )
         elif self.kind == "client" and action not in OF_A_CLIENT:
             raise Forbidden(
-                f"the token of the service does not let you {ACTIONS[action].what}; send a person's token instead"
+                f"the token of the service does not let you {ACTIONS[action].description}; send a person's token instead"
             )
 
     def may(self, study: Study, action: str) -> bool:
@@ -59,12 +61,12 @@ class Caller:
         """
         self.require(study, action)
         if self.name is None:
-            raise Forbidden(f"a person must be named, to {ACTIONS[action].what}")
+            raise Forbidden(f"a person must be named, to {ACTIONS[action].description}")
         return self.name
 
     def hidden(self, study: Study) -> frozenset[str]:
         """Return the questions whose results the caller must not see yet, because they still have to judge them."""
-        return frozenset() if self.name is None else Queue(study.labels_path).hidden(self.name)
+        return frozenset() if self.name is None else Queue(study.labels_path).hidden_questions(self.name)
 
     def require_live(self, study: Study, questions: Sequence[str]) -> None:
         """Raise Forbidden if the caller may not search with their own questions, and Refused for a question that would
@@ -99,7 +101,7 @@ def person_of_secret(study: Study, secret: str) -> Caller | None:
     such person.
     """
     people = People(study.labels_path)
-    person = people.invited(secret) or people.signed_in(secret)
+    person = people.person_of_link(secret) or people.person_of_session(secret)
     return None if person is None else Caller("person", person.name)
 
 

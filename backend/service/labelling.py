@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
 from blindspot.backend.judging.guidelines import guidelines
-from blindspot.backend.service.caller import label_store
+from blindspot.backend.service.caller import Caller, label_store
 from blindspot.db.errors import Forbidden, Missing
 from blindspot.db.events import Choice, Label, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.service.caller import Caller
 
 OTHERS = "see others' labels"
 
@@ -103,13 +100,15 @@ def _passage_texts(passage: Mapping[str, Any]) -> dict[str, str]:
 
 def machines(study: Study) -> list[dict[str, Any]]:
     """Return the machine annotators with the number of their labels."""
-    return [{"machine": name, "labels": count} for name, count in Labels(study.labels_path).machines().items()]
+    return [
+        {"machine": name, "labels": count} for name, count in Labels(study.labels_path).machine_label_counts().items()
+    ]
 
 
 def judgements(study: Study, machine: str, offset: int, limit: int) -> dict[str, Any]:
     """Return a page of the labels of a machine annotator, by question and passage. Raises Missing if there is none."""
     store = Labels(study.labels_path)
-    if machine not in store.machines():
+    if machine not in store.machine_label_counts():
         raise Missing(f"there is no machine annotator {machine!r} in this study")
     rows, total = store.labels_of_machine(machine, offset, limit)
     items = [{"question": question, "passage": passage, "label": label} for question, passage, label in rows]

@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from blindspot.backend.retrieval import indexes
-from blindspot.backend.retrieval.indexes import Indexes
+from blindspot.backend.retrieval.indexes import OpenRetrievers
 from blindspot.backend.service.batching import WAITING, WINDOW, BatchedHits, Batcher, Busy
 from blindspot.db.errors import BlindspotError, Missing
 
@@ -41,7 +41,7 @@ class Service:
 
     def __init__(self, study: Study, device: str | None = None, window: float = WINDOW, waiting: int = WAITING):
         self.study = study
-        self._indexes = Indexes(study, device)
+        self._indexes = OpenRetrievers(study, device)
         self._batcher = Batcher(self._search, window, waiting, on_batch=self._count_batch)
         self.ready = threading.Event()
         self.failed: dict[str, str] = {}
@@ -50,7 +50,7 @@ class Service:
 
     def retrievers(self) -> dict[str, dict[str, str]]:
         """Return the retrievers that can be searched now: name to the manifest hash of each of its indexes."""
-        return {name: indexes.hashes(self.study, name) for name in indexes.available_retrievers(self.study)}
+        return {name: indexes.manifest_hashes(self.study, name) for name in indexes.available_retrievers(self.study)}
 
     def submit_search(self, retriever: str, questions: Sequence[str], k: int) -> Future[BatchedHits]:
         """Search on a worker thread. Raises Missing for an unknown retriever, and Busy if too many requests are
@@ -62,7 +62,7 @@ class Service:
                 f"unknown retriever {retriever!r}; available: {', '.join(known) or 'none, because nothing is indexed'}"
             )
         try:
-            return self._batcher.submit(self._indexes.one_thread(retriever), retriever, questions, k)
+            return self._batcher.submit(self._indexes.thread_key(retriever), retriever, questions, k)
         except Busy:
             self.metrics.refused.labels(retriever).inc()
             raise
@@ -74,7 +74,7 @@ class Service:
         answers = {}
         for name in indexes.available_retrievers(self.study):
             try:
-                answers[name] = self._batcher.submit(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+                answers[name] = self._batcher.submit(self._indexes.thread_key(name), name, [WARMUP_QUESTION], 1)
             except Busy:  # the service is closing
                 return
         for name, answer in answers.items():
@@ -92,7 +92,7 @@ class Service:
 
     def _search(self, retriever: str, questions: Sequence[str], k: int) -> BatchedHits:
         hits, opened = self._indexes.search(retriever, questions, k)
-        if indexes.hashes(self.study, retriever) != opened.indexes:
+        if indexes.manifest_hashes(self.study, retriever) != opened.indexes:
             raise Missing(f"the index of {retriever} was replaced during the search; ask once more")
         return BatchedHits(hits, opened.indexes, opened.retriever.settings)
 

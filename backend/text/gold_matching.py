@@ -66,7 +66,7 @@ def match_gold(
     corpus: PassageBlocks,
     queries: Sequence[GoldParagraph],
     threshold: float = THRESHOLD,
-    with_answer: float = WITH_ANSWER,
+    threshold_with_answer: float = WITH_ANSWER,
     progress: Progress | None = None,
 ) -> list[ParagraphMatch]:
     """Find the passage of the collection for each paragraph: an identical text, or the most similar one with an answer.
@@ -79,31 +79,31 @@ def match_gold(
     Args:
         corpus: The passages; they are read once for any number of paragraphs.
         threshold: Minimum score of a match.
-        with_answer: Minimum score of a match for a question with answers.
+        threshold_with_answer: Minimum score of a match for a question with answers.
     """
     if not queries:
         return []
     paragraphs = _paragraphs(queries)
     exact = {paragraph.spaced_tokens: paragraph for paragraph in paragraphs.values() if paragraph.words}
-    anchors: dict[tuple[str, ...], list[_Paragraph]] = {}
+    paragraphs_by_shingle: dict[tuple[str, ...], list[_Paragraph]] = {}
     for paragraph in paragraphs.values():
         for anchor in dict.fromkeys(list(paragraph.shingles())[::STRIDE]):
-            anchors.setdefault(anchor, []).append(paragraph)
+            paragraphs_by_shingle.setdefault(anchor, []).append(paragraph)
     ordinal = 0
     for rows in corpus.blocks():
         for _, title, text in rows:
             words = lower_tokens(text)
             same = exact.get(" ".join(words))
             if same is not None:
-                same.note(1.0, title, ordinal, text, same_text=True)
-            for paragraph in _paragraphs_sharing(words, anchors):
+                same.add_candidate(1.0, title, ordinal, text, same_text=True)
+            for paragraph in _paragraphs_sharing(words, paragraphs_by_shingle):
                 if paragraph is not same:
-                    paragraph.note(containment(words, paragraph.words), title, ordinal, text)
+                    paragraph.add_candidate(containment(words, paragraph.words), title, ordinal, text)
             ordinal += 1
         if progress:
             progress(ordinal, len(corpus), "searching for gold passages")
     return [
-        _best_match(query, paragraphs[query.title, query.text], with_answer if query.answers else threshold)
+        _best_match(query, paragraphs[query.title, query.text], threshold_with_answer if query.answers else threshold)
         for query in queries
     ]
 
@@ -136,7 +136,7 @@ class _Candidate(NamedTuple):
     ordinal: int
     text: str
 
-    def order(self, titles: set[str]) -> tuple[bool, float, bool, int]:
+    def sort_key(self, titles: set[str]) -> tuple[bool, float, bool, int]:
         """Return a sort key, best first: identical text, higher score, one of these titles, lower row."""
         return not self.same_text, -self.score, self.title not in titles, self.ordinal
 
@@ -151,11 +151,11 @@ class _Paragraph:
     def shingles(self) -> Iterator[tuple[str, ...]]:
         return shingles(self.words)
 
-    def note(self, score: float, title: str, ordinal: int, text: str, same_text: bool = False) -> None:
+    def add_candidate(self, score: float, title: str, ordinal: int, text: str, same_text: bool = False) -> None:
         """Record a candidate passage if it is among the best so far."""
         self.best.append(_Candidate(same_text, score, title.casefold(), ordinal, text))
         if len(self.best) > CANDIDATES:
-            self.best.sort(key=lambda candidate: candidate.order(self.titles))
+            self.best.sort(key=lambda candidate: candidate.sort_key(self.titles))
             del self.best[CANDIDATES:]
 
 
@@ -186,7 +186,7 @@ def _paragraphs_sharing(tokens: Sequence[str], anchors: dict[tuple[str, ...], li
 
 
 def _best_match(query: GoldParagraph, paragraph: _Paragraph, threshold: float) -> ParagraphMatch:
-    ranked = sorted(paragraph.best, key=lambda candidate: candidate.order({query.title.casefold()}))
+    ranked = sorted(paragraph.best, key=lambda candidate: candidate.sort_key({query.title.casefold()}))
     top = max((candidate.score for candidate in ranked), default=0.0)
     if ranked and ranked[0].same_text:
         return ParagraphMatch(ranked[0].ordinal, 1.0, "same text")

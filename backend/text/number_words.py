@@ -13,12 +13,12 @@ _IRREGULAR = {
 }
 
 
-def counted(number: int, singular: str, plural: str | None = None) -> str:
+def quantity(number: int, singular: str, plural: str | None = None) -> str:
     """Return the number and its noun, singular or plural. Give `plural` only for nouns with an irregular plural."""
-    return f"{number:,} {noun(number, singular, plural)}"
+    return f"{number:,} {noun_form(number, singular, plural)}"
 
 
-def noun(number: int, singular: str, plural: str | None = None) -> str:
+def noun_form(number: int, singular: str, plural: str | None = None) -> str:
     """Return the form of the noun (or of a verb in `_IRREGULAR`) that agrees with the number."""
     if number == 1:
         return singular

@@ -29,7 +29,7 @@ class Normalised:
     source: Sequence[int] | None = None
 
     @classmethod
-    def as_is(cls, text: str) -> Normalised:
+    def unchanged(cls, text: str) -> Normalised:
         return cls(text)
 
     @classmethod
@@ -97,7 +97,7 @@ def token_spans(word_spans: Sequence[tuple[str, int, int]], phrase: Sequence[str
     ]
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Sort the spans and join those that overlap."""
     result: list[Span] = []
     for start, end in sorted(set(spans)):
@@ -108,7 +108,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def start_near(text: str, position: int, context_length: int) -> int:
+def excerpt_start(text: str, position: int, context_length: int) -> int:
     """Return where an excerpt that leads up to `position` should start.
 
     It starts at the beginning of the sentence if that is at most `context_length` characters before `position`, and
@@ -122,7 +122,7 @@ def start_near(text: str, position: int, context_length: int) -> int:
     return space + 1 if space >= 0 else earliest
 
 
-def pieces(
+def split_at_spans(
     text: str, low: int, high: int, answers: Sequence[Span], word_spans: Sequence[Span]
 ) -> list[tuple[str, str]]:
     """Split the text from low to high into (piece, kind), where the kind is "answer", "word" or "". If an answer and a
@@ -150,9 +150,9 @@ def excerpt(full_text: str, answers: Sequence[Span], word_spans: Sequence[Span] 
     if len(full_text) <= EXCERPT + 60:
         return 0, len(full_text)
     focus = answers[0] if answers else _densest_word(word_spans)
-    start = start_near(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
+    start = excerpt_start(full_text, focus[0], BEFORE) if focus[1] > EXCERPT else 0
     if start > len(full_text) - EXCERPT:
-        start = min(start, start_near(full_text, len(full_text) - EXCERPT, BEFORE))
+        start = min(start, excerpt_start(full_text, len(full_text) - EXCERPT, BEFORE))
     end = max(start + EXCERPT, focus[1] if answers else 0)
     while end < len(full_text) and not full_text[end].isspace():
         end += 1

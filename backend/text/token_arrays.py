@@ -67,9 +67,9 @@ def token_arrays(texts: Sequence[str]) -> TokenArrays:
         text = BETWEEN.join(spaced_tokens(part) if "Σ" in part else part for part in text.split(BETWEEN))
     text = text.lower()
     if text.isascii():
-        codes, kinds = np.frombuffer(text.encode("ascii"), np.uint8), _kinds(_ASCII)
+        codes, kinds = np.frombuffer(text.encode("ascii"), np.uint8), _character_kinds(_ASCII)
     else:
-        codes, kinds = np.frombuffer(text.encode("utf-32-le"), np.uint32), _kinds(_CODE_POINTS)
+        codes, kinds = np.frombuffer(text.encode("utf-32-le"), np.uint32), _character_kinds(_CODE_POINTS)
     kind = kinds[codes]
     word, symbol = kind == _WORD, kind == _SYMBOL
     first, last = word.copy(), word.copy()
@@ -81,7 +81,7 @@ def token_arrays(texts: Sequence[str]) -> TokenArrays:
 
 
 @cache
-def _kinds(size: int) -> np.ndarray:
+def _character_kinds(size: int) -> np.ndarray:
     """Return for each code point below `size` whether it is part of a word, a symbol (a token of its own) or neither."""
     kinds = np.full(size, _NEITHER, np.uint8)
     characters = [chr(code) for code in range(size) if code not in _SURROGATES]

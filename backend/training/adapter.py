@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
@@ -84,7 +84,7 @@ def train_adapter(
         positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()
-    chosen = build(AdapterSettings, settings or {})
+    chosen = build_settings(AdapterSettings, settings or {})
     known = study.settings.encoders.get(name)
     if known is not None and (not replace or known.model != str(study.path("models", name))):
         raise Refused(f"study.toml already names an encoder {name!r}; choose another name")
@@ -105,7 +105,7 @@ def train_adapter(
         **learned.about,
         "seconds": round(time.monotonic() - started, 1),
     }
-    with study.building(f"models/{name}"), whole_folder(folder) as building:
+    with study.lock_part(f"models/{name}"), atomic_folder(folder) as building:
         _save(dense, learned.map, building)
         write_training_json(building, about)
     if known is None:
@@ -193,7 +193,7 @@ def read_questions(
             f"training set {training_set.name!r} has no question with a positive; there is nothing to learn from"
         )
     rows = study.corpus.ordinals({id for _, *both in questions for ids in both for id in ids})
-    texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
+    texts = [question.text for question in study.questions.with_ids([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
         pad_rows([[rows[id] for id in positives] for _, positives, _ in questions]),
@@ -214,7 +214,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
         }
         rows = study.corpus.ordinals({id for ids in known_pairs.values() for id in ids})
         passages = dict(zip(rows, study.corpus.passages(rows.values()), strict=True))
-        for question in study.questions.some([question for question, _ in block]):
+        for question in study.questions.with_ids([question for question, _ in block]):
             subject = (question.subject or "").lower()
             by_question[question.id] = {
                 id

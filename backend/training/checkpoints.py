@@ -93,7 +93,7 @@ def building_model(study: Study, name: str, replace: bool) -> Iterator[None]:
     if not is_main_process():
         yield
         return
-    with study.building(f"models/{name}", lambda: new_model_folder(study, name, replace)):
+    with study.lock_part(f"models/{name}", lambda: new_model_folder(study, name, replace)):
         yield
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder, write_json
+from blindspot.backend.core.manifest import atomic_folder, write_json
 from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
@@ -371,7 +371,7 @@ def _save_best(
     from sentence_transformers import CrossEncoder
 
     checkpoint, method = best_checkpoint(working_folder, FIGURE), None
-    with whole_folder(target) as building:
+    with atomic_folder(target) as building:
         copy_model(checkpoint.folder, building)
         with readable_model(building):
             model = CrossEncoder(str(building), device=device)

@@ -147,8 +147,10 @@ class CurveBench:
         """Return the number of labels that each person gave to training questions after the event `since`, up to the
         event `last_event`.
         """
-        later = self.labels.labels_since(last_event, ("train",))
-        counts = {name: n - later.get(name, 0) for name, n in self.labels.labels_since(since, ("train",)).items()}
+        later = self.labels.labelled_passages_since(last_event, ("train",))
+        counts = {
+            name: n - later.get(name, 0) for name, n in self.labels.labelled_passages_since(since, ("train",)).items()
+        }
         return {name: n for name, n in counts.items() if n}
 
     # What is learned from
@@ -162,7 +164,7 @@ class CurveBench:
         ids = [id for id in self.train.question_ids if id in by_people and id in self.trainable]
         if scope == "all":
             ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled_questions]
-        questions = [q for q in self.study.questions.some(ids) if q.gold or q.id in by_people]
+        questions = [q for q in self.study.questions.with_ids(ids) if q.gold or q.id in by_people]
         lists, features = kept_features(
             self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress
         )
@@ -219,7 +221,7 @@ class CurveBench:
         """Return the role of each pair if there were no labels: by gold, or else by the training run's list."""
         if not pairs:
             return {}
-        questions = self.study.questions.some(dict.fromkeys(question for question, _ in pairs))
+        questions = self.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
         rows = self.study.corpus.ordinals({passage for _, passage in pairs})
         lists, _ = kept_features(self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress)
         truth, _ = truth_of(self.study, self.train, lists, {}, self.progress)
@@ -244,7 +246,7 @@ class CurveBench:
     @cached_property
     def relevance(self) -> Relevance:
         """The relevance of the dev run's hits, whose rows are the measurable dev questions."""
-        questions = self.study.questions.some(self.dev.question_ids)
+        questions = self.study.questions.with_ids(self.dev.question_ids)
         relevance = relevant(self.study, self.dev, "answers", self.rule, questions)
         if not len(relevance.rows):
             raise Missing(
@@ -262,7 +264,7 @@ class CurveBench:
 
     @cached_property
     def dev_features(self) -> np.ndarray:
-        questions = self.study.questions.some(self.dev.question_ids)
+        questions = self.study.questions.with_ids(self.dev.question_ids)
         return kept_features(self.study, self.dev, questions, self.depth, self.inputs.encoder, self.progress)[1]
 
     def reranked(self, ranker: FeatureRanker) -> tuple[Hits, np.ndarray]:

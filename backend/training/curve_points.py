@@ -17,7 +17,7 @@ from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.evaluation.comparison_words import p_words
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -171,15 +171,15 @@ def worked_batches(point: CurvePoint) -> list[str]:
     if point.before is None:
         return []
     lines = []
-    sentence = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
+    sentence = f"The last {quantity(point.new_labels, 'label')} changed {quantity(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now "
+            f"{sentence}; learned from {scope}: {quantity(learned.answered, 'dev question')} answered at rank 1 now "
             f"that {'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer: {learned.chance_words}."
         )
     if point.held_out_labels:
         lines.append(
-            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            f"{quantity(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
             "evaluation and never train."
         )
     return lines
@@ -199,7 +199,7 @@ def is_point_due(study: Study) -> Reason | None:
     try:
         if labels.last_event == since:
             return None
-        new = sum(labels.labels_since(since, ("train",)).values())
+        new = sum(labels.labelled_passages_since(since, ("train",)).values())
         if not points and new:
             return "start"
         if new >= LABELS_PER_POINT:

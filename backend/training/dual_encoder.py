@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_object, whole_folder
+from blindspot.backend.core.manifest import atomic_folder, read_object
 from blindspot.backend.core.settings import EncoderSettings, add_encoder, check_name
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import load_encoder
@@ -342,7 +342,7 @@ class _Training:
 def _save_best(working_folder: Path, target: Path, template: str, tokens: int, description: dict) -> TrainedDualEncoder:
     """Write the best checkpoint to `target` (the last one if none was evaluated), and delete the working folder."""
     kept = best_checkpoint(working_folder, FIGURE)
-    with whole_folder(target) as building:
+    with atomic_folder(target) as building:
         copy_model(kept.folder, building)
         encoder = load_encoder(
             EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens), "cpu"

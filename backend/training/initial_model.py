@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.errors import Refused
@@ -137,7 +137,7 @@ def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | 
     """Return the settings with a pooling for plain checkpoints. A sentence-transformers folder has its own pooling,
     which is replaced later.
     """
-    says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
+    says_itself = start.model is not None and (Path(locate_model(start.model)) / "modules.json").is_file()
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
 
 

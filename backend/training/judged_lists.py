@@ -103,7 +103,7 @@ def judged_lists(study: Study, judge: str, run: str | None = None, progress: Pro
     if learned is not None:
         refuse_other_retriever(judge, learned.about["retriever"], opened)
     score = _log_odds_of(StoredScores(study, judge)) if learned is None else _ranking_of(learned)
-    questions = study.questions.some(trainable_questions(study, opened))
+    questions = study.questions.with_ids(trainable_questions(study, opened))
     parts = []
     for begin in range(0, len(questions), QUESTIONS_PER_STEP):
         if progress is not None:

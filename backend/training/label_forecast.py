@@ -16,7 +16,7 @@ import numpy as np
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
-from blindspot.backend.core.result_table import signed
+from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of
@@ -166,7 +166,7 @@ def _points(forecast: Forecast) -> str:
 
 
 def _signed_points(share: float) -> str:
-    return signed(100 * share)
+    return signed_number(100 * share)
 
 
 def _forecast_cell(use: str, forecast: Forecast) -> str:
@@ -276,7 +276,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     already judged.
     """
     pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
-    questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))
+    questions = bench.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
     settled = [label for label in said if label in ("positive", "related", "negative")]
     if len(settled) < 10:

@@ -16,7 +16,7 @@ import numpy as np
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, write_json, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.progress import Progress
@@ -67,7 +67,7 @@ def add_point(
     Raises:
         Missing: no runs to learn from or to measure with. Refused: another process adds a point.
     """
-    with study.building(FOLDER):
+    with study.lock_part(FOLDER):
         inputs = curve_inputs(study, train, dev, encoder)
         bench = CurveBench(study, inputs, seed, progress)
         last_event = bench.labels.last_event if until is None else until
@@ -131,7 +131,7 @@ def start_if_due(study: Study) -> str | None:
     if recent and recent[0].state != "done":
         # A point that failed would fail again after every label.
         tried = int(recent[0].arguments.get("until") or 0)
-        if sum(labels.labels_since(tried, ("train",)).values()) < LABELS_PER_POINT:
+        if sum(labels.labelled_passages_since(tried, ("train",)).values()) < LABELS_PER_POINT:
             return None
     try:
         curve_inputs(study)
@@ -175,7 +175,7 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         "scopes": {scope: asdict(each) for scope, each in scopes.items()},
         "seconds": round(time.monotonic() - started, 1),
     }
-    with whole_folder(study.path(FOLDER, str(number))) as building:
+    with atomic_folder(study.path(FOLDER, str(number))) as building:
         ids = np.array([q.id for q in bench.relevance.questions])
         np.savez(building / "outcomes.npz", allow_pickle=False, questions=ids, **outcomes)
         write_json(building / PAIRS, [[pair.question, pair.passage, pair.before, pair.now] for pair in changed])

@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass, replace
 
 from blindspot.analysis.accuracy import Estimate, mean_difference
-from blindspot.backend.core.result_table import signed, signed_ends
+from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
 from blindspot.db.events import Label
 from blindspot.db.judgements import Consensus
@@ -53,9 +53,9 @@ class OwnEffect:
         """Return the effect in plain words; simulated annotators' labels are named separately."""
         beside = [f"{self.others:,} of other people"] if self.others else []
         beside += [f"{self.simulated:,} of simulated annotators"] if self.simulated else []
-        counts = f"You gave {counted(self.labels, 'label')} that {noun(self.labels, 'teaches', 'teach')}"
+        counts = f"You gave {quantity(self.labels, 'label')} that {noun_form(self.labels, 'teaches', 'teach')}"
         lines = [counts + (f", beside {' and '.join(beside)}." if beside else ".")]
-        lines.append(f"Without yours {counted(self.pairs, 'training pair')} would have another role.")
+        lines.append(f"Without yours {quantity(self.pairs, 'training pair')} would have another role.")
         if self.further_labels_needed:
             about = (
                 f"more than {self.further_labels_needed:,}"
@@ -71,8 +71,8 @@ class OwnEffect:
                 if each is not None
             )
             lines.append(
-                f"With them the reranker answers {counted(self.gained, 'dev question')} first that it does not without, and "
-                f"loses {self.lost:,}: {signed(value)} points ({signed_ends(low, high)})."
+                f"With them the reranker answers {quantity(self.gained, 'dev question')} first that it does not without, and "
+                f"loses {self.lost:,}: {signed_number(value)} points ({signed_ends(low, high)})."
             )
         return lines
 

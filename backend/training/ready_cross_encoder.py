@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import whole_folder, write_json
+from blindspot.backend.core.manifest import atomic_folder, write_json
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.judges.feature_judge import labelled_lists
 from blindspot.backend.judges.feature_model import POSITIVE, UNKNOWN
@@ -71,7 +71,7 @@ def add_cross_encoder(
         "model_hash": weights_hash(Path(opened.path)),
         "calibration": None if report is None else report["method"],
     }
-    with study.building(f"models/{name}"), whole_folder(target) as building:
+    with study.lock_part(f"models/{name}"), atomic_folder(target) as building:
         if report is not None:
             write_json(building / CALIBRATION, report)
         write_training_json(building, about)

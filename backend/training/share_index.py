@@ -16,7 +16,7 @@ def share_index(study: Study, encoder: str, name: str, adapter: bool = False) ->
     manifest.
     """
     source, folder = study.path("indexes", encoder), study.path("indexes", name)
-    with study.building(f"indexes/{name}"):
+    with study.lock_part(f"indexes/{name}"):
         (folder / "manifest.json").unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         vectors = folder / "embeddings.npy"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, file_sha256, read_manifest, write_manifest
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.assemble import NO_POSITIVE, QuestionEvidence, assemble
@@ -34,7 +34,7 @@ from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.stats import SetStats, tally_pairs
 from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet, as_table, schema
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Question
 
@@ -83,7 +83,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     refuse_existing()
     sources = TrainingSetSources.read_sources(study, spec, scores, progress)
     started = time.monotonic()
-    with study.building(f"training_sets/{spec.name}", refuse_existing), whole_folder(folder) as building:
+    with study.lock_part(f"training_sets/{spec.name}", refuse_existing), atomic_folder(folder) as building:
         counts, left_out = _write_pairs(
             PairBuilder(study, spec, sources), building / PAIRS, sources.questions, progress
         )
@@ -148,7 +148,7 @@ def _write_pairs(
             left_out |= without
             if len(table):
                 writer.write_table(table)
-    sync(path)
+    sync_to_disk(path)
     return counts, left_out
 
 
@@ -156,7 +156,7 @@ def _write_lines(path: Path, rows) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    sync(path)
+    sync_to_disk(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PairBuilder:
     def block(self, ids: Sequence[str], counts: SetStats) -> tuple[pyarrow.Table, dict[str, str]]:
         """Return the pairs of some questions, and why the others among them cannot train. Counts the pairs."""
         spec, corpus = self.spec, self.study.corpus
-        questions = self.study.questions.some(ids)
+        questions = self.study.questions.with_ids(ids)
         people = {id: self.sources.labels.get(id, {}) for id in ids}
         named = {passage for question in questions for passage in (*question.gold, *people[question.id])}
         rows = corpus.ordinals(named) if named else {}

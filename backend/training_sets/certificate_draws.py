@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from blindspot.analysis.certificate_plan import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
-from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
+from blindspot.analysis.weighted_draws import Cells, draw_order, group_into_cells
 from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.require_right import require
@@ -164,7 +164,7 @@ def make_plan(study: Study, name: str, at_most: float, settings: CertificateSett
     if not len(found.negatives):
         raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
     chances, piloted = _drawing_chances(study, found, store)
-    cells, member = cells_of(chances)
+    cells, member = group_into_cells(chances)
     target = at_most * len(found.negatives) / max(1, len(found.open))
     made = plan(cells, target, seed, confidence) if len(found.open) else _census_plan(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
@@ -218,7 +218,7 @@ def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None
     require(study, actor, "make batches")
     training_set = TrainingSet.open(study, name)
     assert plan.member is not None
-    with study.building(f"training_sets/{name}"):
+    with study.lock_part(f"training_sets/{name}"):
         if read_plan(training_set) is not None:
             raise Refused(f"the pairs of training set {name!r} were drawn already")
         folder = _folder(training_set)
@@ -249,7 +249,7 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
     draws = _draw_pairs(pairs, made.cells.weights[member], made.seed, total, member, place)
     new = draws[len(made.draws) :]
     plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
-    with study.building(f"training_sets/{name}"):
+    with study.lock_part(f"training_sets/{name}"):
         return _queue(study, training_set, plain, new, actor)
 
 

@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 
 from blindspot.analysis.certificate_plan import further_draws
-from blindspot.analysis.certificates import bet_against_hits, share_after
+from blindspot.analysis.certificates import bet_against_hits, remaining_share
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.quality import missed_positives
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.certificate_draws import (
     FOLDER,
     STATED,
@@ -126,7 +126,7 @@ class Certificate:
     def missing(self, share: float) -> tuple[float, float]:
         """Return `upper` and `upper_after` if people miss this share of the positives, from 0 to below 1."""
         upper = min(1.0, self.upper / (1 - share))
-        return upper, share_after(upper, self.false, self.negatives)
+        return upper, remaining_share(upper, self.false, self.negatives)
 
     @property
     def meets_target(self) -> bool:
@@ -210,7 +210,7 @@ def proof(certificate: Certificate) -> list[str]:
 
 def _bound_line(certificate: Certificate) -> str:
     return (
-        f"False negatives: at most {percent(certificate.upper)} of {counted(certificate.negatives, 'negative')} as the set is, at most "
+        f"False negatives: at most {percent(certificate.upper)} of {quantity(certificate.negatives, 'negative')} as the set is, at most "
         f"{percent(certificate.upper_after)} after the found ones are taken out ({percent(certificate.confidence)} confidence, "
         f"{certificate.judged:,} drawn and {certificate.known:,} earlier labels, {_judge_words(certificate)}, "
         f"seed {certificate.seed})."
@@ -227,7 +227,7 @@ def _judge_words(certificate: Certificate) -> str:
 
 def _positives_line(certificate: Certificate) -> str:
     return (
-        f"Right positives: at least {percent(certificate.right_at_least)} of {counted(certificate.positives, 'positive')} "
+        f"Right positives: at least {percent(certificate.right_at_least)} of {quantity(certificate.positives, 'positive')} "
         f"({certificate.right:,} of {certificate.positives_judged:,} judged ones are right)."
     )
 
@@ -258,7 +258,7 @@ def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: 
     false = known_false + int(hits.sum())
     upper = _upper_bounds(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
     whole = (known_false + upper * plan.cells.size) / plan.negatives
-    after = share_after(whole, false, plan.negatives)
+    after = remaining_share(whole, false, plan.negatives)
     positives = [labels.get(pair, "") for pair in plan.known_positives]
     drawn_positives = [
         labels[draw[:2]] for draw in plan.positive_draws[: _judged_beginning(plan.positive_draws, labels)]
@@ -302,7 +302,7 @@ def _upper_bounds(
     betting = bet_against_hits(hits[None], draws[None], cells, target, max(1, horizon), confidence)
     if len(hits) == cells.size:  # a census
         return float(hits.sum() / cells.size)
-    return float(betting.upper(confidence=confidence)[0])
+    return float(betting.upper_bounds(confidence=confidence)[0])
 
 
 def _further_draws(

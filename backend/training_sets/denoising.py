@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from blindspot.backend.core.declared import Field, settings_class
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.training_sets.training_set import Role, Source
 from blindspot.db.errors import BadInput, Refused
 
@@ -233,7 +233,7 @@ DENOISING: Registry[DenoisingPolicy] = Registry(
     "denoising policy",
     modules=(__name__,),
     group="blindspot.denoising",
-    check=must_be(DenoisingPolicy),
+    check=instance_check(DenoisingPolicy),
 )
 
 

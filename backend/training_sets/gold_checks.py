@@ -29,9 +29,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, first_hit, found_by
+from blindspot.analysis.accuracy import Estimate, first_hit, success_from_ranks
 from blindspot.analysis.prediction_powered import FEW, PoweredRate, ScoredSample, powered_rate
-from blindspot.analysis.weighted_draws import draw_keys, inclusion
+from blindspot.analysis.weighted_draws import draw_keys, inclusion_probabilities
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.settings import Unit
@@ -41,7 +41,7 @@ from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import BatchSummary, pair_items
 from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.check_settings import GoldCheck, Population
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
@@ -131,9 +131,9 @@ class GoldEstimate:
         """Return a sentence with the estimated share, or a sentence that states what is missing."""
         check = self.check
         what = {
-            "misses": f"{counted(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
+            "misses": f"{quantity(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
             "hits": f"{self.claims:,} questions that {check.of} finds at {check.k}",
-            "training": f"{counted(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
+            "training": f"{quantity(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
         }[check.population]
         if self.share is None or self.share.value is None or self.share.low is None or self.share.high is None:
             left = (
@@ -154,10 +154,10 @@ class GoldEstimate:
             check.population
         ]
         settled = self.judged - self.unsettled
-        facts = f" of {counted(self.share.units or 0, self.unit)}" if self.share.units != settled else ""
+        facts = f" of {quantity(self.share.units or 0, self.unit)}" if self.share.units != settled else ""
         left_open = f", {self.unsettled:,} left open" if self.unsettled else ""
         base = (
-            f"From {self.judged:,} judged {noun[self.judged != 1]}{facts} ({counted(self.pairs, 'labelled pair')}{left_open}), "
+            f"From {self.judged:,} judged {noun[self.judged != 1]}{facts} ({quantity(self.pairs, 'labelled pair')}{left_open}), "
             f"drawn{judge or ' at random'}"
         )
         without = ""
@@ -197,7 +197,7 @@ def _pairs(study: Study, check: GoldCheck) -> tuple[list[tuple[str, list[str]]],
     if not 1 <= check.k <= run.hits.k:
         raise BadInput(f"k must be from 1 to {run.hits.k}, the hits per question of run {check.of!r}, not {check.k}")
     measured = relevant(study, run, check.relevance, check.rule)
-    found = found_by(first_hit(measured.relevant), check.k)
+    found = success_from_ranks(first_hit(measured.relevant), check.k)
     asked = len(found)
     if check.population == "misses":
         questions = take(measured.questions, np.flatnonzero(~found))
@@ -266,7 +266,9 @@ def queue_gold_check(
         raise Refused(f"all {len(claims):,} were drawn already")
     draws = [DrawnClaim(claims[place], float(weights[place]), float(keys[place])) for place in places.tolist()]
     after = start + len(draws)
-    of_questions = {question.id: question for question in study.questions.some({claim.question for claim in claims})}
+    of_questions = {
+        question.id: question for question in study.questions.with_ids({claim.question for claim in claims})
+    }
     asking = [of_questions[claim.question] for claim in claims]
     stored = {
         **asdict(check),
@@ -351,12 +353,12 @@ def _estimate(study: Study, batches: Sequence[StoredCheck]) -> GoldEstimate:
     if settled.sum() >= FEW:
         limit = draws[judged].key if judged < len(draws) else last.next_key
         weights = np.array([draw.weight for draw in chosen])
-        questions = study.questions.some([draw.claim.question for draw in chosen])
+        questions = study.questions.with_ids([draw.claim.question for draw in chosen])
         sample = ScoredSample(
             is_doubtful,
             settled,
             np.array([draw.claim.doubt for draw in chosen]),
-            inclusion(weights, limit),
+            inclusion_probabilities(weights, limit),
             np.array([question.id for question in questions], dtype=str),
             units_of(questions, study.settings.unit).codes,
         )
@@ -408,7 +410,7 @@ def unchecked_gold(study: Study) -> str:
     chosen = np.random.default_rng(0).permutation(len(pairs))[:SAMPLED].tolist()
     held = study.corpus.ordinals({pairs[place][1] for place in chosen})
     drawn = [pairs[place] for place in chosen if pairs[place][1] in held]
-    questions = study.questions.some([id for id, _ in drawn])
+    questions = study.questions.with_ids([id for id, _ in drawn])
     passages = study.corpus.passages([held[passage] for _, passage in drawn])
     holding = sum(
         has_answer(passage.text, question.answers, rule_for(question, DEFAULT_RULE), passage.title)
@@ -417,7 +419,7 @@ def unchecked_gold(study: Study) -> str:
     if not drawn or holding < len(drawn):
         return ""
     return (
-        f"All of {counted(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
+        f"All of {quantity(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
         "Nobody checked whether they state the fact."
     )
 

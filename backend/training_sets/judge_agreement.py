@@ -102,7 +102,7 @@ class _PeopleLabels:
                 by_question.setdefault(pair.question, {})[pair.passage] = pair.label
         self.labels = by_question
         self.asked_with_answers = {
-            question.id for question in study.questions.some(run.question_ids) if question.answers
+            question.id for question in study.questions.with_ids(run.question_ids) if question.answers
         }
 
 

@@ -169,7 +169,7 @@ class EasyNegativeSampler:
         golds: list[int] = []
         facts: list[bytes | None] = []
         for start in range(0, len(ids), 1000):
-            block = study.questions.some(ids[start : start + 1000])
+            block = study.questions.with_ids(ids[start : start + 1000])
             known = study.corpus.ordinals({question.gold[0] for question in block if question.gold})
             for question in block:
                 if question.gold and question.gold[0] in known:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.declared import Field, build, settings_class
+from blindspot.backend.core.declared import Field, build_settings, settings_class
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.backend.training_sets.denoising import DENOISING, Policy, Thresholds, check_scale, policy_named
@@ -69,7 +69,7 @@ class TrainingSetSpec:
         cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
     ) -> TrainingSetSpec:
         """Build a specification from plain values, as in a job."""
-        return build(cls, {"name": name, "runs": tuple(runs), "thresholds": thresholds or {}, **more})
+        return build_settings(cls, {"name": name, "runs": tuple(runs), "thresholds": thresholds or {}, **more})
 
     @property
     def cleaning(self) -> Policy:

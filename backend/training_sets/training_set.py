@@ -61,7 +61,7 @@ class TrainingSet:
     @classmethod
     def open(cls, study: Study, name: str) -> TrainingSet:
         """Open a set. Raises Missing if it is absent or unfinished, and Refused if it was made from other passages."""
-        manifest = study.finished(
+        manifest = study.finished_manifest(
             "training_sets", name, "training set", "training-set build NAME --run RUN", "build another"
         )
         return cls(study.path("training_sets", name), manifest)

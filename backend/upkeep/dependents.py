@@ -10,7 +10,7 @@ from typing import Any, Literal
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import MANIFEST, read_json
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.queue import Queue
 
@@ -68,12 +68,12 @@ class Dependent:
 def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
     """Return everything that depends on a part. Dependents that do not work without the part come first."""
     if kind == "batch":
-        count = Queue(study.labels_path).events_of(name)
-        return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
+        count = Queue(study.labels_path).count_events(name)
+        return [Dependent("annotators' work", f"({quantity(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),
         *(_files_of_part(study, name) if kind == "model" else ()),
-        *_records(study, kind, name),
+        *_dependents_by_record(study, kind, name),
     ]
     order = {"needs": 0, "belongs": 1, "names": 2}
     return sorted(dict.fromkeys(found), key=lambda each: (order[each.relation], each.kind, each.name))
@@ -101,7 +101,7 @@ def _encoder_models(encoder: Any) -> set[str]:
     return {Path(path).name for path in paths if path and Path(path).parent.name == "models"}
 
 
-def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
+def _dependents_by_record(study: Study, kind: str, name: str) -> Iterator[Dependent]:
     """Yield the parts whose records name the part, except the part itself and what belongs to it."""
     own = {(FOLDERS[kind], name)}
     if kind == "model":
@@ -112,7 +112,7 @@ def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
     for folder, words in _WORDS.items():
         for part, record in _read_records(study.folder / folder):
             if (folder, part) not in own and _mentions_part(record, name, _KEYS[kind]):
-                needs = kind == "model" and folder in ("models", "indexes") and _is_over(record, name)
+                needs = kind == "model" and folder in ("models", "indexes") and _needs_model(record, name)
                 yield Dependent(words, part, folder, "needs" if needs else "names")
     for batch in Queue(study.labels_path).batches():
         if _mentions_part(batch.settings, name, _KEYS[kind]):
@@ -123,7 +123,7 @@ def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
                 yield Dependent(words, str(each.get("name", "")), "", "names")
 
 
-def _is_over(record: dict[str, Any], name: str) -> bool:
+def _needs_model(record: dict[str, Any], name: str) -> bool:
     """Return whether a model or an index needs the model: an adapter for it, a judge that uses its similarity, or an
     index that shares its vectors.
     """

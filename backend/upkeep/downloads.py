@@ -7,16 +7,13 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.require_right import require
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.number_words import quantity
+from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.db.errors import Refused
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.training_sets.export_options import ExportOptions
 
 RUN_FORMATS = ("trec", "dpr", "pyserini", "msmarco")
 LABEL_FORMATS = ("jsonl", "csv", "qrels")
@@ -65,12 +62,12 @@ def download(
     require(study, actor, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
-    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden(actor)
+    hidden = frozenset() if actor is None else Queue(study.labels_path).hidden_questions(actor)
     if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
-        raise Refused(f"you have still to judge {counted(len(waiting), 'question')} of {name}; download it after that")
+        raise Refused(f"you have still to judge {quantity(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:
         if kind == "run":
-            return _run(study, name, format, Path(folder))
+            return _download_run(study, name, format, Path(folder))
         if kind == "training-set":
             from blindspot.backend.training_sets.exports import export
 
@@ -81,15 +78,15 @@ def download(
             written = export_labels(study, format, Path(folder) / f"{name}.{format}")
             return Download(written.path.name, "text/plain", written.path.read_bytes())
     if kind == "model":
-        from blindspot.backend.upkeep.parts import find
+        from blindspot.backend.upkeep.parts import find_part
 
-        return _zip_folder(study.path("models", find(study, "model", name)))
+        return _zip_folder(study.path("models", find_part(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
     return Download(f"{name}.html", "text/html", html_report(study, hidden=hidden).encode())
 
 
-def _run(study: Study, name: str, format: str, folder: Path) -> Download:
+def _download_run(study: Study, name: str, format: str, folder: Path) -> Download:
     from blindspot.backend.data.exporting import export_run
     from blindspot.backend.data.formats import find_writer
 

@@ -37,7 +37,7 @@ def part_names(study: Study, kind: str) -> list[str]:
     return list(study.parts(FOLDERS[kind]))
 
 
-def find(study: Study, kind: str, name: str) -> str:
+def find_part(study: Study, kind: str, name: str) -> str:
     """Return the name of an existing part. Raises Missing if it does not exist."""
     known = part_names(study, kind)
     if name not in known:
@@ -55,14 +55,14 @@ def kind_words(kind: str, count: int = 1) -> str:
 
 def description(study: Study, kind: str, name: str) -> Description:
     """Return the description of a part. Raises Missing if the part does not exist."""
-    return Descriptions(study.labels_path).description_of(kind, find(study, kind, name))
+    return Descriptions(study.labels_path).description_of(kind, find_part(study, kind, name))
 
 
 def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[str], actor: str | None = None) -> None:
     """Replace the description and the keywords of a part. Raises Missing if it does not exist, BadInput for invalid
     text, and Refused if the person lacks the right.
     """
-    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, keywords, actor)
+    Descriptions(study.labels_path).write(kind, find_part(study, kind, name), text, keywords, actor)
 
 
 def rename(
@@ -78,18 +78,18 @@ def rename(
             `confirmed` although other parts name the part.
     """
     require(study, actor, ACTION)
-    find(study, kind, old_name)
+    find_part(study, kind, old_name)
     if kind == "batch":
         check_display_name(new_name, "batch")
         Queue(study.labels_path).rename(old_name, new_name, actor)
         return
     check_name(new_name, kind_words(kind))
-    _refuse(study, kind, old_name, "renamed", confirmed, exempt_kinds=("needs", "belongs"))
+    _refuse_with_dependents(study, kind, old_name, "renamed", confirmed, exempt_kinds=("needs", "belongs"))
     source, target = _folder(study, kind, old_name), _folder(study, kind, new_name)
     with ExitStack() as locks:
         for name in (old_name, new_name):
             locks.enter_context(
-                study.building(f"{FOLDERS[kind]}/{name}", lambda: _refuse_taken(target, kind, new_name))
+                study.lock_part(f"{FOLDERS[kind]}/{name}", lambda: _refuse_taken(target, kind, new_name))
             )
         _write_name(source, old_name, new_name)
         os.replace(source, target)
@@ -106,7 +106,7 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
         Refused: Something needs the part, or the deletion is not `confirmed`.
     """
     require(study, actor, ACTION)
-    find(study, kind, name)
+    find_part(study, kind, name)
     if not confirmed and not dependents(study, kind, name):
         raise Refused(
             f"nothing brings {kind_words(kind)} {name!r} back once it is deleted; confirm if it should be deleted"
@@ -114,7 +114,7 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
     if kind == "batch":
         Queue(study.labels_path).delete(name, actor)
         return []
-    _refuse(study, kind, name, "deleted", confirmed, exempt_kinds=("needs",))
+    _refuse_with_dependents(study, kind, name, "deleted", confirmed, exempt_kinds=("needs",))
     belongings = [each for each in dependents(study, kind, name) if each.relation == "belongs"]
     for each in belongings:
         if each.kind == "encoder":
@@ -126,7 +126,9 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, actor: s
     return belongings
 
 
-def _refuse(study: Study, kind: str, name: str, action: str, confirmed: bool, exempt_kinds: tuple[str, ...]) -> None:
+def _refuse_with_dependents(
+    study: Study, kind: str, name: str, action: str, confirmed: bool, exempt_kinds: tuple[str, ...]
+) -> None:
     found = dependents(study, kind, name)
     if blocking := [each for each in found if each.relation in exempt_kinds]:
         advice = "describe it instead" if action == "renamed" else "delete those first"
@@ -169,7 +171,7 @@ def _write_name(folder: Path, old_name: str, new_name: str) -> None:
 def _remove(study: Study, parent: str, name: str) -> None:
     """Delete the folder of a part. It is renamed first, so that readers never see a partly deleted folder."""
     folder = study.path(parent, name)
-    with study.building(f"{parent}/{name}"):
+    with study.lock_part(f"{parent}/{name}"):
         removed = folder.with_name(f".{name}.old")
         shutil.rmtree(removed, ignore_errors=True)
         os.replace(folder, removed)

@@ -13,7 +13,7 @@ from blindspot.backend.retrieval.opened import KIND
 from blindspot.db.errors import BlindspotError
 
 
-def servers_named(study: Study) -> dict[str, list[str]]:
+def servers_used(study: Study) -> dict[str, list[str]]:
     """Return each server (see `server_of`) with the parts of the study that name it."""
     users_by_server: dict[str, list[str]] = {}
     for part, address in _addresses(study):

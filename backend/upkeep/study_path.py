@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from blindspot.backend.core.extras import first_missing, install_command
-from blindspot.backend.core.made_from import is_check, log_run
+from blindspot.backend.core.made_from import is_check, log_run_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import Step
 from blindspot.backend.evaluation.pairs import default_pair
@@ -41,7 +41,7 @@ class PathState:
     pair: tuple[str, str]
     has_labels: bool
     has_viewed_question: bool
-    sets: dict[str, Any]
+    training_sets: dict[str, Any]
     models: dict[str, dict]
     current_set: str | None = None
     may: Callable[[str], bool] = lambda action: True
@@ -51,7 +51,7 @@ class PathState:
     @property
     def training_set(self) -> str | None:
         """The training set to continue with: the shown one, or else the newest."""
-        return self.current_set if self.current_set in self.sets else next(reversed(self.sets), None)
+        return self.current_set if self.current_set in self.training_sets else next(reversed(self.training_sets), None)
 
     @cached_property
     def runs_of_change(self) -> tuple[str, str] | None:
@@ -67,7 +67,7 @@ class PathState:
 
 
 @dataclass(frozen=True)
-class Next:
+class NextStep:
     """A next step: a description, the page of the app with its parameters, and the command."""
 
     label: str
@@ -85,64 +85,64 @@ class PathStep:
     title: str
     pages: tuple[str, ...]
     is_done: Callable[[PathState], bool]
-    next: Callable[[PathState], Next | None]
+    next: Callable[[PathState], NextStep | None]
 
 
-def _compare_step(state: PathState) -> Next:
+def _compare_step(state: PathState) -> NextStep:
     a, b = state.pair
-    return Next("Compare the runs", "compare", f"blindspot compare {a} {b}", {"a": a, "b": b})
+    return NextStep("Compare the runs", "compare", f"blindspot compare {a} {b}", {"a": a, "b": b})
 
 
-def _look_step(state: PathState) -> Next:
+def _look_step(state: PathState) -> NextStep:
     a, b = state.pair
     words = f"Look at questions that {a} answers and {b} misses"
-    return Next(words, "question", f"blindspot compare {a} {b}", {"a": a, "b": b, "cell": "only_a"})
+    return NextStep(words, "question", f"blindspot compare {a} {b}", {"a": a, "b": b, "cell": "only_a"})
 
 
-def _judge_step(state: PathState) -> Next:
-    make = f"blindspot batch new first --run {_trained_on(state) or state.pair[0]}"
-    return Next("Judge passages", "judge", "blindspot open" if state.has_batch else make)
+def _judge_step(state: PathState) -> NextStep:
+    make = f"blindspot batch new first --run {_run_for_mining(state) or state.pair[0]}"
+    return NextStep("Judge passages", "judge", "blindspot open" if state.has_batch else make)
 
 
-def _clean_step(state: PathState) -> Next | None:
+def _clean_step(state: PathState) -> NextStep | None:
     if not state.may("build training sets"):
         return None
     if state.training_set is not None:
         words = "See what the labels change in a training set"
         parameters = {"tab": "set", "set": state.training_set}
-        return Next(words, "training", f"blindspot training-set show {state.training_set}", parameters)
-    run = _trained_on(state)
+        return NextStep(words, "training", f"blindspot training-set show {state.training_set}", parameters)
+    run = _run_for_mining(state)
     if run is not None:
         command = f"blindspot training-set build clean --run {run} --policy answer_match+labels"
     elif state.has_training_questions:
         command = "blindspot retrieve --with bm25 --split train"
     else:
         command = "blindspot import questions FILE --split train"
-    return Next("Build a training set", "training", command, {"tab": "sets"})
+    return NextStep("Build a training set", "training", command, {"tab": "sets"})
 
 
-def _train_step(state: PathState) -> Next | None:
+def _train_step(state: PathState) -> NextStep | None:
     if state.training_set is None or not state.may("train"):
         return None
     command = f"blindspot train dual-encoder trained --on {state.training_set}"
-    return Next(
+    return NextStep(
         f"Train a retriever on {state.training_set}", "training", command, {"tab": "models", "set": state.training_set}
     )
 
 
-def _change_step(state: PathState) -> Next | None:
+def _change_step(state: PathState) -> NextStep | None:
     if state.runs_of_change is None:
         return None
     before, after = state.runs_of_change
     command = f"blindspot compare {before} {after}"
-    return Next(f"See what changed from {before} to {after}", "compare", command, {"a": before, "b": after})
+    return NextStep(f"See what changed from {before} to {after}", "compare", command, {"a": before, "b": after})
 
 
 STEPS = (
     PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare_step),
     PathStep("Look at questions", ("Question", "Find"), lambda s: s.has_viewed_question, _look_step),
     PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.has_labels, _judge_step),
-    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean_step),
+    PathStep("Clean", ("Training",), lambda s: bool(s.training_sets), _clean_step),
     PathStep("Train", (), lambda s: bool(s.models), _train_step),
     PathStep("See the change", (), lambda s: False, _change_step),
 )  # fmt: skip
@@ -161,7 +161,7 @@ def next_command(study: Study) -> Step | None:
     runs: dict[str, dict] = {
         name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest
     }
-    if len(runs) == 1 and log_run(study):
+    if len(runs) == 1 and log_run_name(study):
         return Step("Judge the drawn questions, then export the golden set.", "blindspot open")
     if len(runs) < 2:
         from blindspot.backend.retrieval.next_steps import next_steps  # not for every start of `status`
@@ -196,7 +196,7 @@ def _search_step(study: Study, model: str) -> Step:
     return Step(f"Encode the passages with {model}.", f"blindspot index dense --encoder {model}")
 
 
-def _trained_on(state: PathState) -> str | None:
+def _run_for_mining(state: PathState) -> str | None:
     """Return a run over training questions from which negatives can be mined. A run without a split contains all
     questions.
     """

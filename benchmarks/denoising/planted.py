@@ -29,7 +29,7 @@ def prepared(folder: Path, passages: int, seed: int) -> Study:
     folder.mkdir(parents=True, exist_ok=True)
     study = Study.create(folder / "unfinished", "encyclopedia")
     source = study.path("encyclopedia")
-    encyclopedia.write(source, passages, seed)
+    encyclopedia.write_encyclopedia(source, passages, seed)
     import_passages(study, str(source / "passages.tsv"))
     import_questions(study, str(source / "questions.jsonl"))
     build_index(study)

@@ -19,7 +19,7 @@ from benchmarks.denoising.plan import KS
 from benchmarks.denoising.verdict import Claim, K, claims, of_order
 from blindspot.analysis.accuracy import Estimate, success_at
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import atomic_folder, read_json, read_manifest, write_json, write_manifest
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
 from blindspot.backend.training.checkpoints import TrainingPlace
@@ -133,7 +133,7 @@ def _ask(
     about: Mapping[str, Any],
 ) -> None:
     cell.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(cell) as building:
+    with atomic_folder(cell) as building:
         bench.find(
             replace(
                 begin,

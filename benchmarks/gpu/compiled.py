@@ -16,7 +16,7 @@ from benchmarks.gpu.results import Row
 from blindspot.backend.retrieval.dense_shards import BLOCK
 from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.passage_encoder import PassageEncoder
-from blindspot.backend.retrieval.token_batches import batches
+from blindspot.backend.retrieval.token_batches import batch_rows
 from blindspot.db.records import Passage
 
 QUESTION = "Where was the author of the first English grammar of the Norwegian language born?"
@@ -99,7 +99,7 @@ def padding(encoder: PassageEncoder, given: list[Passage]) -> float:
     read = padded = 0
     for block in _blocks(given):
         lengths = [len(ids) for ids in encoder.tokenise(block)]
-        for rows in batches([[0] * length for length in lengths], encoder.tokens):
+        for rows in batch_rows([[0] * length for length in lengths], encoder.tokens):
             inside = [lengths[row] for row in rows]
             read, padded = read + sum(inside), padded + max(inside) * len(inside)
     return 1 - read / padded

@@ -34,7 +34,7 @@ import numpy as np
 from benchmarks.gpu.results import Row
 from blindspot.backend.retrieval.exact.candidates import CandidateHits
 from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
-from blindspot.backend.retrieval.exact.gpu import GROUP, Shards, best_of_both, best_rows
+from blindspot.backend.retrieval.exact.gpu import GROUP, GPUSearch, best_of_both, best_rows
 from blindspot.backend.retrieval.exact.products import CERTAIN, LEAST, STEP, UNIT
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.db.errors import Refused
@@ -61,9 +61,9 @@ class Float8Search:
         sums are less exact than the bound says.
         """
         shards, width = exact.proposer, exact.vectors.shape[1]
-        if not isinstance(shards, Shards) or len(shards._shards) != 1 or exact.similarity != "dot":
+        if not isinstance(shards, GPUSearch) or len(shards._shards) != 1 or exact.similarity != "dot":
             raise Refused("candidates from 8-bit floats need inner products, and all rows on one GPU")
-        shards._loaded_blocks(None)  # checks that every row is finite
+        shards._load_shards(None)  # checks that every row is finite
         self.exact, self._shard, self.count = exact, shards._shards[0], len(exact.vectors)
         self.device, self.sums = self._shard.device, sum_bound(width, self._shard.device)
         error = sum_error(width, self.device)
@@ -83,7 +83,7 @@ class Float8Search:
             block = slice(start, start + QUESTIONS_PER_BLOCK)
             found = self.propose(questions[block], k)
             rows[block], scores[block] = found.hits.ordinals, found.hits.scores
-            doubtful[block] = found.hits.scores[:, -1] <= found.at_most.astype(np.float32)
+            doubtful[block] = found.hits.scores[:, -1] <= found.upper_bounds.astype(np.float32)
         if doubtful.any():
             found_again = self.exact.search(questions[doubtful], k)
             rows[doubtful], scores[doubtful] = found_again.ordinals, found_again.scores
@@ -153,7 +153,7 @@ class Float8Search:
 def on_one_device(vectors: np.ndarray, device: str) -> ExactSearch:
     """Return the search in 16 bits by inner product, by the code for GPUs."""
     search = ExactSearch(vectors, "dot", "cpu")
-    search.proposer = Shards(vectors, "dot", [device])
+    search.proposer = GPUSearch(vectors, "dot", [device])
     return search
 
 

@@ -167,9 +167,9 @@ def _pack_model(target: Path) -> None:
     """Copy MiniLM with its weights in float16. The bytes with sign and exponent compress; the others do not."""
     from safetensors.numpy import load_file
 
-    from blindspot.backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate_model
 
-    source = Path(locate("minilm"))
+    source = Path(locate_model("minilm"))
     target.mkdir(parents=True)
     with zipfile.ZipFile(target / "files.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(source.rglob("*")):

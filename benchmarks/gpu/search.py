@@ -18,7 +18,7 @@ from benchmarks.gpu.results import Row, guarded, release
 from benchmarks.search import ROWS_PER_BLOCK, generate, load, plain
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.retrieval.exact import gpu
-from blindspot.backend.retrieval.exact.gpu import GPUShard, Shards
+from blindspot.backend.retrieval.exact.gpu import GPUSearch, GPUShard
 from blindspot.backend.retrieval.search import ExactSearch
 
 K = 100
@@ -62,7 +62,7 @@ def _compare(
 ) -> list[Row]:
     (shards, prepare), devices = WAYS[way], numbered(device)
     search = ExactSearch(vectors, similarity, "cpu")
-    search.proposer = Shards(vectors, similarity, [own for own, _ in zip(cycle(devices), range(shards))])
+    search.proposer = GPUSearch(vectors, similarity, [own for own, _ in zip(cycle(devices), range(shards))])
     with prepare(search, devices[0]):
         same = (search.search(questions, K).ordinals == expected).mean()
     return [Row(what, f"{same:.4%}", "100%", "float64 products of all rows")]
@@ -126,7 +126,7 @@ def short_memory(search: ExactSearch, device: str) -> Iterator[None]:
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, device)
         return
-    real, left = gpu._product, [2]
+    real, left = gpu._padded_products, [2]
 
     def product(*arguments: Any) -> Any:
         if left[0]:
@@ -134,11 +134,11 @@ def short_memory(search: ExactSearch, device: str) -> Iterator[None]:
             raise torch.OutOfMemoryError("out of memory")
         return real(*arguments)
 
-    gpu._product = product
+    gpu._padded_products = product
     try:
         yield
     finally:
-        gpu._product = real
+        gpu._padded_products = real
 
 
 WAYS = {
@@ -205,7 +205,7 @@ def _loaded(folder: Path, device: str, small: bool, say: Callable[[str], None]) 
     vectors, questions = load(folder)
     say("ours")
     search = ExactSearch(vectors, "dot", "cpu")
-    search.proposer = Shards(vectors, "dot", numbered(device))
+    search.proposer = GPUSearch(vectors, "dot", numbered(device))
     seconds = seconds_of(lambda: search.search(questions[:1], K), device)
     said = f"{seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s"
     return search, questions, Row(f"loading {vectors.nbytes / 1e9:,.2f} GB, first question included", said)

@@ -57,7 +57,7 @@ class OpenedStudy:
 
         study = Study.create(folder, "Generated encyclopedia")
         with tempfile.TemporaryDirectory() as source:
-            encyclopedia.write(source, passages, seed, edition=encyclopedia.BLIND_SPOT)
+            encyclopedia.write_encyclopedia(source, passages, seed, edition=encyclopedia.BLIND_SPOT)
             jobs.run(import_passages, study, str(Path(source) / "passages.tsv"))
             jobs.run(import_questions, study, str(Path(source) / "questions.jsonl"))
         return cls(study)

@@ -41,12 +41,12 @@ class Reranker:
             raise Missing(
                 f"there is no folder {str(source)!r}; name one, or a repository on the Hub such as ada/ranker"
             )
-        from blindspot.backend.hub.pulling import download
+        from blindspot.backend.hub.pulling import download_files
         from blindspot.backend.hub.pushing import MODEL_SUFFIXES
         from blindspot.backend.hub.repository import HubRepository
 
         with TemporaryDirectory(prefix="blindspot-reranker-") as place:
-            download(HubRepository(str(source), "judge"), Path(place), MODEL_SUFFIXES)
+            download_files(HubRepository(str(source), "judge"), Path(place), MODEL_SUFFIXES)
             return cls._open(Path(place) / FILES)
 
     @classmethod

@@ -122,14 +122,14 @@ def check_retriever(kind: RetrieverKind, study: Study | None = None) -> None:
     Raises:
         PluginFault: the kind breaks a rule.
     """
-    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.declared import declared_settings
     from blindspot.backend.retrieval.retriever import RESERVED
     from blindspot.backend.retrieval.retriever import RetrieverKind as Kind
 
     rules = _Rules("retriever", getattr(kind, "name", kind))
     rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of RetrieverKind")
     rules.check_name(kind)
-    options = rules.call("options must be a class under @settings_class", declared, kind.options)
+    options = rules.call("options must be a class under @settings_class", declared_settings, kind.options)
     taken = [option for option in options if option in RESERVED]
     rules.require(not taken, f"the option {taken[:1]} is already an option of 'blindspot retrieve'")
     with _small_study(study) as opened:
@@ -237,7 +237,7 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
         judge = rules.call("open(study, name) must open it", kind.open, opened, name)
         rules.require(judge.name == name, "an open judge must have the name of its card")
         rules.require(isinstance(judge.calibrated, bool), "calibrated must be True or False")
-        lists = lists_of(stored, opened.questions.some(stored.question_ids), 10)
+        lists = lists_of(stored, opened.questions.with_ids(stored.question_ids), 10)
         lists.rows[0, -2:] = -1
         given = rules.call("judge(lists) must not raise", judge.judge, lists)
         padded = lists.rows < 0

@@ -95,7 +95,7 @@ class StudyTraining(OpenedStudy):
 
         Raises BadInput for an unknown or invalid option, Refused if the folder exists, Missing.
         """
-        from blindspot.backend.core.declared import build as settings_of
+        from blindspot.backend.core.declared import build_settings as settings_of
         from blindspot.backend.training_sets.exports import export
         from blindspot.backend.training_sets.exports.base import ExportOptions
 

@@ -147,13 +147,13 @@ def test_from_home_to_ones_own_retriever(tab, small):
 @pytest.mark.slow
 def test_the_same_on_an_encyclopedia(tab, tmp_path):
     """The generated encyclopedia and MiniLM's first two layers."""
-    from blindspot.backend.data.encyclopedia import write
+    from blindspot.backend.data.encyclopedia import write_encyclopedia
     from blindspot.backend.data.importing.importer import import_passages, import_questions
     from blindspot.backend.retrieval import bm25, dense
 
     study = Study.create(tmp_path / "demo")
     source = study.path("encyclopedia")
-    write(source, 3000, 0)
+    write_encyclopedia(source, 3000, 0)
     import_passages(study, str(source / "passages.tsv"))
     import_questions(study, str(source / "questions.jsonl"))
     bm25.build_index(study)

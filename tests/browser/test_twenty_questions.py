@@ -155,4 +155,4 @@ def test_twenty_questions_from_a_link_with_a_break_a_mistake_and_a_change_of_min
     changed = [event for event in events if (event.question, event.label) == (f"q{REGRETTED:02}", "related")]
     assert len(events) == QUESTIONS * PASSAGES + 3, "one undone label, its undo, and the changed one"
     assert [event.blind for event in changed] == [0] and sum(not event.blind for event in events) == 1
-    assert Queue(team.labels_path).finished_by("Ann") == {"twenty": QUESTIONS}
+    assert Queue(team.labels_path).finished_counts("Ann") == {"twenty": QUESTIONS}

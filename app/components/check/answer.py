@@ -15,7 +15,7 @@ from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 MORE = 200
 VAGUE = 0.25
@@ -27,9 +27,12 @@ def answer(facts: FileFacts, labelled: Labelled, sees_labels: bool) -> Html:
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
     if labelled.rate is None or not labelled.judged:
-        return tag("h1", f"How many of {counted(facts.negatives, 'negative')} are false? No pair is judged yet.")
+        return tag("h1", f"How many of {quantity(facts.negatives, 'negative')} are false? No pair is judged yet.")
     if not sees_labels:
-        return tag("h1", f"{counted(labelled.judged, 'pair')} of {counted(facts.negatives, 'negative')} are judged.")
+        return tag(
+            "h1",
+            f"{quantity(labelled.judged, 'pair')} of {quantity(facts.negatives, 'negative')} are judged.",
+        )
     return tag("h1", rate_sentence(labelled.rate))
 
 
@@ -37,12 +40,12 @@ def rate_sentence(rate: RateEstimate) -> str:
     assert rate.estimate is not None and rate.low is not None and rate.high is not None
     if rate.high - rate.low > 2 * VAGUE:
         return (
-            f"Too early to say: of {counted(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
-            f"from {counted(rate.judged, 'judged pair')}."
+            f"Too early to say: of {quantity(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
+            f"from {quantity(rate.judged, 'judged pair')}."
         )
     return (
-        f"Of {counted(rate.pairs, 'negative')}, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to "
-        f"{100 * rate.high:.1f}), from {counted(rate.judged, 'judged pair')}; the interval holds whenever you stop."
+        f"Of {quantity(rate.pairs, 'negative')}, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to "
+        f"{100 * rate.high:.1f}), from {quantity(rate.judged, 'judged pair')}; the interval holds whenever you stop."
     )
 
 

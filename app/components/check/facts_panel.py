@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blindspot.app.markup import Html, div, tag, term
 from blindspot.backend.checking.facts import FileFacts, FileFinding
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 
 IN_BATCH = "In a batch, the positives of the other rows are negatives of each row. Such a negative is false if the file gives the same text, or a nearly identical one, as a positive of the row's question. Rows are drawn at random, as in a shuffled epoch"
 
@@ -33,8 +33,8 @@ def _finding(finding: FileFinding) -> Html:
     lines = ""
     if finding.lines:
         more = " …" if finding.count > len(finding.lines) else ""
-        lines = f"{noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}{more}"
-    share = f"{finding.share} of {counted(finding.of, finding.unit)}"
+        lines = f"{noun_form(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}{more}"
+    share = f"{finding.share} of {quantity(finding.of, finding.unit)}"
     return tag(
         "tr",
         tag("td", tag("b", f"{finding.count:,}")),
@@ -63,7 +63,7 @@ def batch_panel(facts: FileFacts) -> Html:
         )
         for each in facts.batches
     ]
-    shared = f"{counted(facts.doubled, 'row')} {noun(facts.doubled, 'shares', 'share')} a question or a positive with another row."
+    shared = f"{quantity(facts.doubled, 'row')} {noun_form(facts.doubled, 'shares', 'share')} a question or a positive with another row."
     return div(
         tag("h2", term("False negatives inside the batch", IN_BATCH)),
         tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"),

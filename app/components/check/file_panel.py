@@ -16,7 +16,7 @@ from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cl
 from blindspot.backend.checking.rules import RuleCurve, parse_rule
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 MOST_DOWNLOADED = 200 << 20  # bytes; a larger file is named, not sent
 NAMES = ("Download the file", "The list of changes", "The card")
@@ -73,12 +73,12 @@ def _file_sentence(false_negatives_fate: str, has_rule: bool) -> str:
 def _written_file(open_study: Study, labelled: Labelled, written: CleanedFile) -> None:
     rule = "" if written.rule is None else f"; a negative is kept only if {parse_rule(written.rule).condition}"
     since = labelled.judged - written.judged
-    later = f" {counted(since, 'pair')} judged since: write it again." if since > 0 else ""
+    later = f" {quantity(since, 'pair')} judged since: write it again." if since > 0 else ""
     show(
         tag(
             "p",
-            tag("b", f"Written: {counted(written.rows, 'row')}"),
-            f", {counted(written.relabelled, 'negative')} relabelled, {written.dropped:,} dropped{rule}.{later}",
+            tag("b", f"Written: {quantity(written.rows, 'row')}"),
+            f", {quantity(written.relabelled, 'negative')} relabelled, {written.dropped:,} dropped{rule}.{later}",
         )
     )
     paths = list(cleaned_paths(open_study, written))

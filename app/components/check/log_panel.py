@@ -27,7 +27,7 @@ from blindspot.backend.checking.jobs import draw_log_questions
 from blindspot.backend.checking.log_words import fact_lines, precision_words
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
 
@@ -70,7 +70,7 @@ def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: b
     if not sees_labels:
         return tag(
             "h1",
-            f"{counted(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
+            f"{quantity(precision.judged, 'question')} of the sample {'is' if precision.judged == 1 else 'are'} judged.",
         )
     return tag("h1", precision_words(precision))
 
@@ -96,7 +96,7 @@ def _next_step(open_study: Study, precision: LogPrecision | None) -> None:
 
 
 def _unanswered_questions(open_study: Study, name: str, precision: LogPrecision) -> Html:
-    asked = open_study.questions.some(precision.examples)
+    asked = open_study.questions.with_ids(precision.examples)
     lines = [tag("li", link(each.text, url.href(url.QUESTION, {"a": name, "b": name, "q": each.id}))) for each in asked]
     return div(tag("h2", "Questions that nothing answers"), tag("ul", *lines), cls="panel")
 

@@ -23,7 +23,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import plan_pairs
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 
@@ -56,5 +56,5 @@ def _ask(open_study: Study, name: str, left: list[tuple[str, str]]) -> None:
     lacking = "allow it first" if needed.how_to_allow else ""
     if lacking:
         consent_form(open_study, LLMJudge.load(open_study, name).about["endpoint"])
-    words = f"Let {name} judge {counted(len(left), 'pair')}"
+    words = f"Let {name} judge {quantity(len(left), 'pair')}"
     jobs.start_button(open_study, request(judge_drawn, name), key="judge-model", label=words, missing_part=lacking)

@@ -11,7 +11,7 @@ from blindspot.app.components import judging
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.judgements import Consensus
 from blindspot.db.people import Person
 from blindspot.db.records import Question
@@ -32,7 +32,7 @@ def _cache_keys(study: Study, question: Question, person: Person) -> None:
     stores = desk(study)
     history = [
         event
-        for event in stores.labels.undoable(person.name, 200)
+        for event in stores.labels.undoable_events(person.name, 200)
         if event.batch is None and event.kind == "label" and event.question == question.id
     ]
     judging.mount(
@@ -51,7 +51,7 @@ def _cache_keys(study: Study, question: Question, person: Person) -> None:
 
 def judged(study: Study, question: Question, person: Person | None) -> Html:
     """Everybody's labels of this question's passages; empty without the right to see them."""
-    if person is None or not person.may("see others' labels"):
+    if person is None or not person.is_allowed("see others' labels"):
         return Html("")
     pairs = desk(study).labels.consensus([question.id])
     if not pairs:
@@ -60,7 +60,10 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     titles = {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
     rows = [_row(pair, titles.get(pair.passage, "")) for pair in pairs]
     return tag(
-        "details", tag("summary", f"All labels: {counted(len(pairs), 'passage')}"), *rows, cls="gold-table judged"
+        "details",
+        tag("summary", f"All labels: {quantity(len(pairs), 'passage')}"),
+        *rows,
+        cls="gold-table judged",
     )
 
 
@@ -71,7 +74,7 @@ def _row(pair: Consensus, title: str) -> Html:
         tag("b", title, " ") if title else "",
         join(
             span(
-                f"{pair.passage}, {_STATES[pair.state]}, {counted(pair.people, 'person', 'people')}",
+                f"{pair.passage}, {_STATES[pair.state]}, {quantity(pair.people, 'person', 'people')}",
                 cls="soft",
             )
         ),

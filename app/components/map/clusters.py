@@ -19,7 +19,7 @@ from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import ClusterRow, cluster_rows
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"
@@ -38,7 +38,9 @@ def most_missed(map: Map, rows: Sequence[ClusterRow], run: str) -> Html:
         return Html("")
     number, worst = max(zip(missed, rows, strict=True), key=lambda pair: pair[0])
     name = link(worst.name, address(map, cluster=worst.id + 1, point=None, selection=None, list=None))
-    return join(f"{run} misses most in the cluster ", name, f": {number} of {counted(worst.hits[run].n, 'question')}. ")
+    return join(
+        f"{run} misses most in the cluster ", name, f": {number} of {quantity(worst.hits[run].n, 'question')}. "
+    )
 
 
 def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cluster: int | None) -> None:
@@ -56,7 +58,7 @@ def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cl
             tag(
                 "p",
                 f"Clusters of {map.encoders[0]} in the original space. "
-                + (f"{counted(loose, 'passage')} outside all clusters. " if loose else "")
+                + (f"{quantity(loose, 'passage')} outside all clusters. " if loose else "")
                 + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
                 f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
@@ -67,7 +69,7 @@ def table(map: Map, state: Clusters, rows: Sequence[ClusterRow], k: int, open_cl
 def _undo_edit(map: Map, state: Clusters) -> Html:
     return tag(
         "p",
-        f"{counted(state.edits, 'manual change')}." if state.edits else "",
+        f"{quantity(state.edits, 'manual change')}." if state.edits else "",
         cls="convention",
     )
 

@@ -50,7 +50,7 @@ def points(map: Map) -> MapPoints:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _points(_map: Map, *key: object) -> MapPoints:
-    questions = _map.study.questions.some(_map.question_ids[: _map.shown_questions])
+    questions = _map.study.questions.with_ids(_map.question_ids[: _map.shown_questions])
     passages = _map.study.corpus.passages(_map.ordinals.tolist())
     return MapPoints(
         [QUESTION + question.id for question in questions] + [PASSAGE + passage.id for passage in passages],

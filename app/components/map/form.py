@@ -13,7 +13,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.markup import join, show, tag
-from blindspot.backend.core.declared import build, declared
+from blindspot.backend.core.declared import build_settings, declared_settings
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps.making import make
@@ -74,7 +74,7 @@ def _form_values(
         given |= _how_drawn(study)
     defaults = {
         name: list(one.default) if one.kind is tuple and one.default else one.default
-        for name, one in declared(MapRequest).items()
+        for name, one in declared_settings(MapRequest).items()
     }
     return {key: value for key, value in given.items() if key == "name" or value != defaults[key]}
 
@@ -169,7 +169,7 @@ def _field(place: DeltaGenerator, name: str, value: Any = None, **more: Any) -> 
 
 def _problem(arguments: dict[str, Any]) -> str:
     try:
-        build(MapRequest, arguments)
+        build_settings(MapRequest, arguments)
     except BlindspotError as error:
         return str(error)
     return ""

@@ -11,11 +11,11 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.map.data import MapPoints, neighbours_of
 from blindspot.app.components.marks import notice, relation_label
 from blindspot.app.markup import Html, div, join, link, span, tag, term
-from blindspot.backend.core.result_table import minus
+from blindspot.backend.core.result_table import with_minus_sign
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
@@ -88,7 +88,7 @@ def quality_line(map: Map) -> Html:
         tag(
             "p",
             f"{method} on {settings['components']} principal components ({explained} of the variance), seed "
-            f"{settings['seed']}; {counted(map.shown_questions, 'question')} and {counted(len(map.ordinals), 'passage')} "
+            f"{settings['seed']}; {quantity(map.shown_questions, 'question')} and {quantity(len(map.ordinals), 'passage')} "
             f"({sources}); created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. "
             f"{manifest['determinism']}",
             cls="convention",
@@ -256,7 +256,7 @@ def _neighbours(map: Map, number: int, encoder_view: int, points_by_row: dict[in
         tag(
             "p",
             f"In the original space of {encoder['name']} ({measure}), over "
-            f"{counted(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
+            f"{quantity(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
             cls="convention",
         ),
         tag("ol", *lines, cls="map-list"),
@@ -296,9 +296,9 @@ def _estimate_text(estimate: dict | None, is_difference: bool = False) -> Html:
         return Html("–")
     low, high = estimate["low"], estimate["high"]
     sign: Literal["", "+"] = "+" if is_difference else ""
-    interval = "" if low is None else f"{minus(low, 3, sign)} to {minus(high, 3, sign)}"
+    interval = "" if low is None else f"{with_minus_sign(low, 3, sign)} to {with_minus_sign(high, 3, sign)}"
     return span(
-        minus(estimate["value"], 3, sign),
+        with_minus_sign(estimate["value"], 3, sign),
         span(interval, cls="interval"),
         cls="figure",
         title=f"n = {estimate['n']:,}, {estimate['method']}",

@@ -17,7 +17,7 @@ from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
 from blindspot.backend.maps.stored import Map
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 PLOT, _CHOSEN, _EPOCH = "map-plot", "map-chosen", "map-epoch"
 
@@ -72,7 +72,10 @@ def panel(
         show(
             div(
                 tag("h2", heading),
-                span(f"{counted(questions, 'question')}, {counted(len(ids) - questions, 'passage')}", cls="soft"),
+                span(
+                    f"{quantity(questions, 'question')}, {quantity(len(ids) - questions, 'passage')}",
+                    cls="soft",
+                ),
                 cls="list-head",
             )
         )
@@ -98,16 +101,16 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
     opened = map.study.run(run)
     pairs = pairs_to_judge(map, known_kinds, opened, ids, k)
     summary = (
-        f"{counted(len(pairs.pairs), 'unlabelled pair')} of {counted(pairs.questions, 'question')}: selected "
+        f"{quantity(len(pairs.pairs), 'unlabelled pair')} of {quantity(pairs.questions, 'question')}: selected "
         f"passages among the first {k} of {run}."
     )
     if pairs.without_pairs:
         summary += (
-            f" Not included: {counted(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
+            f" Not included: {quantity(pairs.without_pairs, 'passage')} outside the first {k} of every question of this "
             "map, or already labelled."
         )
     if pairs.further_pairs:
-        summary += f" Not included: {counted(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
+        summary += f" Not included: {quantity(pairs.further_pairs, 'pair')} beyond the maximum of eight per question."
     with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
         if not pairs.pairs:
@@ -127,8 +130,8 @@ def _judge(map: Map, known_kinds: Any, ids: Sequence[str], run: str | None, k: i
 def _send(map: Map, known_kinds: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
     result = send_to_judging(map, known_kinds, run, ids, k, name.strip(), actor=acting_person(map))
     return (
-        f"Created batch “{result.name}”: {counted(result.frame, 'question')}, "
-        f"{counted(result.passages, 'passage')} to judge."
+        f"Created batch “{result.name}”: {quantity(result.frame, 'question')}, "
+        f"{quantity(result.passages, 'passage')} to judge."
     )
 
 
@@ -138,7 +141,7 @@ def _save(map: Map, known_kinds: Any, ids: Sequence[str]) -> None:
         show(
             tag(
                 "p",
-                f"{counted(len(questions), 'question')}: the selected ones, and those with a positive among the "
+                f"{quantity(len(questions), 'question')}: the selected ones, and those with a positive among the "
                 "selected passages.",
                 cls="convention",
             )
@@ -158,7 +161,7 @@ def _save_ids(map: Map, questions: Sequence[str], ids: Sequence[str], name: str)
     result = save_selection(map.study, name, questions, ids, map.name, acting_person(map))
     url.write("selection", result.name)
     return (
-        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now shows the slice."
+        f"Saved “{result.name}”: {quantity(len(questions), 'question')}. The address of this page now shows the slice."
     )
 
 

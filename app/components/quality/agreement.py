@@ -7,7 +7,7 @@ from blindspot.app.components.marks import methods_note, percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
 from blindspot.app.markup import Html, div, row, span, table_head, tag, term
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 ALPHA = (
     "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, "
@@ -46,7 +46,7 @@ def agreement_panel(quality: Quality) -> Html:
         cls="figures agreement",
     )
     message = methods_note(
-        f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
+        f"{quantity(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
         "intervals resample questions, so they hold for other questions judged by the same people."
     )
     return div(tag("h2", "Agreement"), scrolling(table), _pairs(quality.pairs), message, cls="panel")
@@ -106,7 +106,7 @@ def people_panel(quality: Quality) -> Html:
     note = ["Current labels, without those of practice. "]
     if drift.passages:
         interval = f" ({bounds(drift.low, drift.high)})" if drift.low is not None else ""
-        again = f"{counted(drift.passages, 'passage')} of {counted(drift.questions, 'question')}"
+        again = f"{quantity(drift.passages, 'passage')} of {quantity(drift.questions, 'question')}"
         note += [f"Judged a second time: {again}; {percent(drift.value)}%{interval} got the same label."]
     else:
         note += ["Nobody has judged a passage twice yet; batches include repeats for that purpose."]
@@ -115,7 +115,7 @@ def people_panel(quality: Quality) -> Html:
 
 
 def _person(work: AnnotatorStats) -> Html:
-    timed = "" if work.timed == work.labels else f"{counted(work.timed, 'label')} timed"
+    timed = "" if work.timed == work.labels else f"{quantity(work.timed, 'label')} timed"
     return row(
         f"{work.labels:,}",
         f"{work.questions:,}",

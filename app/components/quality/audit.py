@@ -12,7 +12,7 @@ from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, ra
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judging.audits import Audit, Rates
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 BYS = ("relation", "bucket", "rank")
 NO_AUDIT = (
@@ -47,7 +47,7 @@ def audit_panel(
         return div(title, tag("p", NO_AUDIT, cls="convention"), cls="panel")
     judged = audit.drawn - audit.bad - audit.waiting
     sentences = [
-        f"Random audit: {judged:,} of {counted(audit.drawn, 'question')} judged completely",
+        f"Random audit: {judged:,} of {quantity(audit.drawn, 'question')} judged completely",
         f", {audit.waiting:,} remaining" if audit.waiting else "",
         f", {audit.bad:,} bad (left out)" if audit.bad else "",
         ".",
@@ -101,7 +101,7 @@ def _headline(rates: Rates) -> Html:
                 ),
                 div(words, cls="what"),
                 div(
-                    f"{counted(rate.passages, 'passage')}, {counted(rate.questions, 'question')}; ",
+                    f"{quantity(rate.passages, 'passage')}, {quantity(rate.questions, 'question')}; ",
                     stopping(rate),
                     cls="rule",
                 ),
@@ -118,7 +118,7 @@ def _convention(rates: Rates) -> Html:
         ""
         if not rate.unsettled
         else (
-            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be "
+            f" {quantity(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be "
             f"{percent(rate.lower_bound)}% if none were positive, {percent(rate.upper_bound)}% if all were."
         )
     )

@@ -9,7 +9,7 @@ from blindspot.app.components.marks import methods_note
 from blindspot.app.components.pager import pager
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.backend.judging.quality import Dispute, DisputedPassage
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 JUDGE = "judge"
 PER_PAGE = 8
@@ -49,7 +49,7 @@ def disputes_panel(
         tag(
             "h2",
             "Disagreements ",
-            span(f"{counted(passages, 'passage')} of {counted(len(disputes), 'question')}", cls="soft"),
+            span(f"{quantity(passages, 'passage')} of {quantity(len(disputes), 'question')}", cls="soft"),
         ),
         span(
             toggle,
@@ -107,8 +107,8 @@ def _bad_question_row(bad: Sequence[tuple[str, str, int]]) -> Html:
         tag(
             "li",
             link(text, url.href(url.QUESTION, {"question": id})),
-            span(f" by {counted(people, 'annotator')}", cls="soft"),
+            span(f" by {quantity(people, 'annotator')}", cls="soft"),
         )
         for id, text, people in bad
     ]
-    return tag("details", tag("summary", counted(len(bad), "bad question")), tag("ul", *items), cls="bad-list")
+    return tag("details", tag("summary", quantity(len(bad), "bad question")), tag("ul", *items), cls="bad-list")

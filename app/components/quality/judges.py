@@ -11,7 +11,7 @@ from blindspot.analysis.judge_quality import (
     CUT,
     MISSED_POSITIVES,
     RIGHT_POSITIVES,
-    Bin,
+    CalibrationBin,
     GroupTrust,
     JudgeFigures,
     Trust,
@@ -23,7 +23,7 @@ from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, g
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
 RECALL = f"Share of the positives that the judge scores {CUT:g} or more"
@@ -79,7 +79,7 @@ def judges_panel(
         title,
         tag(
             "p",
-            f"{counted(judge_table.pairs, 'pair')} of {counted(judge_table.questions, 'question')}: {judge_table.sample_words}.",
+            f"{quantity(judge_table.pairs, 'pair')} of {quantity(judge_table.questions, 'question')}: {judge_table.sample_words}.",
             cls="convention",
         ),
         _samples(judge_table.sample, page_address),
@@ -118,8 +118,8 @@ def _judge_row(judge: MeasuredJudge, is_chosen: bool, page_address: Here) -> Htm
     )
     if figures is None:
         return row("0", *["–"] * 7, _cost(judge.cost), head=name)
-    cut, overall = figures.at_cut, figures.trust["all"][0]
-    unscored = f"{counted(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
+    cut, overall = figures.at_decision_threshold, figures.trust["all"][0]
+    unscored = f"{quantity(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
     return row(
         span(f"{figures.pairs:,}", title=unscored),
         coefficient(
@@ -192,7 +192,7 @@ def _detail(name: str, judge_figures: JudgeFigures, grouping: str, injections: s
     )
 
 
-def _calibration(bins: list[Bin]) -> Html:
+def _calibration(bins: list[CalibrationBin]) -> Html:
     """For each range of scores, the share of positives: the dot with its interval. The vertical mark is the mean score."""
     scale = gauge_head("Dot and line: share of positives with its 95% interval. Upright mark: the mean score")
     lines = [

@@ -8,7 +8,7 @@ from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
 from blindspot.app.components.marks import percent
 from blindspot.app.markup import Html, div, span, tag
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 INTERVAL_NOTE = "95% bootstrap interval over questions, because labels of the same question are correlated"
 
@@ -23,8 +23,8 @@ def rate_figure(rate: Rate) -> Html:
         return span("–", title="no sampled passage has a settled label")
     unsettled = f"; {rate.unsettled:,} unsettled passages left out" if rate.unsettled else ""
     message = (
-        f"{percent(rate.value)}% of {counted(rate.passages, 'passage')} of "
-        f"{counted(rate.questions, 'question')}{unsettled}. {INTERVAL_NOTE}."
+        f"{percent(rate.value)}% of {quantity(rate.passages, 'passage')} of "
+        f"{quantity(rate.questions, 'question')}{unsettled}. {INTERVAL_NOTE}."
     )
     return span(
         percent(rate.value),

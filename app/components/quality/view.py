@@ -26,7 +26,7 @@ from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, meas
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from blindspot.backend.judging.quality import Quality, quality
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.labels import Labels
 from blindspot.db.people import Person
@@ -43,7 +43,7 @@ def render(open_study: Study, person: Person | None) -> None:
     if person is None:
         sign_in(open_study.labels_path, "This page shows other people's labels.")
         return
-    if not person.may("see others' labels"):
+    if not person.is_allowed("see others' labels"):
         show(_refusal())
         return
     show(style_sheet("quality/quality.css"))
@@ -146,7 +146,7 @@ def _show_empty_page(open_study: Study) -> None:
 
 
 def _page_head(open_study: Study, to_settle: int) -> Html:
-    rest = f"; {counted(to_settle, 'passage')} to settle" if to_settle else ""
+    rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
     return tag("h1", f"{given_words(open_study)}{rest}.")
 
 

@@ -25,7 +25,7 @@ from blindspot.backend.judging.batches import former_order, make_batch, question
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
 from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description
@@ -91,7 +91,7 @@ def send_to_judging(open_study: Study, question_ids: Sequence[str], runs: Sequen
     """Show a button that makes a batch of all these questions; only leads see it."""
     if not who.may(open_study.labels_path, "make batches"):
         return
-    words = f"Send {counted(len(question_ids), 'question')} to judging"
+    words = f"Send {quantity(len(question_ids), 'question')} to judging"
     st.button(words, key=key, on_click=_send, args=(open_study, list(question_ids), list(runs)))
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
@@ -143,7 +143,7 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
     kind, note = "practice, " if batch.practice else "", former_order(batch)
-    state = f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done"
+    state = f"  {kind}{batch.state}, {batch.done:,} of {quantity(batch.questions, 'question')} done"
     title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
         show(title)
@@ -195,9 +195,9 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
     show(div(title, *(tag("p", line, cls="soft") for line in waiting_lines(waiting, people))))
     if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
         show(notice(moved))
-    if blocked := sum(each.blocked_questions for each in waiting):
+    if blocked := sum(each.is_blocked for each in waiting):
         st.button(
-            f"Reassign {counted(blocked, 'question')}",
+            f"Reassign {quantity(blocked, 'question')}",
             key=f"reassign-{batch.name}",
             help="Only active people get these questions. If fewer of them can judge a question than it needs, it needs only those.",
             on_click=_apply_change,

@@ -12,7 +12,7 @@ from blindspot.app import network, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import div, show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
@@ -42,7 +42,11 @@ def people_panel(open_study: Study, person: Person, primary: bool) -> None:
             f"{each.name} ({_state(each, False)})" for each in everybody if each.kind != "person" or each.simulated
         ]:
             show(
-                tag("details", tag("summary", f"{counted(len(programs), 'program')} with labels"), ", ".join(programs))
+                tag(
+                    "details",
+                    tag("summary", f"{quantity(len(programs), 'program')} with labels"),
+                    ", ".join(programs),
+                )
             )
         _add(open_study, primary)
 

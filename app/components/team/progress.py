@@ -16,7 +16,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality
 from blindspot.backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 DAYS_SHOWN = 14
 FAST = (
@@ -100,12 +100,12 @@ def _label_bars(days: tuple[Day, ...]) -> Html:
 
 def _day_text(day: Day) -> str:
     pace = f", {day.per_hour:,.0f} per hour" if day.per_hour else ""
-    return f"{day.date}: {counted(day.labels, 'label')}{pace}"
+    return f"{day.date}: {quantity(day.labels, 'label')}{pace}"
 
 
 def _too_fast(person: PersonProgress) -> Html:
     return notice(
-        f"{person.name}: {person.fast:,} of {counted(person.timed, 'label')} came faster than one can read. "
+        f"{person.name}: {person.fast:,} of {quantity(person.timed, 'label')} came faster than one can read. "
         "Check some of these labels before you rely on the rest.",
         kind="warning",
     )

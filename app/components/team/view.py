@@ -14,7 +14,7 @@ from blindspot.app.components.team.progress import progress_panel
 from blindspot.app.desk import desk, given_words
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.people import Person
 
 
@@ -23,14 +23,14 @@ def render(open_study: Study, person: Person | None) -> None:
     if person is None:
         sign_in(open_study.labels_path, "On this page leads manage people, batches and guidelines.")
         return
-    if not person.may("manage people"):
+    if not person.is_allowed("manage people"):
         show(empty("For leads only", "On this page leads manage people and batches, and see their progress."))
         return
     queue = desk(open_study).queue
-    own = sum(queue.open_to(person.name).values()) if not person.paused else 0
+    own = sum(queue.available_counts(person.name).values()) if not person.paused else 0
     show(style_sheet("team/team.css"), tag("h1", _answer(open_study)))
     if own:
-        words = f"Judge your {counted(own, 'question')}"
+        words = f"Judge your {quantity(own, 'question')}"
         show(div(link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j"), cls="action"))
     has_batch = any(batch.state == "open" for batch in queue.batches())
     alone = len(who.real_people(open_study.labels_path)) < 2
@@ -46,8 +46,8 @@ def _answer(open_study: Study) -> str:
     """Say in a sentence how many labels there are, and what waits."""
     stores = desk(open_study)
     open_batches = [each for each in stores.queue.batches() if each.state == "open" and not each.practice]
-    given = given_words(open_study) if stores.labels.given_by_person() else "No labels yet"
+    given = given_words(open_study) if stores.labels.label_counts_by_person() else "No labels yet"
     if not open_batches:
         return f"{given}; no batch is open."
     waiting = sum(each.questions - each.done for each in open_batches)
-    return f"{given}; {counted(waiting, 'question')} {noun(waiting, 'waits', 'wait')} to be judged."
+    return f"{given}; {quantity(waiting, 'question')} {noun_form(waiting, 'waits', 'wait')} to be judged."

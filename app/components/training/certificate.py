@@ -17,7 +17,7 @@ from blindspot.app.entry import one_line
 from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan
 from blindspot.backend.training_sets.certificates import Certificate, certify, proof, stated_certificate
 from blindspot.backend.training_sets.check_settings import POSITIVES
@@ -44,7 +44,7 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         show(_panel(notice(str(error), kind="error")))
         return
     if found is None:
-        drawn = f"{counted(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
+        drawn = f"{quantity(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
         show(_panel(tag("p", f"Not certified. {drawn}")))
     elif found.withdrawn:
         why = (
@@ -115,7 +115,7 @@ def _plan_form(open_study: Study, chosen: TrainingSet) -> None:
         return
     pairs = len(planned.draws) + len(planned.positive_draws)
     show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
-    words = f"Queue {counted(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
+    words = f"Queue {quantity(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
     st.button(words, key="queue-certificate", on_click=_queue, args=(open_study, chosen.name, key))
 
 
@@ -137,7 +137,7 @@ def _state_buttons(open_study: Study, chosen: TrainingSet, certificate: Certific
         ):
             cost = duration(certificate.more * SECONDS_A_PAIR)
             st.button(
-                f"Draw {counted(certificate.more, 'more negative')} (about {cost} of judging)",
+                f"Draw {quantity(certificate.more, 'more negative')} (about {cost} of judging)",
                 key="draw-more",
                 on_click=_draw,
                 args=(open_study, chosen.name, certificate.more),
@@ -156,7 +156,7 @@ def _queue(open_study: Study, name: str, key: str) -> None:
 def _draw(open_study: Study, name: str, count: int) -> None:
     with _certificate_sentence():
         batch = draw_more(open_study, name, count, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = [f"Queued {counted(count, 'negative')} more as batch {batch}."]
+        st.session_state[_SAID] = [f"Queued {quantity(count, 'negative')} more as batch {batch}."]
 
 
 def _certify(open_study: Study, name: str) -> None:
@@ -165,7 +165,7 @@ def _certify(open_study: Study, name: str) -> None:
         found = certify(open_study, name)
         if not found.judged + found.known:
             st.session_state[_SAID] = [
-                f"Nothing is judged yet: {counted(found.drawn, 'drawn negative')} wait on Judge."
+                f"Nothing is judged yet: {quantity(found.drawn, 'drawn negative')} wait on Judge."
             ]
 
 

@@ -16,7 +16,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.text.spans import excerpt
 from blindspot.backend.training_sets.differences import (
     KINDS,
@@ -58,16 +58,16 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
     here |= {KIND: key, REASON: reason}
     is_chosen = bool(url.value(KIND)) or total <= EXAMPLES
     listed = changes if is_chosen else changes[:EXAMPLES]
-    more: Html = link(f"All {counted(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
+    more: Html = link(f"All {quantity(total, 'pair')}", url.href(url.TRAINING, here), cls="quiet")
     if is_chosen:
         more = pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number}))
     show(
         style_sheet("training/changes.css"),
         div(
-            tag("h2", f"From {older_set.name} to {newer_set.name}: {counted(found.changed, 'changed pair')}"),
+            tag("h2", f"From {older_set.name} to {newer_set.name}: {quantity(found.changed, 'changed pair')}"),
             tag("p", _unchanged(found), cls="convention"),
             tag("table", tag("tbody", *rows), cls="small kinds"),
-            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {counted(total, 'pair')}"),
+            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {quantity(total, 'pair')}"),
             tag("ul", *_pairs(open_study, listed), cls="changed-pairs"),
             more,
             cls="panel",
@@ -77,7 +77,7 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
 
 
 def _unchanged(summary: ChangeSummary) -> str:
-    words = f"{counted(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
+    words = f"{quantity(summary.same, 'pair')} {'has' if summary.same == 1 else 'have'} the same role in both sets"
     return f"{words}, {summary.other_source:,} of them from another source." if summary.other_source else f"{words}."
 
 
@@ -106,7 +106,9 @@ def _pairs(open_study: Study, changes: Sequence[Change]) -> list[Html]:
     """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
     hidden = hidden_questions.hidden_ids(open_study)
     changes = [change for change in changes if change.question not in hidden]
-    questions = {each.id: each for each in open_study.questions.some(sorted({change.question for change in changes}))}
+    questions = {
+        each.id: each for each in open_study.questions.with_ids(sorted({change.question for change in changes}))
+    }
     rows = open_study.corpus.ordinals({change.passage for change in changes})
     passages = {passage.id: passage for passage in open_study.corpus.passages(list(rows.values()))}
     return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]

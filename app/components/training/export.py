@@ -8,7 +8,7 @@ from blindspot.app import who
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.markup import show, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.exports import EXPORTS
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -40,7 +40,7 @@ def export_form(open_study: Study, chosen: TrainingSet) -> None:
     def archive_content() -> bytes:
         return download(open_study, "training-set", chosen.name, format, by, ExportOptions(**about)).content
 
-    pairs = counted(chosen.manifest["counts"]["pairs"], "pair")
+    pairs = quantity(chosen.manifest["counts"]["pairs"], "pair")
     with columns[1]:
         st.download_button(
             f"Export {pairs}", archive_content, f"{chosen.name}-{format}.zip", key="export-set", on_click="ignore"

@@ -17,7 +17,7 @@ from blindspot.app.markup import show, tag
 from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -189,7 +189,7 @@ def _run_pressed(
     if not (trains or estimates):
         return
     with one_line():
-        said = f"{counted(settings.get('steps', 0), 'step')}"
+        said = f"{quantity(settings.get('steps', 0), 'step')}"
         if estimates or "steps" not in settings:
             with st.spinner("Timing two steps …"):
                 settings["steps"], said = estimate()
@@ -256,10 +256,10 @@ def _time_of_retriever(
     each = (time.perf_counter() - began) / len(passages)
     scoring = ""
     if cost.scoring is not None and cost.scoring.pairs:
-        pairs = f"up to {counted(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
+        pairs = f"up to {quantity(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
         scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
     return cost.steps, (
-        f"{told}{scoring} Indexing {counted(len(open_study.corpus), 'passage')} then takes about {duration(each * len(open_study.corpus))}."
+        f"{told}{scoring} Indexing {quantity(len(open_study.corpus), 'passage')} then takes about {duration(each * len(open_study.corpus))}."
     )
 
 
@@ -276,6 +276,6 @@ def _time_of_cross_encoder(
 
 def _duration_text(steps: int, seconds_per_step: float, seconds: float) -> str:
     return (
-        f"Training takes about {duration(seconds)} on this machine ({counted(steps, 'step')} of {seconds_per_step:.2g} s, from two "
+        f"Training takes about {duration(seconds)} on this machine ({quantity(steps, 'step')} of {seconds_per_step:.2g} s, from two "
         "timed steps)."
     )

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.accuracy import proportion
-from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_of, tabulate
+from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_in_cell, tabulate
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import methods_note, notice, percent
@@ -22,7 +22,7 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judge_agreement import (
     ANSWERS,
     CROSS_ENCODER,
@@ -108,7 +108,7 @@ def agreement_sentence(shown: ShownAgreement | None) -> str:
     interval = "" if share.low is None or share.high is None else f" ({percent(share.low)} to {percent(share.high)})"
     names = _all_agree_text(shown.found.judges)
     return (
-        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {counted(len(agree), 'pair')} of {shown.run}, "
+        f"{names[:1].upper()}{names[1:]} agree on {int(agree.sum()):,} of {quantity(len(agree), 'pair')} of {shown.run}, "
         f"{percent(share.value)}%{interval}."
     )
 
@@ -152,7 +152,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h3", f"{counted(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
+            tag("h3", f"{quantity(len(ranks), 'pair')} judged by {_all_agree_text(found.judges)}"),
             scrolling(_table(found, table)),
             methods_note(_convention(found)),
             *lacking,
@@ -165,7 +165,7 @@ def agreement_panel(open_study: Study, shown: ShownAgreement | None) -> None:
         dict(zip(map(_ranks_text, table.spans), table.spans, strict=True)).get(url.value("ranks")),
     )
     if chosen and where:
-        _pairs(open_study, found, shown.run, pairs_of(ranks, said, where, chosen), chosen, where)
+        _pairs(open_study, found, shown.run, pairs_in_cell(ranks, said, where, chosen), chosen, where)
 
 
 def _agreement(open_study: Study, run: str, fingerprint: str | None, model: str | None) -> JudgeAgreement:
@@ -280,7 +280,7 @@ def _share_cell(agreement: JudgeAgreement, number: int, n: int, ranks: tuple[int
     title = (
         "Hide these pairs"
         if chosen
-        else f"Show these {counted(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
+        else f"Show these {quantity(number, 'pair')}: {_pattern_words(agreement.judges, pattern)}"
     )
     return tag(
         "td",
@@ -331,7 +331,7 @@ def _pairs(
     show(
         div(
             div(
-                tag("h3", f"{counted(len(positions), 'pair')} at {where}"),
+                tag("h3", f"{quantity(len(positions), 'pair')} at {where}"),
                 span(_pattern_words(agreement.judges, pattern), cls="soft"),
                 cls="list-head",
             ),

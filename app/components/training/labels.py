@@ -9,24 +9,24 @@ from blindspot.app.desk import desk
 from blindspot.app.markup import Html, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 
 def label_counts(open_study: Study) -> Html:
     """Return how many labels are on training questions, as a note. If there are labels, and none is on a training
     question, show a warning instead, and offer a batch of training questions.
     """
-    given = desk(open_study).labels.given_by_split()
+    given = desk(open_study).labels.label_counts_by_split()
     total, training = sum(given.values()), given.get("train", 0)
     if not total:
         return Html("")
     if training:
         others = f", {total - training:,} on other questions, which correct the evaluation and never train"
         rest = "" if training == total else others
-        return tag("p", f"{counted(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
+        return tag("p", f"{quantity(total, 'label')}: {training:,} on training questions{rest}.", cls="convention")
     show(
         notice(
-            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
+            f"{quantity(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and never enter training, so they change no training set.",
             kind="warning",
         )
     )

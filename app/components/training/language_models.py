@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import BlindspotError
 
 SETTLED = "pairs that people settled"
@@ -62,7 +62,11 @@ def ask_form(open_study: Study, set_manifest: Manifest | None) -> None:
         consent_form(open_study, LLMJudge.load(open_study, name).about["endpoint"])
     asked = request(judge_with_llm, name, chosen, int(depth), int(limit))
     jobs.start_button(
-        open_study, asked, key="ask-start", label=f"Ask about {counted(found.pairs, 'pair')}", missing_part=lacking
+        open_study,
+        asked,
+        key="ask-start",
+        label=f"Ask about {quantity(found.pairs, 'pair')}",
+        missing_part=lacking,
     )
 
 
@@ -70,11 +74,11 @@ def plan_words(plan: LLMPlan) -> Html:
     """Return the cost of judging with the language model, and the server that receives the texts."""
     cost = "cost unknown (no price given)" if plan.cost is None else f"cost {plan.cost:,.4f}"
     how = "from earlier answers" if plan.measured else "estimated from the length of the texts"
-    stored = f" {counted(plan.stored, 'answer')} stored already." if plan.stored else ""
+    stored = f" {quantity(plan.stored, 'answer')} stored already." if plan.stored else ""
     return tag(
         "p",
         join(
-            tag("b", counted(plan.requests, "request")),
+            tag("b", quantity(plan.requests, "request")),
             f", {plan.tokens_in:,} input and {plan.tokens_out:,} output tokens, {cost}, {duration(plan.seconds)} "
             f"({how}).{stored} Texts go to {plan.destination}.",
         ),

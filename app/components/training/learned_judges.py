@@ -22,7 +22,7 @@ from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_r
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
 from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 
 NO_ENCODER = "none"
 _ENCODER_HELP = "Dense index whose similarities become features of the judge. Without an index its features are words and the run's own scores."
@@ -54,11 +54,11 @@ def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]])
     if not cards:
         return f"No judge yet. {about}"
     if not reports:
-        return f"{counted(len(cards), 'judge')}. {about}"
+        return f"{quantity(len(cards), 'judge')}. {about}"
     last = list(reports.values())[-1]
     return (
-        f"{counted(len(cards), 'judge')}. {last['name']} tells answers from other passages with an AUC of "
-        f"{last['auc']:.3f}, learned from {counted(last['labelled_questions'], 'question')} (1 is perfect, 0.5 is chance)."
+        f"{quantity(len(cards), 'judge')}. {last['name']} tells answers from other passages with an AUC of "
+        f"{last['auc']:.3f}, learned from {quantity(last['labelled_questions'], 'question')} (1 is perfect, 0.5 is chance)."
     )
 
 

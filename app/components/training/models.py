@@ -29,7 +29,7 @@ from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training.before_after import run_before, start_name
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -141,7 +141,7 @@ def _change_sentence(model: str, run_before: str, run_after: str, figures: Paire
         f"{model} answers {abs(points):.1f} points {'more' if points >= 0 else 'fewer'} than {run_before} at {figures.k} "
         f"({signed_ends(low, high)})"
         f"{'' if low > 0 or high < 0 else ', which is not certain'}: {percent(figures.b.value)}% of "
-        f"{counted(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
+        f"{quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%; ",
         better,
         ", ",
         worse,

@@ -22,7 +22,7 @@ def pair_rows(
     pairs = [pair for pair in pairs if pair[0] not in hidden]
     texts = {
         question.id: question.text
-        for question in open_study.questions.some(sorted({question for question, *_ in pairs}))
+        for question in open_study.questions.with_ids(sorted({question for question, *_ in pairs}))
     }
     known = open_study.corpus.ordinals({passage for _, passage, *_ in pairs})
     titles = {passage.id: passage.title or "untitled" for passage in open_study.corpus.passages(list(known.values()))}

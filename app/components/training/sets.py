@@ -21,7 +21,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
 from blindspot.db.descriptions import Description
@@ -34,7 +34,8 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
     if manifests:
         newest = next(reversed(manifests))
         tabs.title(
-            "Training sets", f"{counted(len(manifests), 'set')}. The newest: {cleaned_words(newest, manifests[newest])}"
+            "Training sets",
+            f"{quantity(len(manifests), 'set')}. The newest: {cleaned_words(newest, manifests[newest])}",
         )
     else:
         about = (

@@ -28,7 +28,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
 from blindspot.backend.evaluation.chart_colours import GREEN, PINK
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.decision_sample import queue_stratified_sample
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
@@ -63,7 +63,7 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     """
     sees_labels = _sees_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
-    new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
+    new = f" New labels would change {quantity(len(found), 'pair')}." if found else ""
     tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
     labels = label_counts(open_study)
     if found:
@@ -101,10 +101,10 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
     roles = _roles(manifest)
     if not mined:
         return (
-            f"{name} holds {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
-            f"{counted(roles['negative'], 'negative')}."
+            f"{name} holds {quantity(counts['questions'], 'question')}, {quantity(roles['positive'], 'positive')}, "
+            f"{quantity(roles['negative'], 'negative')}."
         )
-    where = f"{counted(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
+    where = f"{quantity(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
     if kept == mined:
         return f"{name} takes all {where} as negatives (policy {manifest['policy']})."
     share = f"{100 * (mined - kept) / mined:.1f}%"
@@ -179,7 +179,7 @@ def _send(open_study: Study, name: str) -> None:
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
         made = queue_stratified_sample(open_study, batch, name, actor=who.acting_name(open_study.labels_path))
-        st.session_state[_SAID] = f"Queued {counted(made.passages, 'passage')} as batch {batch}."
+        st.session_state[_SAID] = f"Queued {quantity(made.passages, 'passage')} as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
 
@@ -295,4 +295,4 @@ def _build_again(
         else ""
     )
     pairs = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
-    show(div(tag("h2", f"New labels would change {counted(len(new_labels), 'pair')}"), pairs, more, cls="panel"))
+    show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), pairs, more, cls="panel"))

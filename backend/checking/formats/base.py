@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from blindspot.backend.core.registry import Registry, must_be
-from blindspot.backend.data.formats.fields import FieldError, kind_of
+from blindspot.backend.core.registry import Registry, instance_check
+from blindspot.backend.data.formats.fields import FieldError, type_in_words
 
 Values = dict[str, Any]
 """The values of a row by column."""
@@ -92,7 +92,7 @@ TRAINING_FORMATS: Registry[TrainingFormat] = Registry(
     "form of training file",
     package="blindspot.backend.checking.formats",
     group="blindspot.training_formats",
-    check=must_be(TrainingFormat),
+    check=instance_check(TrainingFormat),
 )
 
 
@@ -102,7 +102,7 @@ def text_of(values: Mapping[str, Any], column: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise FieldError(f"{column!r} is {kind_of(value)}; it must be text")
+        raise FieldError(f"{column!r} is {type_in_words(value)}; it must be text")
     return value
 
 
@@ -123,7 +123,7 @@ def numbers_of(value: Any, column: str) -> list[float]:
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         return [float(number) for number in _NUMBER.findall(value)]
     if not isinstance(value, list):
-        raise FieldError(f"{column!r} is {kind_of(value)}; it must be a list of numbers")
+        raise FieldError(f"{column!r} is {type_in_words(value)}; it must be a list of numbers")
     return [number_of(each, column) for each in value]
 
 

@@ -24,7 +24,7 @@ from blindspot.backend.checking.formats.base import (
     numbers_of,
     text_of,
 )
-from blindspot.backend.data.formats.fields import FieldError, kind_of
+from blindspot.backend.data.formats.fields import FieldError, type_in_words
 
 LABELS = ("label", "labels")
 _WORDS = {"positive": True, "negative": False, "true": True, "false": False}
@@ -90,7 +90,7 @@ class ListLayout(RowLayout):
         if self.labels is not None:
             labels = values.get(self.labels)
             if not isinstance(labels, list):
-                raise FieldError(f"{self.labels!r} is {kind_of(labels)}; it must be a list of labels")
+                raise FieldError(f"{self.labels!r} is {type_in_words(labels)}; it must be a list of labels")
             positive = [_is_positive(label, self.labels) for label in labels]
         else:
             positive = [place == 0 for place in range(len(passages))]

@@ -18,7 +18,7 @@ from blindspot.backend.checking.formats.base import (
     text_of,
 )
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.fields import FieldError, kind_of
+from blindspot.backend.data.formats.fields import FieldError, type_in_words
 
 
 @dataclass
@@ -84,7 +84,7 @@ def _list(values: Values, name: str) -> list[Any]:
     if found is None:
         return []
     if not isinstance(found, list):
-        raise FieldError(f"{name!r} is {kind_of(found)}; it must be a list of passages")
+        raise FieldError(f"{name!r} is {type_in_words(found)}; it must be a list of passages")
     return found
 
 
@@ -92,7 +92,7 @@ def _slot(passage: Any, is_positive: bool, name: str, score: Any) -> Slot:
     if isinstance(passage, str):
         return Slot(is_positive, passage, "", None if score is None else number_of(score, name))
     if not isinstance(passage, dict):
-        raise FieldError(f"{name!r} contains {kind_of(passage)}; it must be a list of passages")
+        raise FieldError(f"{name!r} contains {type_in_words(passage)}; it must be a list of passages")
     score = passage.get("score") if score is None else score
     if score is not None:
         score = number_of(score, "score")

@@ -2,7 +2,7 @@
 
 It is used for demonstrations and measurements. Its people, places, works and companies are invented. The article of an
 entity states its facts, and other articles repeat them in other words. Only one of these passages is the question's
-gold passage, so the others are planted false negatives; `truth` lists all of them. `world` decides which facts are true
+gold passage, so the others are planted false negatives; `answering_passages` lists all of them. `world` decides which facts are true
 and which articles state them, `prose` writes the passages, `language` contains the sentences.
 """
 
@@ -21,14 +21,23 @@ import numpy as np
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.units import units_of
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
-from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, key
+from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, random_seed
 from blindspot.backend.data.encyclopedia.prose import article, notices
 from blindspot.backend.data.encyclopedia.world import World
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
 
-__all__ = ["BLIND_SPOT", "DATASET", "PLAIN", "SECOND_DATASET", "Edition", "Encyclopedia", "describe", "write"]
+__all__ = [
+    "BLIND_SPOT",
+    "DATASET",
+    "PLAIN",
+    "SECOND_DATASET",
+    "Edition",
+    "Encyclopedia",
+    "measure_encyclopedia",
+    "write_encyclopedia",
+]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
@@ -69,7 +78,7 @@ class Encyclopedia:
         """
         world = self.world
         for place in range(world.plan.entities):
-            yield from article(world, world.plan.order.inverse_relation(place))
+            yield from article(world, world.plan.order.inverse_position(place))
         for page in range(world.plan.notice_pages):
             yield notices(world, page)
 
@@ -83,17 +92,17 @@ class Encyclopedia:
         ("encyclopedia-second-wording"). Training questions use only the template. They are drawn by frequency, so most
         are about popular subjects.
         """
-        for question, _ in self.answered():
+        for question, _ in self.questions_with_passages():
             yield question
 
-    def truth(self) -> Iterator[dict]:
+    def answering_passages(self) -> Iterator[dict]:
         """Yield for every question, in the order of `questions`: {question: id, passages: ids of all passages that
         answer it, gold: id}.
         """
-        for question, ordinals in self.answered():
+        for question, ordinals in self.questions_with_passages():
             yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
 
-    def unlabelled(self) -> Iterator[str]:
+    def unlabelled_questions(self) -> Iterator[str]:
         """Yield unlabelled questions about training entities, in both wordings. They ask about the mostly rare facts
         for which there is no training question.
         """
@@ -102,31 +111,33 @@ class Encyclopedia:
                 for template in (TEMPLATES[relation], SECOND_WORDINGS[relation]):
                     yield template.replace("[X]", self.world.entity(number).name)
 
-    def answered(self) -> Iterator[tuple[Question, list[int]]]:
+    def questions_with_passages(self) -> Iterator[tuple[Question, list[int]]]:
         """Yield every question with the ordinals of all passages that answer it."""
         for number, relation, split, gold, drawn in self._facts():
             if split != "train" or drawn:
-                yield from self._wordings(number, relation, split, int(self.world.plan.frequency[number]), gold)
+                yield from self._question_wordings(
+                    number, relation, split, int(self.world.plan.frequency[number]), gold
+                )
 
     def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
         """Yield (entity number, relation, split, ordinal of the gold passage, drawn) for every fact that its subject's
         article states.
         """
         for number in range(self.world.entities):
-            random = Random(key(self.seed, 8, number)).random
+            random = Random(random_seed(self.seed, 8, number)).random
             draw = random()
             split = "train" if draw < TRAIN_SHARE else "dev" if draw < TRAIN_SHARE + DEV_SHARE else "test"
             frequency = int(self.world.plan.frequency[number])
             for relation in self.world.entity(number).asked_relations:
                 chance, choice = random(), random()
                 drawn = number < self.world.plan.assured or chance >= SKIPPED_PER_MENTION**frequency
-                own = self.world.own_statements(number, relation)
+                own = self.world.own_statement_ordinals(number, relation)
                 if own:
                     yield number, relation, split, own[int(choice * len(own))], drawn
 
-    def _wordings(self, number, relation, split, frequency, gold) -> Iterator[tuple[Question, list[int]]]:
+    def _question_wordings(self, number, relation, split, frequency, gold) -> Iterator[tuple[Question, list[int]]]:
         entity = self.world.entity(number)
-        ordinals = self.world.statements(number, relation)
+        ordinals = self.world.statement_ordinals(number, relation)
         wordings = [(DATASET, TEMPLATES[relation], "")]
         if split != "train":
             wordings.append((SECOND_DATASET, SECOND_WORDINGS[relation], ".second"))
@@ -148,7 +159,7 @@ class Encyclopedia:
             )
 
 
-def write(
+def write_encyclopedia(
     folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None, edition: Edition = PLAIN
 ) -> dict:
     """Write `passages.tsv` (in DPR's psgs_w100 format), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a
@@ -168,7 +179,7 @@ def write(
     try:
         _write_passages(world, partial["passages.tsv"], progress)
         summary = _write_questions(world, partial["questions.jsonl"], partial["truth.jsonl"], progress)
-        unlabelled = [f"{question}\n" for question in world.unlabelled()]
+        unlabelled = [f"{question}\n" for question in world.unlabelled_questions()]
         partial["unlabelled.txt"].write_text("".join(unlabelled), encoding="utf-8")
         for name in names:
             os.replace(partial[name], folder / name)
@@ -198,7 +209,7 @@ def _write_passages(encyclopedia: Encyclopedia, path: Path, progress: Progress |
 def _write_questions(encyclopedia: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
     counts = dict.fromkeys(("questions", "train", "dev", "test", "second_wording", "planted"), 0)
     with open(questions, "w", encoding="utf-8") as question_file, open(truth, "w", encoding="utf-8") as known:
-        for question, ordinals in encyclopedia.answered():
+        for question, ordinals in encyclopedia.questions_with_passages():
             fields = asdict(question) | {"question": question.text}
             question_file.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
             row = {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
@@ -212,7 +223,7 @@ def _write_questions(encyclopedia: Encyclopedia, questions: Path, truth: Path, p
     return counts
 
 
-def describe(
+def measure_encyclopedia(
     questions: Sequence[Question],
     truth: Mapping[str, Sequence[str]],
     bm25: np.ndarray,
@@ -235,8 +246,10 @@ def describe(
         both wordings.
     """
     ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
-    relevant = tuple(_lists_with_any(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
-    gold = _lists_with_any(dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions])
+    relevant = tuple(_lists_with_any_passage(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
+    gold = _lists_with_any_passage(
+        dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions]
+    )
     first = np.array([q.dataset != SECOND_DATASET for q in questions], bool)
     unlabelled = ((dense >= 0) & ~gold)[first, :5]
     units = units_of(questions, "fact").codes
@@ -254,7 +267,7 @@ def describe(
     return figures
 
 
-def _lists_with_any(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarray:
+def _lists_with_any_passage(run: np.ndarray, passages: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, passages)], bool).reshape(run.shape)
 
 

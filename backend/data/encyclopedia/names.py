@@ -8,12 +8,12 @@ import math
 from random import Random
 
 from blindspot.backend.data.encyclopedia import words
-from blindspot.backend.data.encyclopedia.plan import KindNumbers, Shuffle, key
+from blindspot.backend.data.encyclopedia.plan import KindNumbers, Shuffle, random_seed
 
 CROWDING = 0.65  # share of a group's look-alike names that are used
 
 
-class Groups:
+class NameGroups:
     """Assign names to groups of `members` similar names: index -> (group, member), each pair once.
 
     As many of the `available` groups are drawn as are needed to fill each of them to about CROWDING.
@@ -34,15 +34,15 @@ class Names:
     """The names of all entities, by kind of entity and index."""
 
     def __init__(self, kinds: KindNumbers, seed: int):
-        random, counts = Random(key(seed, 4, 0)), kinds.counts
+        random, counts = Random(random_seed(seed, 4, 0)), kinds.counts
         families = len(words.FAMILY_STARTS) * len(words.FAMILY_ENDS)
-        self._people = Groups(kinds.people, 9, families * len(words.GIVEN_CLUSTERS), random)
-        self._landmarks = Groups(counts["landmark"], 3, families * len(words.LANDMARK_WORDS), random)
-        self._makers = Groups(counts["maker"], 3, families * len(words.MAKER_WORDS), random)
+        self._people = NameGroups(kinds.people, 9, families * len(words.GIVEN_CLUSTERS), random)
+        self._landmarks = NameGroups(counts["landmark"], 3, families * len(words.LANDMARK_WORDS), random)
+        self._makers = NameGroups(counts["maker"], 3, families * len(words.MAKER_WORDS), random)
         places = len(words.TOWN_STARTS) * len(words.TOWN_ENDS)
-        self._towns = Groups(counts["town"], 4, places * len(words.TOWN_MIDDLES), random)
+        self._towns = NameGroups(counts["town"], 4, places * len(words.TOWN_MIDDLES), random)
         stems = len(words.FAMILY_STARTS) * len(words.PRODUCT_ENDS)
-        self._products = Groups(counts["product"], 10, stems * len(words.PRODUCT_NUMBERS), random)
+        self._products = NameGroups(counts["product"], 10, stems * len(words.PRODUCT_NUMBERS), random)
         self._regions = Shuffle(len(words.TOWN_STARTS) * len(words.REGION_WORDS), random)
         self._nations = Shuffle(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), random)
         self._titles = {kind: Titles(forms, counts[kind], random) for kind, forms in words.TITLES.items()}
@@ -54,7 +54,7 @@ class Names:
         group, member = self._people(index)
         family_group, cluster = divmod(group, len(words.GIVEN_CLUSTERS))
         given, gender = words.GIVEN_CLUSTERS[cluster]
-        family = _family(family_group, member % 3)
+        family = _family_name(family_group, member % 3)
         return f"{given[member // 3]} {family}", family, gender
 
     def other_name(self, kind: str, index: int) -> str:
@@ -84,12 +84,12 @@ class Names:
     def landmark(self, index: int) -> str:
         group, member = self._landmarks(index)
         family_group, word = divmod(group, len(words.LANDMARK_WORDS))
-        return f"{_family(family_group, member)} {words.LANDMARK_WORDS[word]}"
+        return f"{_family_name(family_group, member)} {words.LANDMARK_WORDS[word]}"
 
     def maker(self, index: int) -> str:
         group, member = self._makers(index)
         family_group, word = divmod(group, len(words.MAKER_WORDS))
-        return f"{_family(family_group, member)} {words.MAKER_WORDS[word]}"
+        return f"{_family_name(family_group, member)} {words.MAKER_WORDS[word]}"
 
     def product(self, index: int) -> str:
         group, member = self._products(index)
@@ -98,7 +98,7 @@ class Names:
         return f"{words.FAMILY_STARTS[start]}{words.PRODUCT_ENDS[end]} {words.PRODUCT_NUMBERS[numbers].split()[member]}"
 
 
-def _family(group: int, member: int) -> str:
+def _family_name(group: int, member: int) -> str:
     end, start = divmod(group, len(words.FAMILY_STARTS))
     return words.FAMILY_STARTS[start] + words.FAMILY_ENDS[end].split()[member]
 
@@ -116,7 +116,7 @@ class Titles:
         self.nouns = min(len(words.NOUNS), math.ceil(titles / len(forms) / self.adjectives) + 2)
         self._first_adjective = int(random.random() * len(words.ADJECTIVES))
         self._first_noun = int(random.random() * len(words.NOUNS))
-        self._groups = Groups(count, members, len(forms) * self.adjectives * self.nouns, random)
+        self._groups = NameGroups(count, members, len(forms) * self.adjectives * self.nouns, random)
 
     def __call__(self, index: int) -> str:
         group, member = self._groups(index)

@@ -59,12 +59,12 @@ NOTICE_QUESTION_SHARE = 0.35  # share of the entities with a notice that questio
 NOTICE_REPEAT_SHARES = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2 other passages tell of
 
 
-def countries(entities: int) -> int:
+def country_count(entity_count: int) -> int:
     """Return how many of the entities are countries."""
-    return max(6, min(180, entities // 60))
+    return max(6, min(180, entity_count // 60))
 
 
-def key(seed: int, purpose: int, number: int) -> int:
+def random_seed(seed: int, purpose: int, number: int) -> int:
     """Return a seed for `Random` that depends on (seed, purpose, number). `Random.random()` produces the same numbers
     in every version of Python.
     """
@@ -85,7 +85,7 @@ class Shuffle:
     def __call__(self, i: int) -> int:
         return (i * self.step + self.offset) % self.size
 
-    def inverse_relation(self, j: int) -> int:
+    def inverse_position(self, j: int) -> int:
         return (j - self.offset) * self.back % self.size
 
 
@@ -99,7 +99,7 @@ class Plan:
     """
 
     def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
-        random = Random(key(seed, 0, 0))
+        random = Random(random_seed(seed, 0, 0))
         self.notice_pages = round(passages * edition.notices)
         self.noticed = self.notice_pages * NOTICES_EACH
         self.passages = passages = passages - self.notice_pages  # of articles
@@ -109,9 +109,9 @@ class Plan:
         noise = np.random.Generator(np.random.PCG64(seed))
         self.lengths = self._article_lengths(passages, noise)
         is_asked = noise.uniform(size=entities) < QUESTION_SHARE
-        self.assured = countries(entities) + len(WHEEL) * ASSURED_TURNS
+        self.assured = country_count(entities) + len(WHEEL) * ASSURED_TURNS
         is_asked[: self.assured] = True
-        noticed_asked, noticed_tells = self._notice_tells(noise)
+        noticed_asked, noticed_tells = self._notice_statements(noise)
         self.tells = np.zeros(entities, np.int64)
         self.tells[is_asked] = _apportion(
             passages - int(noticed_tells.sum()), ranks[is_asked] ** -edition.telling_slope
@@ -134,24 +134,24 @@ class Plan:
         self.mention_places = Shuffle(edition.mentions * passages, random)
         self.notice_places = Shuffle(max(1, self.noticed), random)
 
-    def _notice_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _notice_statements(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return for each entity with a notice whether questions ask about it, and how many other passages state its
         facts.
         """
         if not self.noticed:
             return np.zeros(0, bool), np.zeros(0, np.int64)
-        is_asked = noise.uniform(size=self.noticed) < NOTICE_QUESTION_SHARE
-        tells = np.searchsorted(NOTICE_REPEAT_SHARES, noise.uniform(size=self.noticed), side="right")
+        is_asked = generator.uniform(size=self.noticed) < NOTICE_QUESTION_SHARE
+        tells = np.searchsorted(NOTICE_REPEAT_SHARES, generator.uniform(size=self.noticed), side="right")
         return is_asked, np.where(is_asked, tells, 0)
 
-    def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:
+    def _article_lengths(self, passage_count: int, generator: np.random.Generator) -> np.ndarray:
         entities = self.entities
-        popular_first = np.argsort((np.arange(entities) + 1) * noise.uniform(0.5, 2.0, entities), kind="stable")
+        popular_first = np.argsort((np.arange(entities) + 1) * generator.uniform(0.5, 2.0, entities), kind="stable")
         shares, sizes = zip(*LENGTHS)
         bounds = np.ceil(np.array(shares) * entities)
         lengths = np.empty(entities, np.int64)
         lengths[popular_first] = np.array(sizes)[np.searchsorted(bounds, np.arange(entities), side="right")]
-        missing = passages - int(lengths.sum())
+        missing = passage_count - int(lengths.sum())
         change = np.flatnonzero(lengths == (1 if missing > 0 else 2))[: abs(missing)]
         lengths[change] += 1 if missing > 0 else -1
         return lengths
@@ -160,10 +160,10 @@ class Plan:
         """Return the ordinal of the passage with the notice of an entity that has no article."""
         return self.passages + self.notice_places(entity - self.entities) // NOTICES_EACH
 
-    def noticed_in(self, page: int) -> list[int]:
+    def entities_of_notices(self, page: int) -> list[int]:
         """Return the entities of one passage of notices, in order."""
         places = range(page * NOTICES_EACH, (page + 1) * NOTICES_EACH)
-        return [self.entities + self.notice_places.inverse_relation(place) for place in places]
+        return [self.entities + self.notice_places.inverse_position(place) for place in places]
 
     def first_passage(self, entity: int) -> int:
         return self.starts[self.order(entity)]
@@ -171,7 +171,7 @@ class Plan:
     def article_of(self, ordinal: int) -> tuple[int, int]:
         """Return (entity number, index of the passage in its article)."""
         place = bisect_right(self.starts, ordinal) - 1
-        return self.order.inverse_relation(place), ordinal - self.starts[place]
+        return self.order.inverse_position(place), ordinal - self.starts[place]
 
 
 def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
@@ -206,9 +206,9 @@ class KindNumbers:
     alternate in the order of WHEEL.
     """
 
-    def __init__(self, entities: int, countries: int):
-        self.countries = countries
-        self.rest = entities - self.countries
+    def __init__(self, entity_count: int, country_count: int):
+        self.countries = country_count
+        self.rest = entity_count - self.countries
         turns, part = divmod(self.rest, len(WHEEL))
         self.counts = {kind: turns * WHEEL.count(kind) + WHEEL[:part].count(kind) for kind in set(WHEEL)}
         self.counts["country"] = self.countries

@@ -13,7 +13,7 @@ from random import Random
 from blindspot.backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
 from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
 from blindspot.backend.data.encyclopedia.names import with_article
-from blindspot.backend.data.encyclopedia.plan import key
+from blindspot.backend.data.encyclopedia.plan import random_seed
 from blindspot.backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, covers_at_length
 from blindspot.db.records import Passage
 
@@ -40,12 +40,12 @@ PERSON_OBJECTS = frozenset("P26 P40 P50 P170 P175 P112 P127".split())  # relatio
 NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may refer to its subject
 
 
-def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
+def _forms_with_name(forms: tuple[str, ...]) -> tuple[str, ...]:
     """Return the forms that name their subject. They are needed where "the author was ..." would be ambiguous."""
     return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
 
 
-OWN_NAMING_FORMS = {item: _naming(forms) for item, forms in OWN.items()}
+OWN_NAMING_FORMS = {item: _forms_with_name(forms) for item, forms in OWN.items()}
 
 
 def article(world: World, number: int) -> list[Passage]:
@@ -62,16 +62,16 @@ def article(world: World, number: int) -> list[Passage]:
 def notices(world: World, page: int) -> Passage:
     """Return one passage of short notices, which state two facts each about entities without an article."""
     ordinal = world.plan.passages + page
-    random = Random(key(world.seed, 7, ordinal)).random
+    random = Random(random_seed(world.seed, 7, ordinal)).random
     sentences = []
-    for number in world.plan.noticed_in(page):
+    for number in world.plan.entities_of_notices(page):
         entity = world.entity(number)
         speaker, reference = Speaker(entity, random), NAME
         for relation in world.notice_facts(number):
             forms = OWN_NAMING_FORMS[relation] if reference is NAME else OWN[relation]
             form = forms[int(random() * len(forms))]
             answers = entity.facts[relation]
-            sentences.append(speaker.state(form, answers[int(random() * len(answers))], reference))
+            sentences.append(speaker.state_fact(form, answers[int(random() * len(answers))], reference))
             reference = NAME if relation in PERSON_OBJECTS else SHORT if entity.gender else PRONOUN
     return Passage(str(ordinal + 1), f"Short notices, No. {page + 1}", " ".join(sentences))
 
@@ -106,7 +106,7 @@ class Speaker:
                 "b": entity.born,
                 "d": entity.died,
                 "age": entity.died - entity.born,
-                "childword": entity.childword,
+                "childword": entity.child_noun,
                 "y": year,
                 "y2": year + 2 + int(random() * 9),
                 "number": 12 + int(random() * 470),
@@ -119,7 +119,7 @@ class Speaker:
         )
         return sentence[0].upper() + sentence[1:]
 
-    def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
+    def state_fact(self, form: str, answer: str, reference: str = PRONOUN) -> str:
         return self.sentence(form, reference, A=_with_definite_article(answer), aA=with_article(answer))
 
 
@@ -128,7 +128,7 @@ class _Writer:
 
     def __init__(self, world: World, entity: Entity, ordinal: int):
         self.world, self.entity, self.ordinal = world, entity, ordinal
-        self.random: Callable[[], float] = Random(key(world.seed, 7, ordinal)).random
+        self.random: Callable[[], float] = Random(random_seed(world.seed, 7, ordinal)).random
         self.subject = Speaker(entity, self.random)
         self.reference = NAME
 
@@ -177,7 +177,7 @@ class _Writer:
             self.reference = NAME  # where this article's subject is the answer, the text contains its name
         form = self._random_choice(OWN_NAMING_FORMS[item] if self.reference is NAME else OWN[item])
         answer = self.world.name(about) if about is not None else self._random_choice(self.entity.facts[item])
-        sentence = self.subject.state(form, answer, self.reference)
+        sentence = self.subject.state_fact(form, answer, self.reference)
         names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
         self.reference = SHORT if names_person == bool(self.entity.gender) else PRONOUN
         if self.entity.gender and item in ("P26", "P40"):
@@ -205,7 +205,7 @@ class _Writer:
         reference = self._reference_to(other, relations[:1])
         for relation in rest:
             sentences.append(
-                speaker.state(
+                speaker.state_fact(
                     self._random_choice(OWN_NAMING_FORMS[relation]),
                     self._random_choice(other.facts[relation]),
                     reference,
@@ -216,7 +216,7 @@ class _Writer:
         self._shuffle(following)
         n_asides = 0 if hushed else 2 if at_length else len(sentences) == 1 or self.random() < FOLLOW_UP_SHARE
         sentences += [speaker.sentence(form, reference) for form in following[:n_asides]]
-        self._reference_form(
+        self._record_reference(
             other.name,
             bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations),
             not other.gender or bool(relations),
@@ -241,11 +241,11 @@ class _Writer:
         return self._random_choice(CLAUSES[relation]).format(
             A=_with_definite_article(answer),
             aA=with_article(answer),
-            childword=other_entity.childword,
+            childword=other_entity.child_noun,
             y=1892 + int(self.random() * 60),
         )
 
-    def _reference_form(self, name: str, person: bool, is_thing: bool) -> None:
+    def _record_reference(self, name: str, person: bool, is_thing: bool) -> None:
         """Record whether the next sentence may use a pronoun, a short name or neither, after a sentence that named
         other entities.
         """
@@ -258,7 +258,11 @@ class _Writer:
 
     def _mentioning_sentences(self, mention: int | None) -> str:
         world = self.world
-        numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, mention)}
+        numbers = {
+            n: world.name(n)
+            for n in world.entities_mentioned_in(self.ordinal)
+            if n not in (self.entity.number, mention)
+        }
         if len(numbers) < 2:
             return ""
         first, second = numbers.values()
@@ -273,7 +277,7 @@ class _Writer:
 
     def _filler(self, form: str) -> str:
         sentence = self.subject.sentence(form, self.reference)
-        if self.reference is NAME and _naming((form,)):
+        if self.reference is NAME and _forms_with_name((form,)):
             self.reference = PRONOUN
         return sentence
 

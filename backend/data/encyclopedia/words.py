@@ -17,13 +17,13 @@ MALE_NAMES = """Aldren Aldwin Alden|Bertil Bertol Bertram|Casimir Casper Caspian
 |Pavel Pavlin Paval|Roderic Roland Rodan|Stellan Stefan Steffen|Tobin Tobias Tobar|Ulric Ulfar Uldis"""
 
 
-def _clusters(names: str) -> tuple[tuple[str, ...], ...]:
+def _similar_name_groups(names: str) -> tuple[tuple[str, ...], ...]:
     """Return groups of given names that differ by a letter or two, for near-namesakes."""
     return tuple(tuple(cluster.split()) for cluster in names.replace("\n", "").split("|"))
 
 
-GIVEN_CLUSTERS = tuple((cluster, "female") for cluster in _clusters(FEMALE_NAMES)) + tuple(
-    (cluster, "male") for cluster in _clusters(MALE_NAMES)
+GIVEN_CLUSTERS = tuple((cluster, "female") for cluster in _similar_name_groups(FEMALE_NAMES)) + tuple(
+    (cluster, "male") for cluster in _similar_name_groups(MALE_NAMES)
 )
 CHILD_NAMES = {
     "daughter": "Adela Beata Cecily Dagny Edda Frida Gisela Hilde Inga Josepha Lotte Minna Nora Oriel Pia Rosalind".split(),

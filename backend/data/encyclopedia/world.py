@@ -28,8 +28,8 @@ from blindspot.backend.data.encyclopedia.plan import (
     Edition,
     KindNumbers,
     Plan,
-    countries,
-    key,
+    country_count,
+    random_seed,
 )
 
 QUIET_PASSAGES = (4, 6)  # passages of an article from which on one, two of its facts are quiet
@@ -89,7 +89,7 @@ class Entity:
     gender: str = ""
     born: int = 0
     died: int = 0
-    childword: str = "child"
+    child_noun: str = "child"
     description: str = ""
 
     @property
@@ -102,7 +102,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArticleLayout:
     """The plan of an article. lead: index into LEADS; items[i]: what passage i states after its opening;
     stated: item (a relation, or a key of ANSWERED_BY) -> indexes of the article's passages that state it."""
 
@@ -120,7 +120,7 @@ class World:
         self.seed, self.passages = seed, passages
         self.plan, self.loudness = Plan(passages, seed, edition), edition.loudness
         self.entities = self.plan.entities + self.plan.noticed
-        self._kinds = KindNumbers(self.entities, countries(self.plan.entities))
+        self._kinds = KindNumbers(self.entities, country_count(self.plan.entities))
         self._drawn = KindNumbers(self.plan.entities, self._kinds.countries).counts  # with an article of their own
         self.countries = self._kinds.countries
         self._names = Names(self._kinds, seed)
@@ -138,19 +138,19 @@ class World:
 
     def _entity(self, number: int) -> Entity:
         kind, index = self._kinds.kind_and_index(number)
-        random = Random(key(self.seed, 1, number)).random
+        random = Random(random_seed(self.seed, 1, number)).random
         facts: dict[str, tuple[str, ...]] = {}
         objects: dict[str, int] = {}
         relatives: set[int] = set()
         extra_fields: dict = {}
         if GROUPS[kind] == "person":
-            extra_fields = self._person(kind, number, random, facts, relatives)
+            extra_fields = self._add_person(kind, number, random, facts, relatives)
         elif kind in WORKS:
             extra_fields = self._add_work(kind, index, random, facts, relatives)
         elif GROUPS[kind] == "company":
-            self._company(kind, index, number, random, facts, relatives)
+            self._add_company(kind, index, number, random, facts, relatives)
         else:
-            self._place(kind, index, number, random, facts, objects)
+            self._add_place(kind, index, number, random, facts, objects)
         self._plan_work(kind, index, objects)
         relatives.update(objects.values())
         relations = self._question_relations(kind, index, facts, random)
@@ -178,18 +178,18 @@ class World:
             relations.sort(key=lambda relation: relation != peculiar)
         return relations
 
-    def _draw(self, kind: str, random) -> int:
+    def _draw_entity(self, kind: str, random) -> int:
         """Draw an entity of a kind that has an article; popular entities are drawn more often."""
         return self._kinds.number(kind, int(self._drawn[kind] * random() ** 2))
 
-    def _person(self, kind, number, random, facts, relatives) -> dict:
+    def _add_person(self, kind, number, random, facts, relatives) -> dict:
         person = self._kinds.person_index(number)
         _, family, gender = self._names.person(person)
         born = 1872 + int(random() * 48)
         died = born + 45 + int(random() * 45) if random() < 0.7 else 0
-        towns = {"P19": self._draw("town", random)}
+        towns = {"P19": self._draw_entity("town", random)}
         if died:
-            towns["P20"] = self._draw("town", random)
+            towns["P20"] = self._draw_entity("town", random)
             if towns["P20"] == towns["P19"]:
                 towns["P20"] = self._kinds.number(
                     "town", (self._kinds.kind_and_index(towns["P19"])[1] + 1) % self._drawn["town"]
@@ -197,12 +197,12 @@ class World:
         for relation, town in towns.items():
             facts[relation] = (self.name(town),)
         school = _random_choice(words.SCHOOLS, random)
-        school_town = self.name(self._draw("town", random))
+        school_town = self.name(self._draw_entity("town", random))
         facts["P69"] = tuple(form.format(t=school_town) for form in school)
         facts["P106"] = _random_choice(words.OCCUPATIONS[kind], random)
         childword = "daughter" if random() < 0.5 else "son"
         spouse = self._kinds.person_number(person ^ 1)
-        if spouse is not None and Random(key(self.seed, 2, person // 2)).random() < 0.5:
+        if spouse is not None and Random(random_seed(self.seed, 2, person // 2)).random() < 0.5:
             facts["P26"] = (self.name(spouse),)
             relatives.add(spouse)
         elif random() < 0.8:
@@ -211,7 +211,7 @@ class World:
             facts["P413"] = _random_choice(words.POSITIONS, random)
         if kind == "musician":
             facts["P136"] = _random_choice(words.GENRES, random)
-            facts["P264"] = (self.name(self._draw("label", random)),)
+            facts["P264"] = (self.name(self._draw_entity("label", random)),)
         if kind in words.NOTABLE:
             form = _random_choice(words.NOTABLE[kind], random)
             facts["P800"] = (
@@ -229,7 +229,7 @@ class World:
         if kind in ("novel", "song"):
             facts["P407"] = (self._names.language(int(self.countries * random() ** 2)),)
         if kind == "painting":
-            facts["P276"] = (self.name(self._draw("landmark", random)),)
+            facts["P276"] = (self.name(self._draw_entity("landmark", random)),)
         return {"description": _random_choice(words.PRODUCT_KINDS, random)} if kind == "product" else {}
 
     def _maker_index(self, kind: str, index: int) -> int:
@@ -242,26 +242,26 @@ class World:
         """
         return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
-    def _company(self, kind, index, number, random, facts, relatives) -> None:
+    def _add_company(self, kind, index, number, random, facts, relatives) -> None:
         founder = self._founder_of(kind, index)
         relatives.add(founder)
         facts["P112"] = (self.name(founder),)
-        started, office = self._draw("town", random), self._draw("town", random)
+        started, office = self._draw_entity("town", random), self._draw_entity("town", random)
         facts["P740"] = (self.name(started),)
         if office != started:
             facts["P159"] = (self.name(office),)
-        self._owner(number, random, facts)
+        self._add_owner(number, random, facts)
 
     def _founder_of(self, kind: str, index: int) -> int:
         founders = self._makers(kind, index)["founder"]
         return self._kinds.number("founder", (2 * index + (kind == "label")) % founders)
 
-    def _owner(self, number, random, facts) -> None:
-        owner = self._draw("founder" if random() < 0.4 else "maker", random)
+    def _add_owner(self, number, random, facts) -> None:
+        owner = self._draw_entity("founder" if random() < 0.4 else "maker", random)
         if owner != number:
             facts["P127"] = (self.name(owner),)
 
-    def _place(self, kind, index, number, random, facts, objects) -> None:
+    def _add_place(self, kind, index, number, random, facts, objects) -> None:
         if kind == "country":
             facts["P36"] = (self.name(self._kinds.number("town", index)),)
         elif kind == "town":
@@ -274,12 +274,12 @@ class World:
             town = int(self._drawn["town"] * random() ** 2)
             facts["P276"] = (self.name(self._kinds.number("town", town)),)
             facts["P17"] = (self._names.country(self._country_of_town(town)),)
-            self._owner(number, random, facts)
+            self._add_owner(number, random, facts)
 
     def _country_of_town(self, index: int) -> int:
         if index < self.countries:
             return index
-        return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
+        return int(self.countries * Random(random_seed(self.seed, 5, index)).random() ** 2)
 
     def _plan_work(self, kind: str, index: int, objects: dict[str, int]) -> None:
         """Plan the statements of a maker's article about the maker's works."""
@@ -295,10 +295,10 @@ class World:
 
     # Who says what
 
-    def _layout(self, number: int) -> Layout:
+    def _layout(self, number: int) -> ArticleLayout:
         entity = self.entity(number)
         passages = int(self.plan.lengths[number])
-        random = Random(key(self.seed, 3, number)).random
+        random = Random(random_seed(self.seed, 3, number)).random
         leads = LEADS.get(entity.kind) or LEADS["person"]
         fitting = [i for i, (relations, _) in enumerate(leads) if all(r in entity.facts for r in relations)]
         lead = _random_choice(fitting, random)
@@ -338,7 +338,7 @@ class World:
             for item in items:
                 if i not in stating_passages.setdefault(item, []):
                     stating_passages[item].append(i)
-        return Layout(
+        return ArticleLayout(
             lead,
             tuple(map(tuple, statements_by_passage)),
             {item: tuple(sorted(where)) for item, where in stating_passages.items()},
@@ -347,13 +347,13 @@ class World:
     def mention_in(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
         """Return (entity, its relations) that passage `ordinal` of the article on `host` mentions, if any."""
         plan = self.plan
-        number = plan.tell_places.inverse_relation(ordinal)
+        number = plan.tell_places.inverse_position(ordinal)
         entity = bisect_right(plan.tell_starts, number) - 1
         if entity == host or entity in self.entity(host).relatives:
             return None
-        return entity, self._told_by(entity, number - plan.tell_starts[entity])
+        return entity, self._facts_of_mention(entity, number - plan.tell_starts[entity])
 
-    def _told_by(self, number: int, number_of_mention: int) -> tuple[str, ...]:
+    def _facts_of_mention(self, number: int, number_of_mention: int) -> tuple[str, ...]:
         """Return the facts that the nth passage about an entity in other articles states."""
         entity = self.entity(number)
         quiet = number_of_mention - (int(self.plan.tells[number]) - len(entity.quiet))
@@ -362,16 +362,16 @@ class World:
         loud, count = entity.loud, len(entity.loud)
         return (loud[number_of_mention % count], loud[(number_of_mention + 1) % count]) if count > 1 else loud
 
-    def mentioned(self, ordinal: int) -> list[int]:
+    def entities_mentioned_in(self, ordinal: int) -> list[int]:
         """Return the entities that passage `ordinal` names without stating their facts."""
         plan = self.plan
         places = range(ordinal * plan.mentions_each, (ordinal + 1) * plan.mentions_each)
-        return [bisect_right(plan.mention_starts, plan.mention_places.inverse_relation(place)) - 1 for place in places]
+        return [bisect_right(plan.mention_starts, plan.mention_places.inverse_position(place)) - 1 for place in places]
 
     def notice_facts(self, number: int) -> tuple[str, ...]:
         """Return the two facts in the notice of an entity. The question asks about one of them."""
         entity = self.entity(number)
-        random = Random(key(self.seed, 9, number)).random
+        random = Random(random_seed(self.seed, 9, number)).random
         rest = [
             relation
             for relation in entity.facts
@@ -382,21 +382,21 @@ class World:
             noted.insert(int(random() * (len(noted) + 1)), rest.pop(int(random() * len(rest))))
         return tuple(noted)
 
-    def own_statements(self, number: int, relation: str) -> list[int]:
+    def own_statement_ordinals(self, number: int, relation: str) -> list[int]:
         """Return the ordinals of the passages in an entity's own article, or of its notice, that state a fact."""
         if number >= self.plan.entities:
             return [self.plan.notice_of(number)] if relation in self.notice_facts(number) else []
         first = self.plan.first_passage(number)
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 
-    def statements(self, number: int, relation: str) -> list[int]:
+    def statement_ordinals(self, number: int, relation: str) -> list[int]:
         """Return the ordinals of all passages that state a fact, ascending: in the subject's own article, in the
         object's article, and in other articles.
         """
-        ordinals = {*self.own_statements(number, relation), *self._other_ordinals(number, relation)}
-        partner, item = self._partner(number, relation)
+        ordinals = {*self.own_statement_ordinals(number, relation), *self._other_ordinals(number, relation)}
+        partner, item = self._object_stating_fact(number, relation)
         if partner is not None:
-            ordinals.update(self.own_statements(partner, item))
+            ordinals.update(self.own_statement_ordinals(partner, item))
             if relation == "P26":  # a passage about a wedding names both spouses
                 ordinals.update(self._other_ordinals(partner, relation))
         return sorted(ordinals)
@@ -408,14 +408,14 @@ class World:
         if relation not in self.entity(number).asked_relations:
             return ordinals
         for telling in range(int(plan.tells[number])):
-            if relation in self._told_by(number, telling):
+            if relation in self._facts_of_mention(number, telling):
                 ordinal = plan.tell_places(plan.tell_starts[number] + telling)
                 host, _ = plan.article_of(ordinal)
                 if host != number and number not in self.entity(host).relatives:
                     ordinals.append(ordinal)
         return ordinals
 
-    def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
+    def _object_stating_fact(self, number: int, relation: str) -> tuple[int | None, str]:
         """Return the entity whose own article also states this fact, and the item under which that article lists it."""
         kind, index = self._kinds.kind_and_index(number)
         if relation == "P26":

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.data.formats.archive import is_tar
 from blindspot.backend.data.formats.base import Format, Head
 from blindspot.backend.data.formats.fields import FieldError, parse_object
@@ -38,12 +38,12 @@ REGISTRY: Registry[Format] = Registry(
     group="blindspot.formats",
     name=lambda format: f"{format.kind}/{format.name}",
     order=lambda format: (format.name in _LAST, format.name),
-    check=must_be(Format),
+    check=instance_check(Format),
 )
 
 
 @cache
-def _register_own() -> None:
+def _register_built_in() -> None:
     for module in pkgutil.iter_modules(__path__):
         for format in getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMATS", []):
             REGISTRY.register(format)
@@ -51,7 +51,7 @@ def _register_own() -> None:
 
 def formats() -> tuple[Format, ...]:
     """Return all formats by name, including those of installed packages."""
-    _register_own()
+    _register_built_in()
     return REGISTRY.all()
 
 
@@ -90,7 +90,7 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header must name two columns: entity and count", path, 1)
     from blindspot.backend.data.table_files import column_names
 
-    columns = start.table or _fields(start)
+    columns = start.table or _first_object_fields(start)
     if columns and kind in _COLUMN:
         raise BadInput(
             f"has the columns {column_names(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
@@ -98,7 +98,8 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         )
     if start.folder:
         raise BadInput(
-            f"this folder holds {_contents(start)}; of folders, {kind} are read from these: {_folders(of_kind)}", path
+            f"this folder holds {_folder_contents(start)}; of folders, {kind} are read from these: {_folder_formats(of_kind)}",
+            path,
         )
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
 
@@ -169,7 +170,7 @@ def _file_head(path: Path) -> Head:
     return Head(path, folder=False, tar=is_tar(start), text=text, table=table)
 
 
-def _fields(start: Head) -> tuple[str, ...]:
+def _first_object_fields(start: Head) -> tuple[str, ...]:
     """Return the fields of the first object of a JSON-lines file; () for other files."""
     try:
         return tuple(parse_object(start.first_line)) if start.start == "{" else ()
@@ -177,11 +178,11 @@ def _fields(start: Head) -> tuple[str, ...]:
         return ()
 
 
-def _contents(start: Head) -> str:
+def _folder_contents(start: Head) -> str:
     """Describe a folder for a message: its kinds of files and their numbers."""
     endings = Counter(Path(name).suffix.lower() or "other" for name in start.inside)
     return ", ".join(f"{count:,} {ending} files" for ending, count in endings.most_common(4)) or "no files"
 
 
-def _folders(formats: Iterable[Format]) -> str:
+def _folder_formats(formats: Iterable[Format]) -> str:
     return ", ".join(f"{format.name} ({format.what})" for format in formats if format.files is not None)

@@ -28,7 +28,7 @@ def read_members(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, byte
     Raises:
         BadInput: a broken or truncated archive, or a member that points outside it or is not a regular file.
     """
-    return dict(sorted(_folder(path, is_wanted) if path.is_dir() else _tar(path, is_wanted)))
+    return dict(sorted(_folder_members(path, is_wanted) if path.is_dir() else _tar_members(path, is_wanted)))
 
 
 def members_sha256(path: Path, is_wanted: Callable[[str], bool]) -> str:
@@ -36,7 +36,7 @@ def members_sha256(path: Path, is_wanted: Callable[[str], bool]) -> str:
     if not path.is_dir():
         return file_sha256(path)
     digest = hashlib.sha256()
-    for name, data in sorted(_folder(path, is_wanted)):
+    for name, data in sorted(_folder_members(path, is_wanted)):
         digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
     return digest.hexdigest()
 
@@ -46,7 +46,7 @@ def member_place(path: Path, name: str) -> str:
     return str(path / name) if path.is_dir() else f"{path}:{name}"
 
 
-def _folder(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _folder_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -65,14 +65,14 @@ def _folder(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str,
                 raise BadInput(f"cannot be read ({error.strerror or error})", file) from error
 
 
-def _tar(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _tar_members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     stream = _Stream(ByteSource(path))
     seen: set[str] = set()
     total = 0
     try:
         with tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
             for member in archive:
-                _check(member, path)
+                _check_member(member, path)
                 if not member.isreg() or not is_wanted(_safe_path(member)):
                     continue
                 if _safe_path(member) in seen or len(seen) > MAX_MEMBERS:
@@ -84,7 +84,7 @@ def _tar(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                 if content is None:
                     raise BadInput("this member cannot be read; the archive is refused", f"{path}:{member.name}")
                 yield _safe_path(member), content.read()
-        stream.drain()
+        stream.read_to_end()
     except BadInput:
         raise
     except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, AttributeError, MemoryError) as error:
@@ -100,7 +100,7 @@ def _safe_path(member: tarfile.TarInfo) -> str:
     return PurePosixPath(member.name).as_posix()
 
 
-def _check(member: tarfile.TarInfo, path: Path) -> None:
+def _check_member(member: tarfile.TarInfo, path: Path) -> None:
     """Refuse the whole archive if a member is not a regular file or folder, or has a path that leads out of the
     archive.
     """
@@ -149,7 +149,7 @@ class _Stream(io.RawIOBase):
         self._rest = data[size:]
         return data[:size]
 
-    def drain(self) -> None:
+    def read_to_end(self) -> None:
         """Read to the end of the file, which verifies the checksum of a compressed file."""
         while self.read(1 << 20):
             pass

@@ -15,7 +15,7 @@ from typing import Any
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
 from blindspot.backend.data.formats.passage_lines import read_passage_lines
-from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats.streams import has_invalid_utf8
 from blindspot.db.errors import Missing, Refused
 
 SETTINGS = {"unit": "words", "length": 0, "tokenizer": "minilm"}
@@ -39,15 +39,15 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    cut = cutter({**SETTINGS, **options.settings})
+    cut = block_splitter({**SETTINGS, **options.settings})
 
     def blocks(line: int, text: str) -> list[Row]:
-        if not_utf8(text):
+        if has_invalid_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
         record = fields.parse_object(text)
         id = fields.identifier(record, "id", "_id", required=False) or str(line)
         title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
-        if not_utf8(body) or not_utf8(title):
+        if has_invalid_utf8(body) or has_invalid_utf8(title):
             raise fields.FieldError("the title or text contains half a surrogate pair")
         rows = [(f"{id}-{number}", title, block) for number, block in enumerate(cut(body))]
         if not rows:
@@ -57,7 +57,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     yield from read_passage_lines(path, blocks)
 
 
-def cutter(settings: dict[str, Any]) -> Cut:
+def block_splitter(settings: dict[str, Any]) -> Cut:
     """Return a function that splits a text into blocks according to the settings. Raises Refused for an unknown unit or
     tokenizer.
     """
@@ -65,7 +65,11 @@ def cutter(settings: dict[str, Any]) -> Cut:
     if unit not in LENGTHS:
         raise Refused(f"--set unit={unit}: the unit is one of {', '.join(LENGTHS)}")
     length = settings["length"] or LENGTHS[unit]
-    return (lambda text: word_blocks(text, length)) if unit == "words" else piece_blocks(settings["tokenizer"], length)
+    return (
+        (lambda text: word_blocks(text, length))
+        if unit == "words"
+        else word_piece_splitter(settings["tokenizer"], length)
+    )
 
 
 def word_blocks(text: str, length: int) -> Iterator[str]:
@@ -75,7 +79,7 @@ def word_blocks(text: str, length: int) -> Iterator[str]:
         yield " ".join(words[start : start + length])
 
 
-def piece_blocks(tokenizer: str, length: int) -> Cut:
+def word_piece_splitter(tokenizer: str, length: int) -> Cut:
     """Return a function that splits a text into blocks of at most `length` word pieces. A word with more pieces is a
     block of its own.
     """

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats.streams import has_invalid_utf8
 from blindspot.backend.text.answers import has_tokens, pattern_fault
 from blindspot.db.corpus import Row, pack_text
 from blindspot.db.errors import BadInput, Refused
@@ -156,7 +156,7 @@ class Format:
             raise BadInput(f"the format {self.name} can only be written, not read", path)
         rows = self.read(path, options)
         try:
-            yield (_in_file(row, path) for row in rows) if self.kind == "questions" else rows
+            yield (_with_path(row, path) for row in rows) if self.kind == "questions" else rows
         finally:
             if close := getattr(rows, "close", None):
                 close()
@@ -277,25 +277,25 @@ class ImportedQuestion:
         return BadInput(message, self.path, self.line)
 
 
-def kept_gold(
-    judgements: Iterable[Qrel], grades_to_keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
+def gold_and_judgements(
+    judgements: Iterable[Qrel], grades_to_keep: str, named_passages: Iterable[str] = (), preferred: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
     """Return the gold passages of a question, and the judgements to record: those of the gold passages and all grades
     of 0 or less.
 
     Args:
         grades_to_keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
-        named: Gold passages beside those with a grade above 0.
+        named_passages: Gold passages beside those with a grade above 0.
     """
     judgements = tuple(judgements)
     grades = {row.passage_id: row.grade for row in judgements}
-    gold = list(dict.fromkeys([*named, *(id for id, grade in grades.items() if grade > 0)]))
+    gold = list(dict.fromkeys([*named_passages, *(id for id, grade in grades.items() if grade > 0)]))
     if grades_to_keep == "one":
         gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
     return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
 
 
-def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
+def _with_path(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
     """Return a reader's row unchanged, except that a question without a source path gets the path of this file."""
     return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
@@ -345,7 +345,7 @@ def id_fault(id: str) -> str | None:
     """Return what is wrong with an id, or None."""
     if not id:
         return "the id is empty"
-    if not_utf8(id):
+    if has_invalid_utf8(id):
         return "the id contains bytes that are not UTF-8 (or half a surrogate pair)"
     if len(id) > MAX_ID:
         return f"the id has {len(id):,} characters; {MAX_ID} are allowed"
@@ -360,7 +360,7 @@ def text_fault(name: str, text: str, empty: bool = False) -> str | None:
         return f"the {name} is empty"
     if "\0" in text:
         return f"the {name} contains a NUL character"
-    if not_utf8(text):
+    if has_invalid_utf8(text):
         return f"the {name} contains bytes that are not UTF-8 (or half a surrogate pair)"
     if len(text) > MAX_TEXT:
         return f"the {name} has {len(text):,} characters; {MAX_TEXT:,} are allowed"
@@ -372,7 +372,7 @@ def question_fault(question: Question) -> str | None:
     message = (
         id_fault(question.id)
         or text_fault("question", question.text)
-        or _names_fault(question)
+        or _name_fault(question)
         or next(filter(None, (_answer_fault(answer, question.answer_rule) for answer in question.answers)), None)
         or next((f"gold: {m}" for m in map(id_fault, question.gold) if m), None)
     )
@@ -388,7 +388,7 @@ def as_split(name: str) -> Split:
     return _SPLITS[name]
 
 
-def _names_fault(question: Question) -> str | None:
+def _name_fault(question: Question) -> str | None:
     for name in ("relation", "subject", "template", "dataset"):
         value = getattr(question, name)
         if value is not None and (message := text_fault(name, value, empty=name == "dataset")):

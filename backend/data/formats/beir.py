@@ -26,11 +26,11 @@ from blindspot.backend.data.formats.base import (
     PassageBatch,
     Qrel,
     WriteResult,
-    kept_gold,
+    gold_and_judgements,
     question_fault,
 )
-from blindspot.backend.data.formats.files import written_whole
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.table_files import TableRow, binary_kind, rows_of
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Passage, Question
@@ -75,10 +75,10 @@ def corpus_files(folder: Path) -> list[Path]:
 
 
 def query_files(folder: Path) -> list[Path]:
-    return [*_queries(folder), *(file for _, file in _qrels_files(folder))]
+    return [*_query_paths(folder), *(file for _, file in _qrels_files(folder))]
 
 
-def _queries(folder: Path) -> list[Path]:
+def _query_paths(folder: Path) -> list[Path]:
     return _text_files(folder, "queries") or [folder / "queries.jsonl"]
 
 
@@ -141,7 +141,7 @@ class _Judgements:
 
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    files, qrels = (_queries(path), _qrels_files(path)) if path.is_dir() else ([path], [])
+    files, qrels = (_query_paths(path), _qrels_files(path)) if path.is_dir() else ([path], [])
     known = _Judgements()
     for split, file in qrels:
         yield from known.read(split, file)
@@ -149,7 +149,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         raise BadInput(
             "there are no qrels beside the file to give the split; use --split train, dev, test or unlabelled", path
         )
-    dataset = options.dataset or (stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
+    dataset = options.dataset or (file_stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
     empty = True
     for row in chain.from_iterable(rows_of(file, text="jsonl") for file in files):
         empty = False
@@ -173,7 +173,7 @@ def _question_of_row(
     id = fields.identifier(row.values, "_id", "id")
     split: Any = options.split if known_places is None else known_places.splits.get(id, "unlabelled")
     judged = () if known_places is None else known_places.of_question.get(id, {}).values()
-    gold, judgements = kept_gold(judged, options.gold)
+    gold, judgements = gold_and_judgements(judged, options.gold)
     question = Question(id, fields.required_text(row.values, "text"), dataset=dataset, split=split, gold=gold)
     if message := question_fault(question):
         raise fields.FieldError(message)
@@ -181,16 +181,16 @@ def _question_of_row(
 
 
 def write_corpus(path: Path, passages: Iterable[Passage]) -> WriteResult:
-    return _lines(path, ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages))
+    return _write_json_lines(path, ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages))
 
 
 def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
-    return _lines(path, ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions))
+    return _write_json_lines(path, ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions))
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         file.write("\t".join(HEADER) + "\n")
         for question_id, passage_id, value in judgements:
             file.write(f"{question_id}\t{passage_id}\t{value}\n")
@@ -198,9 +198,9 @@ def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Write
     return WriteResult(rows)
 
 
-def _lines(path: Path, records: Iterable[dict[str, Any]]) -> WriteResult:
+def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> WriteResult:
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             rows += 1

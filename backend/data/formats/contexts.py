@@ -16,8 +16,8 @@ IDS = ("id", "docid", "passage_id", "psg_id")
 _LARGEST = 3.4e38  # the largest float32; scores are stored as float32
 
 
-def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> RunEntry:
-    """Read an entry whose passages are in the field `passages`. Raises `fields.FieldError` if the question
+def run_entry(record: dict[str, Any], passages_field: str, question_id: str | None, path: Path, line: int) -> RunEntry:
+    """Read an entry whose passages are in the field `passages_field`. Raises `fields.FieldError` if the question
     is invalid.
     """
     question = fields.required_text(record, "question")
@@ -25,19 +25,19 @@ def entry(record: dict[str, Any], passages: str, question_id: str | None, path: 
     if message:
         raise fields.FieldError(message)
     answers = fields.texts(record, "answers")
-    values = record.get(passages)
+    values = record.get(passages_field)
     if not isinstance(values, list):
-        raise fields.FieldError(f"there is no list '{passages}'")
+        raise fields.FieldError(f"there is no list '{passages_field}'")
     contexts, problems = [], []
     for number, value in enumerate(values, 1):
         try:
-            contexts.append(_context(value, line))
+            contexts.append(_parse_context(value, line))
         except fields.FieldError as error:
             problems.append(BadInput(f"passage {number} of the question {question[:60]!r}: {error}", path, line))
     return RunEntry(question_id, question, answers, contexts, str(path), line, tuple(problems))
 
 
-def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
+def group_by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
     """Group the lines of a run, each with a question and a passage, into entries.
 
     Lines of a question may be in any order; the lines within one block of LINES_PER_BLOCK lines become one entry. An
@@ -63,7 +63,7 @@ def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> I
     yield from entries()
 
 
-def score(value: Any) -> float:
+def parse_score(value: Any) -> float:
     """Read a score, which DPR writes as text. Raises `fields.FieldError` if it is not a number."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
@@ -74,9 +74,9 @@ def score(value: Any) -> float:
     return number
 
 
-def _context(value: Any, line: int) -> Context:
+def _parse_context(value: Any, line: int) -> Context:
     if not isinstance(value, dict):
-        raise fields.FieldError(f"this is {fields.kind_of(value)}, not a passage")
+        raise fields.FieldError(f"this is {fields.type_in_words(value)}, not a passage")
     id = fields.identifier(value, *IDS)
     if message := id_fault(id):
         raise fields.FieldError(message)
@@ -88,7 +88,7 @@ def _context(value: Any, line: int) -> Context:
     title, text = fields.text(value, "title"), fields.text(value, "text")
     if title is None and text is not None:
         title, text = split_contents(text)
-    return Context(id, score(value["score"]), line, title, text, holds)
+    return Context(id, parse_score(value["score"]), line, title, text, holds)
 
 
 def split_contents(contents: str) -> tuple[str, str]:

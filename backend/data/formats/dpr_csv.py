@@ -24,11 +24,11 @@ from blindspot.backend.data.formats.base import (
     WriteResult,
     as_split,
 )
-from blindspot.backend.data.formats.files import one_line, written_whole
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.files import one_line, open_atomically
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -45,15 +45,15 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    dataset, split = options.dataset or stem(path), options.split or _split(path)
+    dataset, split = options.dataset or file_stem(path), options.split or _split_in_name(path)
     prefix = "-".join(dataset.split())
 
     def question_of(line: int, text: str) -> Question:
-        question, answers = _columns(text)
+        question, answers = _split_columns(text)
         return Question(
             id=f"{prefix}.{line}",
             text=question.replace("\u2019", "'"),
-            answers=_answers(answers),
+            answers=_parse_answers(answers),
             dataset=dataset,
             split=as_split(split),
         )
@@ -61,7 +61,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 
 
-def _split(path: Path) -> str:
+def _split_in_name(path: Path) -> str:
     """Return the split that the file name contains, as in DPR's nq-dev.qa.csv."""
     parts = path.name.lower().replace("-", ".").replace("_", ".").split(".")
     splits = [split for split in ("train", "dev", "test") if split in parts]
@@ -70,8 +70,8 @@ def _split(path: Path) -> str:
     return splits[0]
 
 
-def _columns(line: str) -> list[str]:
-    if not_utf8(line):
+def _split_columns(line: str) -> list[str]:
+    if has_invalid_utf8(line):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])
@@ -83,7 +83,7 @@ def _columns(line: str) -> list[str]:
     return columns
 
 
-def _answers(text: str) -> tuple[str, ...]:
+def _parse_answers(text: str) -> tuple[str, ...]:
     if len(text) > MAX_ANSWERS_TEXT:
         raise fields.FieldError("the list of answers is too long")
     try:
@@ -109,7 +109,7 @@ def _literal_eval_quietly(text: str) -> Any:
 def write(path: Path, questions: Iterable[Question]) -> WriteResult:
     """Write the texts and answers of questions. Tabs and line breaks in a question become spaces."""
     rows = folded = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         for question in questions:
             text = one_line(question.text)
@@ -117,7 +117,8 @@ def write(path: Path, questions: Iterable[Question]) -> WriteResult:
             writer.writerow([text, repr(list(question.answers))])
             rows += 1
     return WriteResult(
-        rows, (f"{counted(folded, 'question')} contained tabs or line ends, which became spaces",) if folded else ()
+        rows,
+        (f"{quantity(folded, 'question')} contained tabs or line ends, which became spaces",) if folded else (),
     )
 
 

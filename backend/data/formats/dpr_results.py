@@ -12,9 +12,9 @@ from typing import Any
 
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
-from blindspot.backend.data.formats.contexts import entry
-from blindspot.backend.data.formats.files import written_whole
-from blindspot.backend.data.formats.json_stream import open_json, records
+from blindspot.backend.data.formats.contexts import run_entry
+from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.json_stream import array_objects, open_json
 from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Passage, Question
@@ -28,12 +28,12 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
-    for line, record in records(open_json(ByteSource(path))):
+    for line, record in array_objects(open_json(ByteSource(path))):
         if isinstance(record, BadInput):
             yield record
             continue
         try:
-            yield entry(record, "ctxs", None, path, line)
+            yield run_entry(record, "ctxs", None, path, line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
@@ -41,7 +41,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]]) -> int:
     """Write the entries one at a time, so that memory stays small. Return the number of questions."""
     count = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         file.write("[")
         for question, retrieved in entries:
             file.write(",\n" if count else "\n")

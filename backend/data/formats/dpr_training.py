@@ -25,8 +25,8 @@ from blindspot.backend.data.formats.base import (
     question_fault,
     text_fault,
 )
-from blindspot.backend.data.formats.json_stream import open_json, records
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.json_stream import array_objects, open_json
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
@@ -37,8 +37,8 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    prefix = "-".join((options.dataset or stem(path)).split())
-    for index, (line, record) in enumerate(records(open_json(ByteSource(path)))):
+    prefix = "-".join((options.dataset or file_stem(path)).split())
+    for index, (line, record) in enumerate(array_objects(open_json(ByteSource(path)))):
         if isinstance(record, BadInput):
             yield record
             continue
@@ -53,21 +53,21 @@ def _question_of_record(record: dict[str, Any], id: str, path: Path, line: int, 
         id=id,
         text=fields.required_text(record, "question"),
         answers=tuple(dict.fromkeys(fields.texts(record, "answers"))),
-        dataset=options.dataset or fields.text(record, "dataset") or stem(path),
+        dataset=options.dataset or fields.text(record, "dataset") or file_stem(path),
         split=as_split(options.split or "train"),
     )
     if message := question_fault(question):
         raise fields.FieldError(message)
     contexts = record.get("positive_ctxs", [])
     if not isinstance(contexts, list):
-        raise fields.FieldError(f"'positive_ctxs' is {fields.kind_of(contexts)}; it must be a list of passages")
-    paragraphs = tuple(_paragraph(context) for context in contexts)
+        raise fields.FieldError(f"'positive_ctxs' is {fields.type_in_words(contexts)}; it must be a list of passages")
+    paragraphs = tuple(_parse_paragraph(context) for context in contexts)
     return ImportedQuestion(question, str(path), line, paragraphs if options.gold == "all" else paragraphs[:1])
 
 
-def _paragraph(value: Any) -> Paragraph:
+def _parse_paragraph(value: Any) -> Paragraph:
     if not isinstance(value, dict):
-        raise fields.FieldError(f"'positive_ctxs' holds {fields.kind_of(value)}; it must be a list of passages")
+        raise fields.FieldError(f"'positive_ctxs' holds {fields.type_in_words(value)}; it must be a list of passages")
     id = fields.identifier(
         value, *(name for name in ("passage_id", "psg_id") if value.get(name) is not None), required=False
     )

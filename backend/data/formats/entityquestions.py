@@ -65,7 +65,7 @@ _FILE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _PathFacts:
     """A file's data set, relation, split and bucket, as its path states them."""
 
     dataset: str
@@ -92,26 +92,26 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     """Read the questions. Raises BadInput for a broken archive, a file that is not a JSON array, or other contents."""
     members = read_members(path, is_question_file)
     templates = _templates(path, members)
-    files = {name: _described(name) for name in members if _FILE.fullmatch(name)}
+    files = {name: _path_facts(name) for name in members if _FILE.fullmatch(name)}
     if not files:
         raise BadInput("holds no EntityQuestions files (dataset/dev/P19.dev.json and the like)", path)
-    for name, file in sorted(files.items(), key=lambda entry: _order(entry[1])):
+    for name, file in sorted(files.items(), key=lambda entry: _sort_key(entry[1])):
         if options.split in (None, file.split) and options.dataset in (None, file.dataset):
             yield from _questions(members[name], member_place(path, name), file, templates)
 
 
-def _described(name: str) -> _File:
+def _path_facts(name: str) -> _PathFacts:
     match = _FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} is not a file of EntityQuestions")
     if match["main"]:
-        return _File(MAIN, match["main"], match["split"])
+        return _PathFacts(MAIN, match["main"], match["split"])
     if match["bucket_set"]:
-        return _File(match["bucket_set"], match["bucket_relation"], "test", int(match["bucket"]))
-    return _File(match["one_off"], match["one_off_relation"], match["one_off_split"])
+        return _PathFacts(match["bucket_set"], match["bucket_relation"], "test", int(match["bucket"]))
+    return _PathFacts(match["one_off"], match["one_off_relation"], match["one_off_split"])
 
 
-def _order(file: _File) -> tuple[bool, str, int, int, int]:
+def _sort_key(file: _PathFacts) -> tuple[bool, str, int, int, int]:
     splits = ("train", "dev", "test")
     return file.dataset != MAIN, file.dataset, splits.index(file.split), int(file.relation[1:]), file.bucket or 0
 
@@ -122,7 +122,7 @@ def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
         return TEMPLATES
     place = member_place(path, named[0])
     try:
-        templates = fields.parse_object(_decoded(members[named[0]], place))
+        templates = fields.parse_object(_decode(members[named[0]], place))
     except fields.FieldError as error:
         raise BadInput(str(error), place) from None
     for key, wording in templates.items():
@@ -132,16 +132,16 @@ def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
 
 
 def _questions(
-    data: bytes, place: str, file: _File, templates: dict[str, str]
+    data: bytes, place: str, file: _PathFacts, templates: dict[str, str]
 ) -> Iterator[ImportedQuestion | BadInput]:
     template = templates.get(f"{file.relation}_{file.dataset}") or templates.get(file.relation)
     if template is None:
         raise BadInput(f"the wordings ({TEMPLATES_FILE}) do not name {file.relation}", place)
     before, after = template.split("[X]")
-    for index, (line, record) in enumerate(_array(_decoded(data, place), place)):
+    for index, (line, record) in enumerate(_array_elements(_decode(data, place), place)):
         try:
             if not isinstance(record, dict):
-                raise fields.FieldError(f"this is {fields.kind_of(record)}, not a question")
+                raise fields.FieldError(f"this is {fields.type_in_words(record)}, not a question")
             text = fields.required_text(record, "question")
             if not (text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)):
                 raise fields.FieldError(
@@ -165,14 +165,14 @@ def _questions(
             yield BadInput(str(error), place, line)
 
 
-def _decoded(data: bytes, place: str) -> str:
+def _decode(data: bytes, place: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput("bytes that are not UTF-8", place, data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _array(text: str, place: str) -> Iterator[tuple[int, object]]:
+def _array_elements(text: str, place: str) -> Iterator[tuple[int, object]]:
     """Yield the elements of a JSON array, each with its line."""
     stream = JsonStream([text], place)
     if stream.peek() != "[":

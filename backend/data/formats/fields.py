@@ -16,7 +16,7 @@ def parse_object(text: str) -> dict[str, Any]:
     """Parse a JSON object. Raises FieldError for invalid JSON and for other values."""
     value = parse(text)
     if not isinstance(value, dict):
-        raise FieldError(f"this is {kind_of(value)}, not a JSON object")
+        raise FieldError(f"this is {type_in_words(value)}, not a JSON object")
     return value
 
 
@@ -45,7 +45,7 @@ def identifier(record: dict[str, Any], *names: str, required: bool = True) -> st
                 return str(value)
             if isinstance(value, str):
                 return value
-            raise FieldError(f"'{name}' is {kind_of(value)}; it must be text")
+            raise FieldError(f"'{name}' is {type_in_words(value)}; it must be text")
     if required:
         raise FieldError(f"there is no '{names[0]}'")
     return None
@@ -61,7 +61,7 @@ def text(record: dict[str, Any], name: str, default: str | None = None) -> str |
     if value is None:
         return default
     if not isinstance(value, str):
-        raise FieldError(f"'{name}' is {kind_of(value)}; it must be text")
+        raise FieldError(f"'{name}' is {type_in_words(value)}; it must be text")
     return value
 
 
@@ -80,10 +80,10 @@ def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise FieldError(f"'{name}' is {kind_of(value)}; it must be a list of texts")
+        raise FieldError(f"'{name}' is {type_in_words(value)}; it must be a list of texts")
     for element in value:
         if not isinstance(element, str):
-            raise FieldError(f"'{name}' contains {kind_of(element)}; it must be a list of texts")
+            raise FieldError(f"'{name}' contains {type_in_words(element)}; it must be a list of texts")
     return tuple(value)
 
 
@@ -94,7 +94,7 @@ def integer(record: dict[str, Any], *names: str) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise FieldError(f"'{name}' is {kind_of(value)}; it must be a whole number")
+            raise FieldError(f"'{name}' is {type_in_words(value)}; it must be a whole number")
         if not 0 <= value <= MAX_INTEGER:
             raise FieldError(f"'{name}' is out of range")
         return value
@@ -107,14 +107,14 @@ def integers(record: dict[str, Any], name: str) -> dict[str, int]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise FieldError(f"'{name}' is {kind_of(value)}; it must be an object of whole numbers")
+        raise FieldError(f"'{name}' is {type_in_words(value)}; it must be an object of whole numbers")
     for key, each in value.items():
         if isinstance(each, bool) or not isinstance(each, int) or abs(each) >= 10**9:
             raise FieldError(f"'{name}' gives {key[:40]!r} {str(each)[:40]}; it must be a whole number")
     return dict(value)
 
 
-def kind_of(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """Describe the type of a JSON value for a message."""
     if value is None:
         return "null"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 from blindspot.db.errors import Refused
 
 _BREAKS = {ord(character): " " for character in "\t\r\n"}
@@ -20,7 +20,7 @@ def one_line(text: str) -> str:
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[TextIO]:
+def open_atomically(path: str | Path) -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. The file appears at `path` when the `with` block ends. After an error no file
     remains.
 
@@ -36,7 +36,7 @@ def written_whole(path: str | Path) -> Iterator[TextIO]:
     try:
         with file:
             yield file
-        sync(partial)
+        sync_to_disk(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

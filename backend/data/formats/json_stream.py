@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from blindspot.backend.data.formats import fields
-from blindspot.backend.data.formats.streams import ByteSource, without_mark
+from blindspot.backend.data.formats.streams import ByteSource, without_byte_order_mark
 from blindspot.db.errors import BadInput
 
 MAX_VALUE = 256 << 20  # characters of one value; anything longer is not a list of questions
@@ -83,7 +83,7 @@ class JsonStream:
             except RecursionError:
                 raise self._error_here("this is not JSON (nested too deeply)") from None
             except ValueError as error:
-                if self._may_go_on(error) and self._read_block():
+                if self._is_incomplete_value(error) and self._read_block():
                     continue
                 raise self._broken_json(error) from None
             # A number at the end of the text may continue in the next chunk.
@@ -93,7 +93,7 @@ class JsonStream:
             self._span, self._at = (self._at, end), end
             return value
 
-    def raw(self) -> str:
+    def raw_text(self) -> str:
         """Return the text of the value that was read last. Call it before anything else is read."""
         return self._text[slice(*self._span)]
 
@@ -115,9 +115,9 @@ class JsonStream:
                 self._at += 1
         self._expect(closing, "a comma or the end is missing; is the file cut short?")
 
-    def _expect(self, character: str, otherwise: str) -> None:
+    def _expect(self, character: str, message: str) -> None:
         if self.peek() != character:
-            raise self._error_here(otherwise)
+            raise self._error_here(message)
         self._at += 1
 
     def _read_more(self) -> bool:
@@ -138,7 +138,7 @@ class JsonStream:
             grown = True
         return grown
 
-    def _may_go_on(self, error: ValueError) -> bool:
+    def _is_incomplete_value(self, error: ValueError) -> bool:
         if not isinstance(error, json.JSONDecodeError):
             return False
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _LONGEST_WORD
@@ -162,23 +162,23 @@ def _end_of_space(text: str, start: int) -> int:
 
 def open_json(source: ByteSource) -> JsonStream:
     """Open a file as JSON. Raises BadInput, now or while reading, for bytes that are not UTF-8."""
-    return JsonStream(_decoded(source), source.path)
+    return JsonStream(_decoded_chunks(source), source.path)
 
 
-def records(stream: JsonStream) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
+def array_objects(stream: JsonStream) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
     """Yield the objects of an array, each with its line; BadInput in place of an element that is not an object."""
     for line, value in stream.array():
         if isinstance(value, dict):
             yield line, value
         else:
-            yield line, BadInput(f"this is {fields.kind_of(value)}, not an object", stream.place, line)
+            yield line, BadInput(f"this is {fields.type_in_words(value)}, not an object", stream.place, line)
     stream.end()
 
 
-def _decoded(source: ByteSource) -> Iterator[str]:
+def _decoded_chunks(source: ByteSource) -> Iterator[str]:
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     for number, block in enumerate(source):
-        block = without_mark(block, source.path) if number == 0 else block
+        block = without_byte_order_mark(block, source.path) if number == 0 else block
         try:
             yield decoder.decode(block)
         except UnicodeDecodeError as error:

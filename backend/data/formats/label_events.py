@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from blindspot.backend.core.spreadsheets import plain_cell, safe_cell
-from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats.streams import has_invalid_utf8
 from blindspot.db.errors import BadInput
 from blindspot.db.events import COLUMNS, LABELLING, MAX_NUMBER, Choice, EventRow, LabelEvent, validate
 from blindspot.db.names import check_display_name
@@ -69,7 +69,9 @@ class EventFormat:
 
 def _json_writer(file: TextIO) -> Callable[[EventRow, str], None]:
     def write(event: EventRow, split: str) -> None:
-        file.write(json.dumps(dict(zip(HEADER, (*_values(event), split), strict=True)), ensure_ascii=False) + "\n")
+        file.write(
+            json.dumps(dict(zip(HEADER, (*_column_values(event), split), strict=True)), ensure_ascii=False) + "\n"
+        )
 
     return write
 
@@ -81,7 +83,7 @@ def _csv_writer(file: TextIO) -> Callable[[EventRow, str], None]:
     def write(event: EventRow, split: str) -> None:
         values = (
             "" if value is None else safe_cell(value) if isinstance(value, str) else value
-            for value in (*_values(event), split)
+            for value in (*_column_values(event), split)
         )
         rows.writerow(values)
 
@@ -143,12 +145,12 @@ def _csv_line(line: int, header: list[str], row: list[str]) -> EventLine | Event
 
 def _event_of_line(line: int, value: dict[str, Any]) -> EventLine | EventProblem:
     try:
-        return EventLine(line, _event(value))
+        return EventLine(line, _parse_event(value))
     except BadInput as error:
         return EventProblem(line, error.message)
 
 
-def _event(value: dict[str, Any]) -> EventRow:
+def _parse_event(value: dict[str, Any]) -> EventRow:
     """Read an event. Raises BadInput for an invalid event. The importer makes the checks that need other events or the
     study.
     """
@@ -202,13 +204,13 @@ def _check_type(name: str, value: Any) -> None:
     elif name in _REAL:
         fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
     else:
-        fits = isinstance(value, str) and value != "" and not not_utf8(value) and "\0" not in value
+        fits = isinstance(value, str) and value != "" and not has_invalid_utf8(value) and "\0" not in value
     if not fits:
         kind = "a whole number" if name in _WHOLE else "a number" if name in _REAL else "text, and not empty"
         raise BadInput(f"{name} must be {kind}")
 
 
-def _values(event: EventRow) -> tuple[Any, ...]:
+def _column_values(event: EventRow) -> tuple[Any, ...]:
     return tuple(getattr(event, name) for name in COLUMNS)
 
 

@@ -34,7 +34,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, 
     for line, text in lines:
         empty = False
         values = text.split("\t")
-        message = _problem(values, entity_at)
+        message = _line_problem(values, entity_at)
         yield BadInput(message, path, line) if message else (values[entity_at], int(values[1 - entity_at]), line)
     if empty:
         raise BadInput("the file has a header but no rows", path)
@@ -44,13 +44,13 @@ def _column_names(line: str) -> list[str]:
     return [name.strip().lower() for name in line.split("\t")]
 
 
-def _problem(values: list[str], entity_at: int) -> str | None:
+def _line_problem(values: list[str], entity_column: int) -> str | None:
     if len(values) != 2:
         return f"{len(values)} fields; there must be two, entity and count"
-    count = values[1 - entity_at]
+    count = values[1 - entity_column]
     if not (count.isascii() and count.isdigit() and len(count) < 20 and int(count) <= MAX_INTEGER):
         return f"the count is {count[:40]!r}; it must be a whole number"
-    return text_fault("entity", values[entity_at])
+    return text_fault("entity", values[entity_column])
 
 
 FORMATS = [Format("mentions-tsv", "frequencies", "tab-separated entity and count, with a header", recognise, read)]

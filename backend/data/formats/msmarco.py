@@ -25,15 +25,15 @@ from blindspot.backend.data.formats.base import (
     as_split,
     id_fault,
 )
-from blindspot.backend.data.formats.contexts import by_question
+from blindspot.backend.data.formats.contexts import group_by_question
 from blindspot.backend.data.formats.dpr_results import Retrieved
 from blindspot.backend.data.formats.fields import FieldError
-from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.files import one_line, open_atomically
 from blindspot.backend.data.formats.passage_lines import read_passage_lines
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, Passage, Question
 
@@ -44,25 +44,25 @@ def recognise_texts(file_head: Head) -> bool:
     columns = file_head.columns
     return (
         len(columns) == 2
-        and _number(columns[0])
+        and _is_number(columns[0])
         and not columns[1].lstrip('"').startswith("[")
-        and not _number(columns[1].strip())
+        and not _is_number(columns[1].strip())
     )
 
 
 def recognise_run(file_head: Head) -> bool:
-    return len(file_head.columns) == 3 and all(map(_number, file_head.columns))
+    return len(file_head.columns) == 3 and all(map(_is_number, file_head.columns))
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
 def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    yield from read_passage_lines(path, _passage)
+    yield from read_passage_lines(path, _parse_passage)
 
 
-def _passage(line: int, text: str) -> list[Row]:
+def _parse_passage(line: int, text: str) -> list[Row]:
     columns = text.split("\t")
     if len(columns) != 2:
         raise FieldError(f"{len(columns)} fields; there must be two, id and text")
@@ -75,7 +75,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
     split = options.split or (splits[0] if splits else None)
     if split not in SPLITS:
         raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, known_split = options.dataset or stem(path), as_split(split)
+    dataset, known_split = options.dataset or file_stem(path), as_split(split)
 
     def question_of(line: int, text: str) -> Question:
         columns = text.split("\t")
@@ -88,7 +88,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
     """Read a run. The score of a hit is 1 / rank."""
-    yield from by_question(path, _run_lines(path))
+    yield from group_by_question(path, _run_lines(path))
 
 
 def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
@@ -104,38 +104,38 @@ def _run_columns(text: str) -> list[str]:
     columns = text.split("\t")
     if len(columns) != 3:
         raise fields.FieldError(f"{len(columns)} fields; there must be three: question, passage, rank")
-    if not_utf8(text):
+    if has_invalid_utf8(text):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     if message := id_fault(columns[0]) or id_fault(columns[1]):
         raise fields.FieldError(message)
-    if not (_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
+    if not (_is_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
         raise fields.FieldError(f"the rank is {columns[2][:40]!r}; it must be a whole number from 1")
     return columns
 
 
 def write_collection(path: Path, passages: Iterable[Passage]) -> WriteResult:
     titles = folded = rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for passage in passages:
             text = one_line(passage.text)
             file.write(f"{passage.id}\t{text}\n")
             rows, titles, folded = rows + 1, titles + bool(passage.title), folded + (text != passage.text)
     notes = (
-        [f"{counted(titles, 'title')} {noun(titles, 'was')} left out: the format has no place for titles"]
+        [f"{quantity(titles, 'title')} {noun_form(titles, 'was')} left out: the format has no place for titles"]
         if titles
         else []
     )
-    return WriteResult(rows, (*notes, *_folded_names(folded, "text")))
+    return WriteResult(rows, (*notes, *_whitespace_notes(folded, "text")))
 
 
 def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
     folded = rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for question in questions:
             text = one_line(question.text)
             file.write(f"{question.id}\t{text}\n")
             rows, folded = rows + 1, folded + (text != question.text)
-    return WriteResult(rows, _folded_names(folded, "question"))
+    return WriteResult(rows, _whitespace_notes(folded, "question"))
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
@@ -144,15 +144,15 @@ def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Write
 
 def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for question, retrieved in entries:
             file.writelines(f"{question.id}\t{p.id}\t{rank}\n" for rank, (p, _, _) in enumerate(retrieved, 1))
             rows += len(retrieved)
     return WriteResult(rows, ("The format has ranks only; scores were left out.",), "line")
 
 
-def _folded_names(count: int, noun: str) -> tuple[str, ...]:
-    return (f"{counted(count, noun)} contained tabs or line ends, which became spaces",) if count else ()
+def _whitespace_notes(count: int, noun: str) -> tuple[str, ...]:
+    return (f"{quantity(count, noun)} contained tabs or line ends, which became spaces",) if count else ()
 
 
 FORMATS = [

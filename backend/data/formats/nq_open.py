@@ -12,9 +12,9 @@ from pathlib import Path
 
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -33,11 +33,11 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     split = options.split or (splits[-1] if splits else None)
     if split is None:
         raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, known_split = options.dataset or stem(path), as_split(split)
+    dataset, known_split = options.dataset or file_stem(path), as_split(split)
     prefix = "-".join(dataset.split())
 
     def question_of(line: int, text: str) -> Question:
-        if not_utf8(text):
+        if has_invalid_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
         record = fields.parse_object(text)
         answers = tuple(dict.fromkeys(fields.texts(record, "answer")))

@@ -27,7 +27,7 @@ from blindspot.backend.data.formats.base import (
     id_fault,
     question_fault,
 )
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -58,7 +58,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         if isinstance(record, BadInput):
             yield record
         else:
-            questions_per_passage.update(_passages(record))
+            questions_per_passage.update(_passage_ids(record))
     if empty:
         raise BadInput("the file is empty", path)
     chosen = sorted(passage for passage, count in questions_per_passage.items() if count >= settings["least"])
@@ -66,17 +66,17 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     draw = random.Random(settings["seed"])
     if len(chosen) > settings["sample"]:
         chosen = sorted(draw.sample(chosen, settings["sample"]))
-    yield from _questions(path, chosen, draw, options)
+    yield from _draw_questions(path, chosen, draw, options)
 
 
-def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
+def _draw_questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
     """Draw one question of each chosen passage uniformly at random, without repeating a text."""
     seen: Counter[str] = Counter()
     sampled: dict[str, tuple[int, str, tuple[str, ...]] | None] = dict.fromkeys(chosen)
     for line, record in _records(path):
         if isinstance(record, BadInput):
             continue
-        for passage in _passages(record):
+        for passage in _passage_ids(record):
             if passage in sampled:
                 seen[passage] += 1
                 if draw.random() * seen[passage] < 1:
@@ -102,18 +102,18 @@ def _questions(path: Path, chosen: list[str], draw: random.Random, options: Opti
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            if not_utf8(text):
+            if has_invalid_utf8(text):
                 raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
-            if message := question_fault(question) or next(filter(None, map(id_fault, _passages(record))), None):
+            if message := question_fault(question) or next(filter(None, map(id_fault, _passage_ids(record))), None):
                 raise fields.FieldError(message)
             yield line, record
         except fields.FieldError as error:
             yield line, BadInput(str(error), path, line)
 
 
-def _passages(record: dict[str, Any]) -> tuple[str, ...]:
+def _passage_ids(record: dict[str, Any]) -> tuple[str, ...]:
     values = record.get("answers")
     if not isinstance(values, list):
         raise fields.FieldError("there is no list 'answers'; this needs PAQ's file with metadata")

@@ -8,7 +8,7 @@ from pathlib import Path
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
 from blindspot.backend.data.formats.passage_lines import read_passage_lines
-from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats.streams import has_invalid_utf8
 
 
 def recognise(file_head: Head) -> bool:
@@ -27,11 +27,11 @@ def recognise(file_head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    yield from read_passage_lines(path, _passage)
+    yield from read_passage_lines(path, _parse_passage)
 
 
-def _passage(line: int, text: str) -> list[Row]:
-    if not_utf8(text):
+def _parse_passage(line: int, text: str) -> list[Row]:
+    if has_invalid_utf8(text):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     record = fields.parse_object(text)
     id = fields.identifier(record, "id", "_id")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.question_lines import read_question_lines
 from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
@@ -29,7 +29,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     """Read the questions. Raises BadInput unless the split in the options is "unlabelled"."""
     if options.split != "unlabelled":
         raise BadInput("plain questions have no answers; use --split unlabelled, or use JSON lines with answers", path)
-    dataset = options.dataset or stem(path)
+    dataset = options.dataset or file_stem(path)
     prefix = "-".join(dataset.split())
 
     def question_of(line: int, text: str) -> Question:

@@ -14,7 +14,7 @@ from pathlib import Path
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -37,7 +37,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     dataset = options.dataset or "popqa"
 
     def question_of(line: int, text: str) -> Question:
-        return _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
+        return _question(dict(zip(names, _split_columns(text, len(names)), strict=True)), dataset, line, options)
 
     yield from read_question_lines(path, lines, question_of, "the file has a header but no rows")
 
@@ -46,8 +46,8 @@ def _column_names(header: str) -> list[str]:
     return [name.strip().strip('"').lower() for name in header.split("\t")]
 
 
-def _columns(line: str, width: int) -> list[str]:
-    if not_utf8(line):
+def _split_columns(line: str, width: int) -> list[str]:
+    if has_invalid_utf8(line):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])

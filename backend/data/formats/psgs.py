@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from blindspot.backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, WriteResult
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.streams import ByteSource, text_blocks
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Passage
@@ -21,7 +21,7 @@ _ADVICE = "; if the file quotes nothing, read it with --set quotes=none"
 _BATCH = 4096
 
 
-class _Open(Exception):
+class _UnclosedQuote(Exception):
     """Raised if the text ends inside a quoted field."""
 
 
@@ -66,7 +66,7 @@ class _Parser:
     def __init__(self, path: Path, header: str, quoted: bool = True):
         self.path, self.quoted = path, quoted
         self.crlf = header.endswith("\r")
-        names = [name.strip().lower() for name in _fields(header.removesuffix("\r"), path)]
+        names = [name.strip().lower() for name in _header_fields(header.removesuffix("\r"), path)]
         missing = [column for column in COLUMNS if names.count(column) != 1]
         if missing:
             columns = ", ".join(name[:40] for name in names[:8])
@@ -93,12 +93,12 @@ class _Parser:
             row = lines[at]
             at += 1
             if self.quoted and '"' in row:
-                fields = _quoted(row)
+                fields = _split_quoted(row)
                 if fields is None:
                     try:
                         fields, at = self._multiline_record(raw, here, is_last)
                         batch.spanning += at > here + 1
-                    except _Open:
+                    except _UnclosedQuote:
                         self.kept, self.kept_line = raw[here:], line + here
                         break
                     except _Malformed as error:
@@ -130,9 +130,9 @@ class _Parser:
         for count in (1, 16, MAX_RECORD_LINES):
             chunk = "\n".join(raw[start : start + count])
             try:
-                fields, used = _record(chunk)
+                fields, used = _parse_record(chunk)
                 return fields, start + chunk.count("\n", 0, used) + 1
-            except _Open:
+            except _UnclosedQuote:
                 if len(chunk) > 2 * MAX_TEXT:
                     break
                 if start + count < len(raw):
@@ -146,7 +146,7 @@ class _Parser:
         )
 
 
-def _quoted(row: str) -> list[str] | None:
+def _split_quoted(row: str) -> list[str] | None:
     """Return the fields of a line; None if a quoted field contains a tab or a line end."""
     fields = row.split("\t")
     for i, value in enumerate(fields):
@@ -164,7 +164,7 @@ def _quoted(row: str) -> list[str] | None:
     return fields
 
 
-def _record(text: str) -> tuple[list[str], int]:
+def _parse_record(text: str) -> tuple[list[str], int]:
     """Return the fields of the first record of a text, and the offset of its end.
 
     Raises _Open if the text ends inside quotes, _Malformed if other characters follow a closing quote.
@@ -195,7 +195,7 @@ def _quoted_field(text: str, start: int) -> tuple[str, int]:
     while True:
         quote = text.find('"', start)
         if quote < 0:
-            raise _Open
+            raise _UnclosedQuote
         if text[quote + 1 : quote + 2] != '"':
             pieces.append(text[start:quote])
             return "".join(pieces), quote + 1
@@ -203,25 +203,25 @@ def _quoted_field(text: str, start: int) -> tuple[str, int]:
         start = quote + 2
 
 
-def _fields(line: str, path: Path) -> list[str]:
+def _header_fields(line: str, path: Path) -> list[str]:
     try:
-        return _record(line)[0]
-    except (_Open, _Malformed):
+        return _parse_record(line)[0]
+    except (_UnclosedQuote, _Malformed):
         raise BadInput("the header's quotes do not close", path, 1) from None
 
 
 def write(path: Path, passages: Iterable[Passage]) -> WriteResult:
     """Write the passages. Fields that contain a quote, a tab or a line end are quoted."""
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         file.write("id\ttext\ttitle\n")
         for p in passages:
-            file.write(f"{p.id}\t{_quoted_value(p.text)}\t{_quoted_value(p.title)}\n")
+            file.write(f"{p.id}\t{_quote_if_needed(p.text)}\t{_quote_if_needed(p.title)}\n")
             rows += 1
     return WriteResult(rows)
 
 
-def _quoted_value(value: str) -> str:
+def _quote_if_needed(value: str) -> str:
     if '"' in value or "\t" in value or "\n" in value or "\r" in value:
         return '"' + value.replace('"', '""') + '"'
     return value

@@ -12,9 +12,9 @@ from typing import Any
 
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
-from blindspot.backend.data.formats.contexts import entry
+from blindspot.backend.data.formats.contexts import run_entry
 from blindspot.backend.data.formats.dpr_results import Retrieved
-from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.files import one_line, open_atomically
 from blindspot.backend.data.formats.json_stream import open_json
 from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.db.errors import BadInput
@@ -34,8 +34,8 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
                 raise fields.FieldError(f"the question id {key[:60]!r} occurs twice")
             seen.add(key)
             if not isinstance(record, dict):
-                raise fields.FieldError(f"this is {fields.kind_of(record)}, not an object")
-            yield entry(record, "contexts", key, path, line)
+                raise fields.FieldError(f"this is {fields.type_in_words(record)}, not an object")
+            yield run_entry(record, "contexts", key, path, line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     stream.end()
@@ -46,7 +46,7 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     the first line break.
     """
     count = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         file.write("{")
         for question, retrieved in entries:
             file.write(",\n" if count else "\n")

@@ -24,11 +24,11 @@ from blindspot.backend.data.formats.base import (
     Options,
     Qrel,
     WriteResult,
-    kept_gold,
+    gold_and_judgements,
 )
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.formats.question_lines import read_question_lines
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, AnswerRule, Question
 
@@ -52,7 +52,7 @@ def recognise(file_head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     def question_of(line: int, text: str) -> ImportedQuestion:
-        if not_utf8(text):
+        if has_invalid_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
         return question_of_record(fields.parse_object(text), path, line, options)
 
@@ -69,8 +69,8 @@ def question_of_record(record: dict[str, Any], path: Path, line: int, options: O
     rule = fields.text(record, "answer_rule", "string")
     if rule not in _RULES:
         raise fields.FieldError(f"'answer_rule' is {rule!r}; it must be string or regex")
-    id = f"{dataset or stem(path)}.{line}" if id is None else id
-    gold, judgements = _gold(record, id, path, line, options.gold)
+    id = f"{dataset or file_stem(path)}.{line}" if id is None else id
+    gold, judgements = _parse_gold(record, id, path, line, options.gold)
     question = Question(
         id=id,
         text=text,
@@ -103,30 +103,30 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
     return split, dataset or options.dataset or ""
 
 
-def _gold(
+def _parse_gold(
     record: dict[str, Any], question_id: str, path: Path, line: int, grades_to_keep: str
 ) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
     """Return the gold passages and the judgements. If a single gold passage is wanted, it is the first one of the
     subject's own article, else the first one that mentions the subject, else the first one with the best grade.
     """
-    named, grades = _ids(record, "gold"), fields.integers(record, "grades")
+    named, grades = _parse_ids(record, "gold"), fields.integers(record, "grades")
     if contradiction := next((id for id in named if grades.get(id, 1) <= 0), None):
         raise fields.FieldError(
             f"the passage {contradiction!r} is in 'gold' and has a grade of {grades[contradiction]}"
         )
-    preferred = _ids(record, "gold_own_article") or _ids(record, "gold_comention")
+    preferred = _parse_ids(record, "gold_own_article") or _parse_ids(record, "gold_comention")
     judgements = [Qrel(question_id, passage, grade, str(path), line) for passage, grade in grades.items()]
-    return kept_gold(judgements, grades_to_keep, named, preferred)
+    return gold_and_judgements(judgements, grades_to_keep, named, preferred)
 
 
-def _ids(record: dict[str, Any], name: str) -> tuple[str, ...]:
+def _parse_ids(record: dict[str, Any], name: str) -> tuple[str, ...]:
     value = record.get(name)
     if isinstance(value, list):
         record = {name: [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]}
     return tuple(dict.fromkeys(fields.texts(record, name)))
 
 
-def stem(path: Path) -> str:
+def file_stem(path: Path) -> str:
     """Return the file name without its endings, as a prefix of ids."""
     return "-".join(path.name.split(".")[0].split()) or "question"
 
@@ -136,7 +136,7 @@ def write(
 ) -> WriteResult:
     """Write all fields of each question except empty ones, and its grades."""
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for question in questions:
             known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
             if grades and question.id in grades:

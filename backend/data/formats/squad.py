@@ -25,7 +25,7 @@ from blindspot.backend.data.formats.base import (
     text_fault,
 )
 from blindspot.backend.data.formats.json_stream import open_json
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.streams import ByteSource
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
@@ -49,24 +49,26 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
             continue
         found = True
         for line, article in stream.array():
-            yield from _article(article, path, line, options.dataset or stem(path), split)
+            yield from _article_questions(article, path, line, options.dataset or file_stem(path), split)
     stream.end()
     if not found:
         raise BadInput("this is not a SQuAD file: there is no 'data'", path)
 
 
-def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[ImportedQuestion | BadInput]:
+def _article_questions(
+    article: Any, path: Path, line: int, dataset: str, split: str
+) -> Iterator[ImportedQuestion | BadInput]:
     """Read an article's questions. The line numbers of questions are unknown, so messages name the article and the
     question.
     """
     try:
-        title = fields.text(_object(article, "an article"), "title", "") or ""
-        for paragraph in _list(article, "paragraphs"):
-            context = fields.required_text(_object(paragraph, "a paragraph"), "context")
+        title = fields.text(_expect_object(article, "an article"), "title", "") or ""
+        for paragraph in _expect_list(article, "paragraphs"):
+            context = fields.required_text(_expect_object(paragraph, "a paragraph"), "context")
             if message := text_fault("context", context) or text_fault("title", title, empty=True):
                 raise fields.FieldError(message)
             place = Paragraph(title.replace("_", " "), context)
-            for value in _list(paragraph, "qas"):
+            for value in _expect_list(paragraph, "qas"):
                 try:
                     yield _question_of_record(value, place, path, line, dataset, split)
                 except fields.FieldError as error:
@@ -79,12 +81,14 @@ def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> I
 def _question_of_record(
     value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str
 ) -> ImportedQuestion:
-    record = _object(value, "a question")
+    record = _expect_object(value, "a question")
     impossible = record.get("is_impossible") is True
     answers = (
         []
         if impossible
-        else [fields.required_text(_object(each, "an answer"), "text") for each in _list(record, "answers")]
+        else [
+            fields.required_text(_expect_object(each, "an answer"), "text") for each in _expect_list(record, "answers")
+        ]
     )
     question = Question(
         fields.identifier(record, "id"),
@@ -98,13 +102,13 @@ def _question_of_record(
     return ImportedQuestion(question, str(path), line, () if impossible else (paragraph,))
 
 
-def _object(value: Any, noun: str) -> dict[str, Any]:
+def _expect_object(value: Any, noun: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise fields.FieldError(f"{noun} is {fields.kind_of(value)}; it must be an object")
+        raise fields.FieldError(f"{noun} is {fields.type_in_words(value)}; it must be an object")
     return value
 
 
-def _list(record: dict[str, Any], name: str) -> list[Any]:
+def _expect_list(record: dict[str, Any], name: str) -> list[Any]:
     value = record.get(name)
     if not isinstance(value, list):
         raise fields.FieldError(f"there is no list '{name}'")

@@ -133,7 +133,7 @@ class ByteSource:
                         raise BadInput(f"this is {what}", self.path)
                 kinds = [kind for magic, kind in _COMPRESSIONS.items() if first.startswith(magic)]
                 if kinds:
-                    yield from self._decompressed(first, raw, *kinds[0])
+                    yield from self._decompress(first, raw, *kinds[0])
                 else:
                     yield first
                     yield from raw
@@ -147,7 +147,9 @@ class ByteSource:
             self.read += len(block)
             yield block
 
-    def _decompressed(self, start: bytes, raw: Iterator[bytes], name: str, new_decompressor: Any) -> Iterator[bytes]:
+    def _decompress(
+        self, start: bytes, compressed_blocks: Iterator[bytes], name: str, new_decompressor: Any
+    ) -> Iterator[bytes]:
         """Decompress a file. Files of gzip, xz and bzip2 may contain several consecutive streams."""
         data: bytes | None = start
         stream: _Decompressor = new_decompressor()
@@ -159,13 +161,13 @@ class ByteSource:
                 if stream.eof:
                     data = stream.unused_data.lstrip(b"\0")
                     while not data:
-                        following = next(raw, None)
+                        following = next(compressed_blocks, None)
                         if following is None:
                             return
                         data = following.lstrip(b"\0")
                     stream = new_decompressor()
                 elif stream.needs_input:
-                    data = next(raw, None)
+                    data = next(compressed_blocks, None)
                     if data is None:
                         raise BadInput(f"the {name} file is truncated; fetch it again", self.path)
                 else:
@@ -211,22 +213,22 @@ def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
     line, rest = 1, b""
     for number, block in enumerate(source):
         if number == 0:
-            block = without_mark(block, source.path)
+            block = without_byte_order_mark(block, source.path)
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
             if len(rest) > MAX_LINE:
                 raise BadInput(f"a line of more than {MAX_LINE >> 20} MB; is this a text file?", source.path, line)
             continue
-        lines = _decoded(rest + block[: cut - 1])
+        lines = _decode_lines(rest + block[: cut - 1])
         rest = block[cut:]
         yield TextBlock(line, lines)
         line += len(lines)
     if rest:
-        yield TextBlock(line, _decoded(rest))
+        yield TextBlock(line, _decode_lines(rest))
 
 
-def _decoded(data: bytes) -> list[str]:
+def _decode_lines(data: bytes) -> list[str]:
     # Decode line by line: nearly all lines are ASCII, which is only copied, while a single other character would make a
     # whole block use wide characters.
     lines = data.split(b"\n")
@@ -236,7 +238,7 @@ def _decoded(data: bytes) -> list[str]:
         return [line.decode("utf-8", "surrogateescape") for line in lines]
 
 
-def without_mark(block: bytes, path: Path) -> bytes:
+def without_byte_order_mark(block: bytes, path: Path) -> bytes:
     """Remove the byte order mark from the first bytes of a text. Raises BadInput for UTF-16 and UTF-32."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput("this is UTF-16; save it as UTF-8", path, 1)
@@ -251,7 +253,7 @@ def numbered_lines(source: ByteSource) -> Iterator[tuple[int, str]]:
                 yield block.line + offset, text.removesuffix("\r")
 
 
-def not_utf8(text: str) -> bool:
+def has_invalid_utf8(text: str) -> bool:
     """Return whether a decoded text contains surrogates: bytes that were not UTF-8, or half a surrogate pair."""
     try:
         text.encode("utf-8")

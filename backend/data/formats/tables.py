@@ -31,7 +31,7 @@ from blindspot.backend.data.formats.base import (
     question_fault,
 )
 from blindspot.backend.data.formats.passage_lines import ROWS_PER_BATCH
-from blindspot.backend.data.formats.question_jsonl import question_of_record, stem
+from blindspot.backend.data.formats.question_jsonl import file_stem, question_of_record
 from blindspot.backend.data.table_files import TableRow, column_names, columns_of, rows_of, table_files
 from blindspot.db.errors import BadInput
 
@@ -57,7 +57,7 @@ _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "data
 _NUMBERS = ("frequency", "bucket")
 
 
-def _has_usual_columns(file_head: Head, *columns: tuple[str, ...]) -> bool:
+def _has_usual_column_names(file_head: Head, *columns: tuple[str, ...]) -> bool:
     """Return whether a table has each column under one of its usual names. False for TSV files, which other formats
     read.
     """
@@ -67,29 +67,31 @@ def _has_usual_columns(file_head: Head, *columns: tuple[str, ...]) -> bool:
 
 
 def recognise_passages(file_head: Head) -> bool:
-    return _has_usual_columns(file_head, PASSAGE["text"]) and not _has_usual_columns(file_head, QUESTION["question"])
+    return _has_usual_column_names(file_head, PASSAGE["text"]) and not _has_usual_column_names(
+        file_head, QUESTION["question"]
+    )
 
 
 def recognise_questions(file_head: Head) -> bool:
-    return _has_usual_columns(file_head, QUESTION["question"])
+    return _has_usual_column_names(file_head, QUESTION["question"])
 
 
 def recognise_qrels(file_head: Head) -> bool:
-    return _has_usual_columns(file_head, *QREL.values()) and not recognise_runs(file_head)
+    return _has_usual_column_names(file_head, *QREL.values()) and not recognise_runs(file_head)
 
 
 def recognise_runs(file_head: Head) -> bool:
-    return _has_usual_columns(file_head, *RUN.values())
+    return _has_usual_column_names(file_head, *RUN.values())
 
 
 def files(path: Path) -> list[Path]:
     return [file.path for file in table_files(path)]
 
 
-def _columns_of_fields(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
+def _columns_of_fields(path: Path, usual_names: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
     """Map each field to its column: the column named in the settings, or else the column with a usual name."""
     columns, chosen = columns_of(path), {}
-    for field, names in usual.items():
+    for field, names in usual_names.items():
         named = options.settings.get(field)
         if named and named not in columns:
             raise BadInput(f"there is no column {named!r}; the columns are {column_names(columns)}", path)
@@ -153,7 +155,7 @@ def read_questions(path: Path, options: Options = NO_OPTIONS) -> Iterator[Import
 
 def _question(record: dict[str, Any], row: TableRow, path: Path, options: Options, one_split: bool) -> ImportedQuestion:
     for name in ("answers", "gold"):
-        record[name] = _texts(record.get(name))
+        record[name] = _as_list(record.get(name))
     for name in _NUMBERS:
         if isinstance(value := record.get(name), str) and value.isascii() and value.isdigit():
             record[name] = int(value)
@@ -161,7 +163,7 @@ def _question(record: dict[str, Any], row: TableRow, path: Path, options: Option
         record["split"] = SPLIT_NAMES.get(str(record["split"]).lower(), record["split"])
     elif row.split is not None and "set" not in record and not (one_split and options.split):
         record["split"] = SPLIT_NAMES.get(row.split, row.split)
-    record.setdefault("dataset", options.dataset or stem(path))
+    record.setdefault("dataset", options.dataset or file_stem(path))
     if record.get("id") is None:
         record["id"] = f"{'-'.join(str(record['dataset']).split())}.{row.split + '.' if row.split else ''}{row.line}"
     item = question_of_record(record, Path(row.path), row.line, options)
@@ -170,7 +172,7 @@ def _question(record: dict[str, Any], row: TableRow, path: Path, options: Option
     return item
 
 
-def _texts(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """Return answers or ids as a list. The value may be a list, SQuAD's {"text": [...]}, a text with a JSON or Python
     list, or a single value.
     """
@@ -200,7 +202,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             question, passage = (fields.identifier(values, name) for name in ("question", "passage"))
             if message := id_fault(question) or id_fault(passage):
                 raise fields.FieldError(message)
-            yield Qrel(question, passage, trec.grade(str(values["grade"])), row.path, row.line)
+            yield Qrel(question, passage, trec.parse_grade(str(values["grade"])), row.path, row.line)
         except fields.FieldError as error:
             yield BadInput(str(error), row.path, row.line)
 

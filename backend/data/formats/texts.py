@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from blindspot.backend.data.formats.articles import SETTINGS, cutter
+from blindspot.backend.data.formats.articles import SETTINGS, block_splitter
 from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, text_blocks
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, text_blocks
 from blindspot.db.errors import BadInput
 
 SUFFIXES = (".md", ".txt")
@@ -43,14 +43,14 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     """Yield the passages of each file."""
-    cut = cutter({**SETTINGS, **options.settings})
+    cut = block_splitter({**SETTINGS, **options.settings})
     folder, found = (path, files(path)) if path.is_dir() else (path.parent, [path])
     for number, file in enumerate(found, 1):
         name = "-".join(file.relative_to(folder).as_posix().split())
         batch = PassageBatch(path=file, share=number / len(found))
         lines = [line for block in text_blocks(ByteSource(file)) for line in block.lines]
         text = "\n".join(lines)
-        if not_utf8(text) or not_utf8(name):
+        if has_invalid_utf8(text) or has_invalid_utf8(name):
             batch.problems.append(BadInput("this file contains bytes that are not UTF-8; save it as UTF-8", file))
         else:
             title = (

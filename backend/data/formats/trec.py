@@ -23,12 +23,12 @@ from blindspot.backend.data.formats.base import (
     WriteResult,
     id_fault,
 )
-from blindspot.backend.data.formats.contexts import by_question
-from blindspot.backend.data.formats.contexts import score as score_of
+from blindspot.backend.data.formats.contexts import group_by_question
+from blindspot.backend.data.formats.contexts import parse_score as score_of
 from blindspot.backend.data.formats.dpr_results import Retrieved
-from blindspot.backend.data.formats.files import written_whole
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.data.formats.files import open_atomically
+from blindspot.backend.data.formats.streams import ByteSource, has_invalid_utf8, numbered_lines
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
 
@@ -46,13 +46,13 @@ def recognise_qrels(file_head: Head) -> bool:
 
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
-    yield from by_question(path, _run_lines(path))
+    yield from group_by_question(path, _run_lines(path))
 
 
 def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            parts = _parts(text, 6, "question Q0 passage rank score run")
+            parts = _split_columns(text, 6, "question Q0 passage rank score run")
             yield parts[0], Context(parts[2], score_of(parts[4]), line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
@@ -61,13 +61,13 @@ def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            parts = _parts(text, 4, "question 0 passage grade")
-            yield Qrel(parts[0], parts[2], grade(parts[3]), str(path), line)
+            parts = _split_columns(text, 4, "question 0 passage grade")
+            yield Qrel(parts[0], parts[2], parse_grade(parts[3]), str(path), line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
-def grade(text: str) -> int:
+def parse_grade(text: str) -> int:
     """Read a relevance grade. Raises `fields.FieldError` if it is not a whole number."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
@@ -75,8 +75,8 @@ def grade(text: str) -> int:
     return int(text)
 
 
-def _parts(text: str, count: int, form: str) -> list[str]:
-    if not text.isascii() and not_utf8(text):
+def _split_columns(text: str, count: int, form: str) -> list[str]:
+    if not text.isascii() and has_invalid_utf8(text):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     parts = text.split()
     if len(parts) != count:
@@ -104,15 +104,15 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
             )
 
     lines = _write_lines(path, name, rows())
-    notes = [counted(questions, "question")]
+    notes = [quantity(questions, "question")]
     if silent:
-        notes.append(f"{counted(silent, 'question')} without hits {noun(silent, 'has')} no line")
+        notes.append(f"{quantity(silent, 'question')} without hits {noun_form(silent, 'has')} no line")
     return WriteResult(lines, tuple(notes), "line")
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> WriteResult:
     rows = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for question_id, passage_id, value in judgements:
             _refuse_space("a question id", question_id)
             _refuse_space("a passage id", passage_id)
@@ -148,10 +148,10 @@ def write_run(
 def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequence[str], np.ndarray]]) -> int:
     _refuse_space("the run's name", run_name)
     lines = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for question_id, ids, row in rows:
             _refuse_space("a question id", question_id)
-            values = falling_scores(row[: len(ids)], question_id)
+            values = strictly_decreasing_scores(row[: len(ids)], question_id)
             for rank, (passage_id, score) in enumerate(zip(ids, values, strict=True), 1):
                 _refuse_space("a passage id", passage_id)
                 file.write(f"{question_id} Q0 {passage_id} {rank} {score:.9g} {run_name}\n")
@@ -159,7 +159,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
     return lines
 
 
-def falling_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:
+def strictly_decreasing_scores(scores: np.ndarray, question_id: str = "") -> np.ndarray:
     """Return the scores as strictly decreasing (k,) float32."""
     values = np.array(scores, dtype=np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():

@@ -18,13 +18,13 @@ from blindspot.backend.core.runs import run_name_of, write_run
 from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
-from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_jsonl import file_stem
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import other_form, text_key
+from blindspot.backend.data.importing.gold import text_key, toggle_wiki_prefix
 from blindspot.backend.data.importing.joined_facts import with_facts
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
-from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, writable
+from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors, refuse_other_values
 from blindspot.backend.data.retrieval_logs import open_log
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -96,13 +96,13 @@ def study_from_results(
         Refused: the folder is in use, or a split that does not exist.
     """
     began, folder = time.monotonic(), Path(folder)
-    refuse_other("split", split, SPLITS)
+    refuse_other_values("split", split, SPLITS)
     if not files:
         raise Refused("there is no results file to start from")
-    _refuse_used(folder)
+    _refuse_non_empty(folder)
     made_folder = not folder.exists()
     building = folder / ".building"
-    with writable(folder):
+    with readable_write_errors(folder):
         building.mkdir(parents=True)
         try:
             study = Study.create(building, title if title is not None else folder.absolute().name)
@@ -122,7 +122,7 @@ def study_from_results(
             if made_folder:
                 folder.rmdir()
             raise
-    results = [_with_paths_in(result, folder.absolute()) for result in results]
+    results = [_with_moved_paths(result, folder.absolute()) for result in results]
     return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began, joined)
 
 
@@ -142,14 +142,14 @@ def fill_from_log(
     _fill_study(study, _ResultsCollector("test", columns or {}), [Path(file)], skip_bad, None, progress)
 
 
-def _refuse_used(folder: Path) -> None:
+def _refuse_non_empty(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is a file; choose an empty or a new folder")
     if folder.is_dir() and any(folder.iterdir()):
         raise Refused(f"{folder} is not empty; choose an empty or a new folder")
 
 
-def _with_paths_in(result: FileResult, folder: Path) -> FileResult:
+def _with_moved_paths(result: FileResult, folder: Path) -> FileResult:
     from dataclasses import replace
 
     place = result.left_out_file
@@ -158,7 +158,7 @@ def _with_paths_in(result: FileResult, folder: Path) -> FileResult:
 
 def _fill_study(
     study: Study,
-    gathered: _ResultsCollector,
+    collector: _ResultsCollector,
     files: list[Path],
     skip_bad: bool,
     facts: Path | None,
@@ -168,48 +168,50 @@ def _fill_study(
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
             with RejectedRows(study.folder, path, skip_bad) as rejected:
-                readings.append((gathered.read_results(path, number, writer, rejected, report), rejected))
-        gathered.write(writer)
+                readings.append((collector.read_results(path, number, writer, rejected, report), rejected))
+        collector.write(writer)
         count = writer.count
         if not count:
             raise BadInput("holds no passages", files[0])
         hashes = [file_sha256(path) for path in files]
-        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint_depth(hashes))
+        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint_sha256(hashes))
     questions, joined = (
-        (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, gathered.split, report)
+        (collector.questions, None)
+        if facts is None
+        else with_facts(collector.questions, facts, collector.split, report)
     )
     study.questions.add(questions)
-    if gathered.fields:
-        QuestionFields(study.labels_path).add(gathered.fields)
+    if collector.fields:
+        QuestionFields(study.labels_path).add(collector.fields)
     results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
         taken = [result.run for result in results]
-        results.append(_store(study, path, sha256, reading, rejected, taken, gathered, progress))
+        results.append(_store_run(study, path, sha256, reading, rejected, taken, collector, progress))
     return count, results, joined
 
 
-def _store(
+def _store_run(
     study: Study,
     path: Path,
     sha256: str,
-    reading: _RunFile,
+    run_file: _RunFile,
     rejected: RejectedRows,
     taken_names: Iterable[str],
-    gathered: _ResultsCollector,
+    collector: _ResultsCollector,
     progress: Progress | None,
 ) -> FileResult:
-    ids, hits, flags = reading.rows.finish()
+    ids, hits, flags = run_file.rows.finish()
     run = write_run(
         study,
         run_name_of(path, taken_names),
         ids,
         hits,
         {
-            "retriever": LOGGED if gathered.is_log else "imported",
+            "retriever": LOGGED if collector.is_log else "imported",
             "imported_from": path.name,
             "sha256": sha256,
-            "format": reading.format,
-            "split": gathered.split,
+            "format": run_file.format,
+            "split": collector.split,
             "rule": DEFAULT_RULE,
         },
         rule=DEFAULT_RULE,
@@ -224,10 +226,10 @@ def _store(
     }
     record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(figures))
     Imports(study.labels_path).add(record)
-    return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
+    return FileResult(run.name, path.name, len(ids), hits.k, compared, run_file.changed, rejected.count, rejected.file)
 
 
-def _joint_depth(hashes: Sequence[str]) -> str:
+def _joint_sha256(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
@@ -270,7 +272,7 @@ class _ResultsCollector:
                         "'blindspot import run'",
                         path,
                     )
-                self._entry(entry, index, number, reading, rejected)
+                self._add_entry(entry, index, number, reading, rejected)
                 index += 1
                 if len(self._waiting) >= _BATCH:
                     self.write(writer)
@@ -291,9 +293,11 @@ class _ResultsCollector:
         writer.add_rows(self._waiting)
         self._waiting = []
 
-    def _entry(self, entry: RunEntry, index: int, file: int, reading: _RunFile, rejected: RejectedRows) -> None:
+    def _add_entry(
+        self, entry: RunEntry, index: int, file_number: int, run_file: _RunFile, rejected: RejectedRows
+    ) -> None:
         try:
-            question = self._question(entry, index, reading)
+            question = self._find_or_add_question(entry, index, run_file)
         except BadInput as problem:
             rejected.add(problem)
             return
@@ -302,7 +306,7 @@ class _ResultsCollector:
         hits, seen = [], set()
         for context in entry.contexts:
             try:
-                ordinal = self._passage(context, entry, file)
+                ordinal = self._find_or_add_passage(context, entry, file_number)
                 if ordinal in seen:
                     raise BadInput(
                         f"the passage {context.id!r} occurs twice for one question", entry.path, context.line
@@ -312,21 +316,21 @@ class _ResultsCollector:
                 continue
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
-        reading.rows.add(question.id, hits)
+        run_file.rows.add(question.id, hits)
         if entry.fields:
             self.fields[question.id] = entry.fields
 
-    def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
+    def _find_or_add_question(self, entry: RunEntry, index: int, run_file: _RunFile) -> Question:
         text = entry.question or ""
         same = self._by_text.setdefault(text_key(text), [])
         # If a text occurs twice in a file, it counts as two questions; the next file's first occurrence matches the
         # first of these.
-        known = next((question for question in same if question.id not in reading.rows), None)
+        known = next((question for question in same if question.id not in run_file.rows), None)
         if known is not None:
-            reading.changed += set(known.answers) != set(entry.answers)
+            run_file.changed += set(known.answers) != set(entry.answers)
             return known
-        dataset = stem(self._files[0])
-        id = f"{stem(Path(entry.path))}.{index}"
+        dataset = file_stem(self._files[0])
+        id = f"{file_stem(Path(entry.path))}.{index}"
         if entry.question_id is not None and entry.question_id not in self._ids:
             id = entry.question_id
         while id in self._ids:
@@ -339,7 +343,7 @@ class _ResultsCollector:
         self.questions.append(question)
         return question
 
-    def _passage(self, context: Context, entry: RunEntry, file: int) -> int:
+    def _find_or_add_passage(self, context: Context, entry: RunEntry, file_number: int) -> int:
         """Return the row of a passage, adding it if it is new. Raises BadInput if its id is already used for another
         text.
         """
@@ -353,7 +357,7 @@ class _ResultsCollector:
         digest = hashlib.blake2b(
             " ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12
         ).digest()
-        known = self._passages.get(context.id) or self._passages.get(other_form(context.id))
+        known = self._passages.get(context.id) or self._passages.get(toggle_wiki_prefix(context.id))
         if known is not None:
             if known[1] != digest:
                 raise BadInput(
@@ -365,6 +369,6 @@ class _ResultsCollector:
             return known[0]
         if message := passage_fault(row):
             raise BadInput(f"the passage {context.id[:80]!r}: {message}", entry.path, context.line)
-        self._passages[context.id] = (len(self._passages), digest, file, context.line or 0)
+        self._passages[context.id] = (len(self._passages), digest, file_number, context.line or 0)
         self._waiting.append(row)
         return len(self._passages) - 1

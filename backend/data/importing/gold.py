@@ -11,7 +11,7 @@ from blindspot.backend.data.formats.base import ImportedQuestion, Paragraph
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
 from blindspot.backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.gold import GoldMatch
 from blindspot.db.records import Question
@@ -24,7 +24,7 @@ def text_key(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").split())
 
 
-def other_form(id: str) -> str:
+def toggle_wiki_prefix(id: str) -> str:
     """Return the id with the prefix `wiki:` added or removed."""
     return id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
 
@@ -35,7 +35,7 @@ def find_ordinals(corpus: Corpus, ids: Iterable[str]) -> dict[str, int]:
     """
     ids = list(ids)
     ordinals = corpus.ordinals(ids)
-    absent = {other_form(id): id for id in ids if id not in ordinals}
+    absent = {toggle_wiki_prefix(id): id for id in ids if id not in ordinals}
     return (
         ordinals | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else ordinals
     )
@@ -49,7 +49,7 @@ def known_ids(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
     return {id: own[ordinal] for id, ordinal in ordinals.items()}
 
 
-def resolve(
+def resolve_paragraphs(
     study: Study, items: Sequence[ImportedQuestion], progress: Progress | None = None
 ) -> tuple[list[Question], list[GoldMatch]]:
     """Return the questions with their paragraphs resolved to gold passages, and how each paragraph was matched.
@@ -59,7 +59,7 @@ def resolve(
     """
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []
-    by_id = _by_id(study, items)
+    by_id = _passages_by_paragraph_id(study, items)
     todo = {
         (item.question.id, number): (item.question, paragraph)
         for item in items
@@ -110,7 +110,7 @@ def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) 
     with_gold = {match.question for match in matches if match.passage is not None}
     bare = sum(item.question.id not in with_gold and not item.question.gold for item in items)
     if bare:
-        lines.append(f"{counted(bare, 'question')} {noun(bare, 'has')} no gold.")
+        lines.append(f"{quantity(bare, 'question')} {noun_form(bare, 'has')} no gold.")
     return tuple(lines)
 
 
@@ -119,11 +119,11 @@ def graded_notes(judgements: Sequence[GoldMatch]) -> tuple[str, ...]:
     grades = Counter(int(match.score) for match in judgements if match.score is not None)
     if set(grades) <= {1}:
         return ()
-    counts = ", ".join(f"{counted(count, 'pair')} of grade {grade}" for grade, count in sorted(grades.items()))
+    counts = ", ".join(f"{quantity(count, 'pair')} of grade {grade}" for grade, count in sorted(grades.items()))
     return (f"Judgements kept: {counts}.",)
 
 
-def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, int], str]:
+def _passages_by_paragraph_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, int], str]:
     """Map (question id, number of the paragraph) to the passage with the paragraph's id."""
     named = [
         (item.question.id, number, p, p.id)

@@ -16,13 +16,19 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats import find_format, settings_of
 from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, check_batch
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve, text_key
+from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve_paragraphs, text_key
 from blindspot.backend.data.importing.mentions import count_mentions
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.settings import QuestionImport
-from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
+from blindspot.backend.data.importing.tools import (
+    ThrottledProgress,
+    readable_write_errors,
+    refuse_other_values,
+    source_file,
+    source_sha256,
+)
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import CorpusWriter, DuplicateId, pack_text
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.gold import GoldMatch
@@ -73,25 +79,25 @@ def import_passages(
     """
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
-        return _second_collection(study, path, format)
+        return _refuse_second_collection(study, path, format)
     chosen, report = find_format(path, "passages", format), ThrottledProgress(progress)
     path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         try:
             written = _build_corpus(study, chosen, path, options, rejected, {}, report)
         except _DuplicateRows as error:
             if not skip_bad:
-                raise _with_lines(error, chosen, path, options) from None
+                raise _duplicate_error_with_lines(error, chosen, path, options) from None
             # Rows are numbered without gaps, so the file is read again without the duplicates.
             rejected.restart()
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
     settings_json = json.dumps(dict(options.settings)) if options.settings else ""
     size = path.stat().st_size if path.is_file() else 0
-    _imports(study).add(
+    _import_records(study).add(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
     notes = (
-        (f"{counted(written.spanning, 'passage')} {noun(written.spanning, 'goes', 'go')} over several lines",)
+        (f"{quantity(written.spanning, 'passage')} {noun_form(written.spanning, 'goes', 'go')} over several lines",)
         if written.spanning
         else ()
     )
@@ -121,24 +127,27 @@ def import_questions(
     """
     began, path = time.monotonic(), Path(path)
     split, dataset, gold = taken.split, taken.dataset, taken.gold
-    refuse_other("split", split, (None, *SPLITS))
-    refuse_other("gold", gold, ("all", "one"))
+    refuse_other_values("split", split, (None, *SPLITS))
+    refuse_other_values("gold", gold, ("all", "one"))
     chosen, report = find_format(path, "questions", format), ThrottledProgress(progress)
     options = Options(split, dataset, gold, settings_of(chosen, settings))
     sha256 = source_sha256(chosen, path)
     settings_json = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
-    if _imports(study).find("questions", sha256, settings_json):
+    if _import_records(study).find("questions", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
-        items = _with_gold(
-            study, _new_questions(study, _items(chosen, path, options, rejected, report), rejected), rejected
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+        items = _with_existing_gold(
+            study, _new_questions(study, _read_questions(chosen, path, options, rejected, report), rejected), rejected
         )
         if not items:
-            raise rejected.first or BadInput(_without_questions(chosen, path, options), path)
-        joined = _joined_sets(study, items)
-        repeated = _repeated_texts(study, items)
-        questions, matches = resolve(study, items, progress)
-        graded = [GoldMatch(row.question_id, row.passage_id, "qrels", row.grade) for row in _judgements(study, items)]
+            raise rejected.first or BadInput(_no_questions_message(chosen, path, options), path)
+        joined = _extended_sets_notes(study, items)
+        repeated = _repeated_text_notes(study, items)
+        questions, matches = resolve_paragraphs(study, items, progress)
+        graded = [
+            GoldMatch(row.question_id, row.passage_id, "qrels", row.grade)
+            for row in _judgements_in_collection(study, items)
+        ]
         report.report_now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, settings_json)
@@ -163,17 +172,17 @@ def import_frequencies(
     if not subjects:
         raise Refused("no question of this study has a subject; import questions before their frequencies")
     sha256 = file_sha256(path)
-    if _is_last_word(study, sha256):
+    if _is_newest_import(study, sha256):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
-        counts = _counts(chosen, path, rejected, report)
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+        counts = _read_counts(chosen, path, rejected, report)
         wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
         record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), rejected.count)
         report.report_now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
     notes = (
-        (f"{absent:,} of {counted(len(subjects), 'subject')} {noun(absent, 'is')} not in {path.name}",)
+        (f"{absent:,} of {quantity(len(subjects), 'subject')} {noun_form(absent, 'is')} not in {path.name}",)
         if absent
         else ()
     )
@@ -226,12 +235,12 @@ def _build_corpus(
     path: Path,
     options: Options,
     rejected: RejectedRows,
-    drop: dict[int, int],
+    dropped_rows: dict[int, int],
     report: ThrottledProgress,
 ) -> _CorpusStats:
     written = _CorpusStats()
     with CorpusWriter(study.folder / "corpus.db") as writer, format.opened(path, options) as batches:
-        for batch, contents in _valid_batches(batches, path, rejected, drop):
+        for batch, contents in _valid_batches(batches, path, rejected, dropped_rows):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
             written.sha256 = batch.sha256 or written.sha256
@@ -251,24 +260,24 @@ def _build_corpus(
 
 
 def _valid_batches(
-    batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
+    batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, dropped_rows: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
-    """Yield the valid rows with their bytes for the hash of the collection. Invalid rows, and the rows in `drop`, are
+    """Yield the valid rows with their bytes for the hash of the collection. Invalid rows, and the rows in `dropped_rows`, are
     rejected.
     """
-    firsts, places, row = set(drop.values()), {}, 0
+    firsts, places, row = set(dropped_rows.values()), {}, 0
     for batch in batches:
         batch, contents = check_batch(batch, path)
         for problem in batch.problems:
             rejected.add(problem)
-        if drop:
+        if dropped_rows:
             rows = []
             for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
                 place = batch.path or path, line
                 if number in firsts:
                     places[number] = place
-                if number in drop:
-                    rejected.add(_duplicate_error(values[0], places[drop[number]], place))
+                if number in dropped_rows:
+                    rejected.add(_duplicate_error(values[0], places[dropped_rows[number]], place))
                 else:
                     rows.append(values)
             row += len(batch.rows)
@@ -277,7 +286,7 @@ def _valid_batches(
         yield batch, contents
 
 
-def _with_lines(error: DuplicateId, format: Format, path: Path, options: Options) -> BadInput:
+def _duplicate_error_with_lines(error: DuplicateId, format: Format, path: Path, options: Options) -> BadInput:
     """Return the error for an id that occurs twice, after reading the file again to find the lines of the two rows."""
     line_by_row: dict[int, tuple[Path, int]] = {}
     row = 0
@@ -300,7 +309,7 @@ def _duplicate_error(id: str, first_place: tuple[Path, int] | None, second_place
     return BadInput(f"the id {id!r} occurs twice, first in {where}", *second_place)
 
 
-def _second_collection(study: Study, path: Path, format: str | None) -> ImportResult:
+def _refuse_second_collection(study: Study, path: Path, format: str | None) -> ImportResult:
     source = study.corpus.source
     if path.is_dir():
         chosen = find_format(path, "passages", format)
@@ -312,14 +321,14 @@ def _second_collection(study: Study, path: Path, format: str | None) -> ImportRe
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     raise Refused(
         f"{study.folder}: the study already has a passage collection ({source.name}, "
-        f"{counted(len(study.corpus), 'passage')}); make a new study for another collection"
+        f"{quantity(len(study.corpus), 'passage')}); make a new study for another collection"
     )
 
 
 # Questions and frequencies
 
 
-def _items(
+def _read_questions(
     format: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
 ) -> list[ImportedQuestion]:
     """Read the questions of a file, and reject repeated ids."""
@@ -345,7 +354,7 @@ def _new_questions(study: Study, items: list[ImportedQuestion], rejected: Reject
     return [item for item in items if item.question.id not in known]
 
 
-def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
+def _with_existing_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
     """Return the questions whose gold passages all exist."""
     first = next((item for item in items if item.question.gold or item.paragraphs), None)
     if first is None:
@@ -355,7 +364,7 @@ def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRo
     known = study.corpus.ordinals(id for item in items for id in item.question.gold)
     good = []
     for item in items:
-        absent = _first_absent(item.question, known)
+        absent = _first_absent_gold(item.question, known)
         if absent is None:
             good.append(item)
         else:
@@ -366,7 +375,7 @@ def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRo
     return good
 
 
-def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
+def _judgements_in_collection(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
     """Return the judgements of passages that are in the collection. Collections often lack some passages that were
     judged not relevant.
     """
@@ -375,7 +384,7 @@ def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
     return [row for item in items for row in item.judgements if row.passage_id in known]
 
 
-def _without_questions(format: Format, path: Path, options: Options) -> str:
+def _no_questions_message(format: Format, path: Path, options: Options) -> str:
     """Return the message for a file without questions of the requested split and data set."""
     asked = "".join(
         f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
@@ -393,12 +402,12 @@ def _without_questions(format: Format, path: Path, options: Options) -> str:
     return f"holds no questions{asked}" + (f"; it holds {', '.join(sets)}; ask for these" if sets else "")
 
 
-def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+def _extended_sets_notes(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
     """Return a line about data sets that the study already has and to which the questions are added."""
     had = {(row["dataset"], row["split"]): row["questions"] for row in study.questions.counts()}
     joined = dict.fromkeys((each.question.dataset, each.question.split) for each in items)
     return tuple(
-        f"They join {counted(had[dataset, split], split + ' question')} "
+        f"They join {quantity(had[dataset, split], split + ' question')} "
         + (f"of dataset {dataset!r}" if dataset else "without a dataset")
         + "; --dataset names another"
         for dataset, split in joined
@@ -406,7 +415,7 @@ def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, 
     )
 
 
-def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+def _repeated_text_notes(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
     """Return a line about questions with the same text as another question of their split, because they count twice in
     averages.
     """
@@ -426,16 +435,16 @@ def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[st
         return ()
     id, other = repeated[0]
     return (
-        f"{counted(len(repeated), 'question')} {noun(len(repeated), 'has', 'have')} the text of another question of the "
+        f"{quantity(len(repeated), 'question')} {noun_form(len(repeated), 'has', 'have')} the text of another question of the "
         f"same split, as {id!r} has that of {other!r}; both count in every mean",
     )
 
 
-def _first_absent(question: Question, known_places: dict[str, int]) -> str | None:
-    return next((id for id in question.gold if id not in known_places), None)
+def _first_absent_gold(question: Question, known_rows: dict[str, int]) -> str | None:
+    return next((id for id in question.gold if id not in known_rows), None)
 
 
-def _counts(
+def _read_counts(
     format: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
 ) -> dict[str, tuple[int, int]]:
     """Read each entity's count and line."""
@@ -458,13 +467,13 @@ def _counts(
     return counts
 
 
-def _is_last_word(study: Study, sha256: str) -> bool:
+def _is_newest_import(study: Study, sha256: str) -> bool:
     """Return whether this frequency file was imported and neither questions nor other frequencies have been imported
     since.
     """
-    since = [record for record in _imports(study).all_records() if record.kind != "passages"]
+    since = [record for record in _import_records(study).all_records() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
 
 
-def _imports(study: Study) -> Imports:
+def _import_records(study: Study) -> Imports:
     return Imports(study.folder / "labels.db")

@@ -17,7 +17,7 @@ from typing import Any
 
 from blindspot.backend.data.formats.base import SPLIT_NAMES
 from blindspot.backend.data.formats.beir import HEADER
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, BlindspotError
@@ -40,13 +40,13 @@ def split_of(id: str) -> str:
 @contextmanager
 def ir_dataset_folder(
     source: str,
-    place: Path,
+    parent: Path,
     passages: bool,
     questions: bool,
     split: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Path]:
-    """Write a dataset as a BEIR folder inside `place`, and delete it at the end of the `with` block.
+    """Write a dataset as a BEIR folder inside `parent`, and delete it at the end of the `with` block.
 
     For a passage without text, the title becomes the text. A query that is not in the qrels is unlabelled.
 
@@ -63,7 +63,7 @@ def ir_dataset_folder(
     for wanted, kind in ((passages, "docs"), (questions, "queries")):
         if wanted and not getattr(dataset, f"has_{kind}")():
             raise BadInput(f"{PREFIX}{id} has no {kind}; name one of its parts, as `ir_datasets list` shows them")
-    with TemporaryDirectory(prefix=".ir-", dir=place) as temporary:
+    with TemporaryDirectory(prefix=".ir-", dir=parent) as temporary:
         folder = Path(temporary) / "-".join(f"ir-{id}".split("/"))
         folder.mkdir()
         try:
@@ -109,7 +109,7 @@ def _queries(dataset: Any) -> Iterator[dict[str, str]]:
 
 
 def _write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
@@ -120,7 +120,7 @@ def _write_qrels(path: Path, dataset: Any) -> None:
     for row in dataset.qrels_iter():
         pair = row.query_id, row.doc_id
         grades[pair] = max(int(row.relevance), grades.get(pair, int(row.relevance)))
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         file.write("\t".join(HEADER) + "\n")
         file.writelines(f"{question}\t{passage}\t{grade}\n" for (question, passage), grade in grades.items())
 

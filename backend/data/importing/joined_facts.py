@@ -31,10 +31,10 @@ def with_facts(
         BadInput: the first thing that is wrong with the file, or a file that holds none of the questions.
     """
     wanted = {text_key(question.text) for question in questions}
-    held = _facts_of(path, Options(split), wanted, report)
+    held = _questions_by_text(path, Options(split), wanted, report)
     if held.keys() < wanted:
         with suppress(BadInput):  # rows of other splits that cannot be read; a file without splits was read in full
-            held = {**_facts_of(path, Options(), wanted, report), **held}
+            held = {**_questions_by_text(path, Options(), wanted, report), **held}
     if not held:
         raise BadInput(
             "holds none of the questions of the results files; give the questions file that they were made with", path
@@ -43,7 +43,9 @@ def with_facts(
     return [_with_facts(question, facts) for question, facts in found], sum(facts is not None for _, facts in found)
 
 
-def _facts_of(path: Path, options: Options, texts: Set[str], report: ThrottledProgress) -> dict[str, list[Question]]:
+def _questions_by_text(
+    path: Path, options: Options, texts: Set[str], report: ThrottledProgress
+) -> dict[str, list[Question]]:
     """Return the file's questions with one of the wanted texts, by text."""
     questions_by_text: dict[str, list[Question]] = defaultdict(list)
     with find_format(path, "questions", None).opened(path, options) as items:

@@ -61,20 +61,20 @@ class MentionCounter:
         pairs = [np.empty(0, np.uint64)]
         for length, keys in sorted(by_length.items()):
             hashes, firsts = token_arrays(keys).hashes, np.arange(0, length * len(keys), length)
-            self._filters[length] = HashFilter(_hashes_of(hashes, firsts, length))
+            self._filters[length] = HashFilter(_sequence_hashes(hashes, firsts, length))
             if length > 1:
-                pairs.append(_hashes_of(hashes, firsts, 2))
+                pairs.append(_sequence_hashes(hashes, firsts, 2))
         self._beginnings = HashFilter(np.concatenate(pairs))
 
     def add(self, rows: Sequence[Row]) -> None:
         """Count the entities of some passages (id, title, text)."""
-        for keys in self.mentioned(rows):
+        for keys in self.mentioned_entities(rows):
             self._counts.update(keys)
 
-    def mentioned(self, rows: Sequence[Row]) -> list[set[str]]:
+    def mentioned_entities(self, rows: Sequence[Row]) -> list[set[str]]:
         """Return for each passage the keys of the entities that it mentions."""
         mentioned_names: list[set[str]] = [set() for _ in rows]
-        for places in _portions(rows):
+        for places in _row_groups(rows):
             tokens = token_arrays([field for place in places for field in rows[place][1:]])
             for passage, key in self._mentions(tokens):
                 mentioned_names[places[passage]].add(key)
@@ -90,21 +90,21 @@ class MentionCounter:
         """
         hashes, numbers = tokens.hashes, tokens.numbers
         every = np.arange(len(tokens))
-        beginnings = self._beginnings.positions_of_wanted(_hashes_of(hashes, every[:-1], 2))
+        beginnings = self._beginnings.positions_of_wanted(_sequence_hashes(hashes, every[:-1], 2))
         for length, wanted in self._filters.items():
             firsts = every if length == 1 else beginnings[: np.searchsorted(beginnings, len(tokens) - length + 1)]
             firsts = firsts[numbers[firsts] == numbers[firsts + length - 1]]
-            firsts = firsts[wanted.positions_of_wanted(_hashes_of(hashes, firsts, length))]
+            firsts = firsts[wanted.positions_of_wanted(_sequence_hashes(hashes, firsts, length))]
             for first, passage in zip(firsts.tolist(), (numbers[firsts] // 2).tolist(), strict=True):
                 if (candidate := tokens.joined_tokens(first, first + length)) in self._whole:
                     yield passage, candidate
 
 
-def _hashes_of(hashes: np.ndarray, firsts: np.ndarray, length: int) -> np.ndarray:
-    """Return the hash of the `length` consecutive tokens that start at each position in `firsts`, (firsts,) uint64."""
-    combined = hashes[firsts]
+def _sequence_hashes(hashes: np.ndarray, first_tokens: np.ndarray, length: int) -> np.ndarray:
+    """Return the hash of the `length` consecutive tokens that start at each position in `first_tokens`, (m,) uint64."""
+    combined = hashes[first_tokens]
     for place in range(1, length):
-        combined = combined * _FACTOR + hashes[firsts + place]
+        combined = combined * _FACTOR + hashes[first_tokens + place]
     return combined
 
 
@@ -127,7 +127,7 @@ def count_mentions(
     return counter.counts()
 
 
-def _portions(rows: Sequence[Row]) -> Iterator[list[int]]:
+def _row_groups(rows: Sequence[Row]) -> Iterator[list[int]]:
     """Yield the row numbers of the passages in groups of a limited number of characters. ASCII passages form separate
     groups, because they take a quarter of the time.
     """

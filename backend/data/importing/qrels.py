@@ -14,9 +14,9 @@ from blindspot.backend.data.formats.base import Options, Qrel
 from blindspot.backend.data.importing.gold import known_ids
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
-from blindspot.backend.data.importing.tools import ThrottledProgress, source_sha256, writable
+from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors, source_sha256
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.gold import GoldMatch
@@ -53,7 +53,7 @@ def import_qrels(
     settings_json = json.dumps(dict(options.settings)) if settings else ""
     if imports.find("qrels", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         matches: list[GoldMatch] = []
         seen: set[tuple[str, str]] = set()
         block: list[Qrel] = []
@@ -64,10 +64,10 @@ def import_qrels(
                     continue
                 block.append(row)
                 if len(block) == _BLOCK:
-                    matches += _matches(study, corpus, block, seen, rejected)
+                    matches += _gold_matches(study, corpus, block, seen, rejected)
                     block = []
                     report(len(matches), None, "reading qrels")
-        matches += _matches(study, corpus, block, seen, rejected)
+        matches += _gold_matches(study, corpus, block, seen, rejected)
         if not matches:
             raise rejected.first or BadInput("holds no qrels", path)
         size = path.stat().st_size if path.is_file() else 0
@@ -75,17 +75,17 @@ def import_qrels(
         report.report_now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     ungraded = sum(match.score is not None and match.score <= 0 for match in matches)
-    notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
+    notes = [f"{quantity(grown, 'question')} {noun_form(grown, 'has')} more gold than before"]
     notes += (
-        [f"{counted(ungraded, 'line')} with a grade of 0 or less {noun(ungraded, 'makes', 'make')} no gold"]
+        [f"{quantity(ungraded, 'line')} with a grade of 0 or less {noun_form(ungraded, 'makes', 'make')} no gold"]
         if ungraded
         else []
     )
     return ImportResult(len(matches), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
-def _matches(
-    study: Study, corpus: Corpus, block: list[Qrel], already: set[tuple[str, str]], rejected: RejectedRows
+def _gold_matches(
+    study: Study, corpus: Corpus, block: list[Qrel], known_pairs: set[tuple[str, str]], rejected: RejectedRows
 ) -> list[GoldMatch]:
     questions = study.questions.known_ids({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
@@ -96,11 +96,11 @@ def _matches(
             rejected.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
         elif passage is None:
             rejected.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
-        elif (row.question_id, passage) in already:
+        elif (row.question_id, passage) in known_pairs:
             rejected.add(
                 BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} occur twice", row.path, row.line)
             )
         else:
-            already.add((row.question_id, passage))
+            known_pairs.add((row.question_id, passage))
             matches.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))
     return matches

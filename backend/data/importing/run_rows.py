@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.backend.core.runs import Run
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
 
@@ -38,9 +38,9 @@ class FlagComparison:
         if not self.compared:
             return f"{file} has no answer flags."
         if not self.differing_rows:
-            return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
+            return f"has_answer: all {quantity(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
         return (
-            f"has_answer: {self.differing_rows:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule "
+            f"has_answer: {self.differing_rows:,} of {quantity(self.compared, 'flag')} of {file} disagree with the rule "
             f"{rule!r} ({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
         )
 
@@ -69,20 +69,20 @@ class RunRows:
         part = np.array(rows, dtype=[("ordinal", np.int32), ("score", np.float32), ("holds", np.int8)])
         self._parts.setdefault(question_id, []).append(part)
 
-    def finish(self, silent: Iterable[str] = ()) -> tuple[list[str], Hits, np.ndarray]:
+    def finish(self, without_hits: Iterable[str] = ()) -> tuple[list[str], Hits, np.ndarray]:
         """Return question ids, hits by descending score (ties in order of addition), and flags as (q, k) int8 (-1:
         unknown).
 
         Args:
-            silent: Ids of questions that get a row without hits.
+            without_hits: Ids of questions that get a row without hits.
         """
-        for question_id in silent:
+        for question_id in without_hits:
             self._parts.setdefault(question_id, [])
         ids = list(self._parts)
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MAX_CELLS:
             raise Refused(
-                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; reduce "
+                f"{quantity(len(ids), 'question')} with up to {quantity(k, 'hit')} each are too many for a run; reduce "
                 "the depth of the file"
             )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)

@@ -27,9 +27,9 @@ from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
 from blindspot.backend.data.importing.settings import RunImport
-from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, noun
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits, Question
@@ -75,12 +75,12 @@ def import_run(
     corpus, questions = study.corpus, questions_in_split(study, split)
     with (
         claim_run(study, name, settings.replace),
-        writable(study.folder),
+        readable_write_errors(study.folder),
         RejectedRows(study.folder, path, settings.skip_bad) as rejected,
     ):
         with chosen.opened(path, Options(split=split)) as entries:
             matcher = _QuestionMatcher(study, questions, split)
-            rows = _rows(corpus, matcher, entries, rejected, report)
+            rows = _read_run_rows(corpus, matcher, entries, rejected, report)
         if not len(rows):
             asked = f" of questions of split {split!r}, only of others" if matcher.left_out else ""
             raise rejected.first or BadInput(f"holds no hits{asked}", path)
@@ -102,18 +102,18 @@ def _flag_notes(run: Run, flags: np.ndarray, file: str, rule: str) -> list[str]:
     return [compared.summary(file, rule)] if compared.compared else []
 
 
-def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMatcher) -> list[str]:
+def _split_notes(file: str, split: str | None, without_hits: int, matcher: _QuestionMatcher) -> list[str]:
     """Return notes on how many questions of the split the file lacks, and how many questions of other splits it
     contains.
     """
     notes = []
-    if silent:
+    if without_hits:
         notes.append(
-            f"{counted(silent, 'question')} of {split!r} {noun(silent, 'is')} not in {file}, and "
-            f"{noun(silent, 'counts')} as not found"
+            f"{quantity(without_hits, 'question')} of {split!r} {noun_form(without_hits, 'is')} not in {file}, and "
+            f"{noun_form(without_hits, 'counts')} as not found"
         )
     if others := len(matcher.left_out):
-        notes.append(f"{counted(others, 'question')} of other splits {noun(others, 'was', 'were')} left out")
+        notes.append(f"{quantity(others, 'question')} of other splits {noun_form(others, 'was', 'were')} left out")
     return notes
 
 
@@ -143,7 +143,7 @@ def _reorder_hits(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> t
     return Hits(ordinals, scores), flags
 
 
-def _rows(
+def _read_run_rows(
     corpus: Corpus,
     matcher: _QuestionMatcher,
     entries: Iterable[RunEntry | BadInput],
@@ -151,7 +151,7 @@ def _rows(
     report: ThrottledProgress,
 ) -> RunRows:
     rows = RunRows()
-    for entry, ordinals in _with_ordinals(corpus, entries):
+    for entry, ordinals in _with_passage_rows(corpus, entries):
         if isinstance(entry, BadInput):
             rejected.add(entry)
             continue
@@ -171,7 +171,7 @@ def _rows(
     return rows
 
 
-def _with_ordinals(
+def _with_passage_rows(
     corpus: Corpus, entries: Iterable[RunEntry | BadInput]
 ) -> Iterator[tuple[RunEntry | BadInput, Mapping[str, int]]]:
     """Yield each entry with the rows of its passages. Passages of many entries are looked up together, because an entry
@@ -194,18 +194,18 @@ def _with_ordinals(
 
 
 def _hits(
-    ordinals: Mapping[str, int], entry: RunEntry, already: set[int], rejected: RejectedRows
+    ordinals: Mapping[str, int], entry: RunEntry, known_rows: set[int], rejected: RejectedRows
 ) -> list[tuple[int, float, bool | None]]:
     hits = []
     for context in entry.contexts:
         if context.id not in ordinals:
             rejected.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
-        elif (ordinal := ordinals[context.id]) in already:
+        elif (ordinal := ordinals[context.id]) in known_rows:
             rejected.add(
                 BadInput(f"the passage {context.id!r} occurs twice for one question", entry.path, context.line)
             )
         else:
-            already.add(ordinal)
+            known_rows.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
     return hits
 

@@ -37,7 +37,7 @@ class ThrottledProgress:
 
 
 @contextmanager
-def writable(folder: Path) -> Iterator[None]:
+def readable_write_errors(folder: Path) -> Iterator[None]:
     """Turn write errors, such as a full disk or missing permissions, into Refused with a one-line message."""
     try:
         yield
@@ -62,7 +62,7 @@ def source_sha256(format: Format, path: Path) -> str:
     return digest.hexdigest()
 
 
-def refuse_other(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+def refuse_other_values(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
     """Raise Refused unless the value of the option `name` is one of `allowed`."""
     if value not in allowed:
         raise Refused(f"{name} is {value!r}; it must be one of {', '.join(filter(None, allowed))}")

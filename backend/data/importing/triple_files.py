@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from blindspot.backend.data.formats import fields
 from blindspot.backend.data.formats.base import MAX_INTEGER, text_fault
-from blindspot.backend.data.formats.streams import MAX_LINE, ByteSource, check_plain_file, not_utf8, numbered_lines
+from blindspot.backend.data.formats.streams import (
+    MAX_LINE,
+    ByteSource,
+    check_plain_file,
+    has_invalid_utf8,
+    numbered_lines,
+)
 from blindspot.db.errors import BadInput
 
 COLUMNS = ("subject", "relation", "object")
@@ -36,24 +42,24 @@ def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
         raise BadInput("the file is empty", source.path)
     read: Callable[[str], Triple]
     if first.lstrip().startswith("{"):
-        yield _parse_or_error(_from_json, first, source.path, number)
-        rows, read = lines, _from_json
+        yield _parse_or_error(_parse_json, first, source.path, number)
+        rows, read = lines, _parse_json
     else:
-        rows, read = lines, _from_columns(first, source.path, number)
+        rows, read = lines, _column_parser(first, source.path, number)
     for number, text in rows:
         yield _parse_or_error(read, text, source.path, number)
 
 
 def _parse_or_error(parse_line: Callable[[str], Triple], text: str, path: Path, line: int) -> Triple | BadInput:
     try:
-        if not_utf8(text):
+        if has_invalid_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
         return _check_triple(parse_line(text))
     except fields.FieldError as error:
         return BadInput(str(error), path, line)
 
 
-def _from_columns(header: str, path: Path, line: int) -> Callable[[str], Triple]:
+def _column_parser(header: str, path: Path, line: int) -> Callable[[str], Triple]:
     names = [name.strip().lower() for name in header.split("\t")]
     if absent := [name for name in COLUMNS if name not in names]:
         raise BadInput(
@@ -68,12 +74,12 @@ def _from_columns(header: str, path: Path, line: int) -> Callable[[str], Triple]
         if len(values) != len(names):
             raise fields.FieldError(f"{len(values)} fields; the header names {len(names)}")
         row = dict(zip(names, values, strict=True))
-        return Triple(row["subject"], row["relation"], (row["object"],), _count(row.get("frequency", "")))
+        return Triple(row["subject"], row["relation"], (row["object"],), _parse_count(row.get("frequency", "")))
 
     return parse_line
 
 
-def _count(text: str) -> int | None:
+def _parse_count(text: str) -> int | None:
     if not text.strip():
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER):
@@ -81,7 +87,7 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-def _from_json(text: str) -> Triple:
+def _parse_json(text: str) -> Triple:
     record = fields.parse_object(text)
     objects = (
         fields.texts(record, "object")

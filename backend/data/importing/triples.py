@@ -31,11 +31,11 @@ from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.mentions import MentionCounter
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.settings import QuestionSampling
-from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.data.importing.tools import ThrottledProgress, readable_write_errors
 from blindspot.backend.data.importing.triple_files import read_templates, read_triples
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE, RULES
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.db.corpus import Row
 from blindspot.db.errors import BadInput
 from blindspot.db.imports import ImportRecord
@@ -95,7 +95,7 @@ def import_triples(
     dataset = check_name(dataset or path.name.split(".")[0], "question set")
     wordings = TEMPLATES if templates is None else read_templates(templates)
     report, corpus = ThrottledProgress(progress), study.corpus
-    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+    with readable_write_errors(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         source = ByteSource(path)
         facts, unknown = _facts(source, wordings, rejected, report)
         if not facts:
@@ -104,13 +104,13 @@ def import_triples(
                 "give --templates",
                 path,
             )
-        _align(facts.values(), corpus.blocks(), len(corpus), report)
+        _find_covering_passages(facts.values(), corpus.blocks(), len(corpus), report)
         questions, notes = questions_from_facts(list(facts.values()), wordings, dataset, sampling)
         for question in questions:
             if message := question_fault(question):
                 raise BadInput(f"the question {question.text[:80]!r}: {message}", path)
         if unknown:
-            notes.append(f"without a question in the templates: {_counts(unknown)}")
+            notes.append(f"without a question in the templates: {_largest_counts(unknown)}")
         if not questions:
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
         asked = {name: getattr(sampling, name) for name in ("split", "least", "most", "seed")}
@@ -155,7 +155,7 @@ class _Aligner(MentionCounter):
         self._rule = rule
 
     def add(self, rows: Sequence[Row]) -> None:
-        for (id, title, text), subjects in zip(rows, self.mentioned(rows), strict=True):
+        for (id, title, text), subjects in zip(rows, self.mentioned_entities(rows), strict=True):
             if subjects:
                 self._counts.update(subjects)
                 passage = self._rule.passage(text)
@@ -166,7 +166,9 @@ class _Aligner(MentionCounter):
                             places.append(id)
 
 
-def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, report: ThrottledProgress) -> None:
+def _find_covering_passages(
+    facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, report: ThrottledProgress
+) -> None:
     """Find the passages that cover each fact. Facts without a frequency in the file get the number of passages that
     mention the subject.
     """
@@ -200,15 +202,15 @@ def questions_from_facts(
         covered = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
         answers = len({answer for fact in covered for answer in fact.answers})
         summary = (
-            f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a "
-            f"passage, {counted(answers, 'different answer')}"
+            f"{relation}: {quantity(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a "
+            f"passage, {quantity(answers, 'different answer')}"
         )
         if len(covered) < sampling.least:
             notes.append(f"{summary}; left out, fewer than {sampling.least:,} facts")
         elif answers < sampling.least_answers:
             notes.append(f"{summary}; left out, fewer than {sampling.least_answers:,} answers")
         else:
-            parts = _parts(covered, sampling.split, sampling.most, sampling.seed)
+            parts = _sample_by_split(covered, sampling.split, sampling.most, sampling.seed)
             questions += [
                 _question(fact, wordings[relation], dataset, part, number, sampling.gold)
                 for part, drawn in parts.items()
@@ -223,7 +225,7 @@ def questions_from_facts(
     ), notes
 
 
-def _parts(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) -> dict[str, list[Fact]]:
+def _sample_by_split(facts: Sequence[Fact], split: str | None, maximum: int, seed: int) -> dict[str, list[Fact]]:
     """Draw facts for train, dev and test without overlap. If `split` is given, facts are drawn only for that split."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
@@ -257,6 +259,6 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
     )
 
 
-def _counts(unknown: Counter[str]) -> str:
-    largest = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
+def _largest_counts(unknown: Counter[str]) -> str:
+    largest = ", ".join(f"{relation} ({quantity(count, 'triple')})" for relation, count in unknown.most_common(5))
     return largest + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

@@ -82,7 +82,7 @@ def upload_name(name: str, types: Iterable[str] = TYPES) -> str:
     return f"{safe}.{ending.lower()}"
 
 
-def keep_file(study: Study, name: str, content: IO[bytes], types: Iterable[str] = TYPES) -> Path:
+def store_upload(study: Study, name: str, content: IO[bytes], types: Iterable[str] = TYPES) -> Path:
     """Write an uploaded file into the study's folder `uploads/`, replacing a file of the same name.
 
     Raises Refused if the name does not end in one of `types`, or if the file cannot be written.
@@ -101,7 +101,7 @@ def keep_file(study: Study, name: str, content: IO[bytes], types: Iterable[str] 
     return folder / safe
 
 
-def uploaded(study: Study, name: str) -> Path:
+def uploaded_path(study: Study, name: str) -> Path:
     """Return the path of an uploaded file, which is always inside `uploads/`. Raises Missing if there is no
     such file.
     """
@@ -111,7 +111,7 @@ def uploaded(study: Study, name: str) -> Path:
     return found
 
 
-def readings(path: Path, split: str | None = None) -> list[FileReading]:
+def possible_readings(path: Path, split: str | None = None) -> list[FileReading]:
     """Return the ways to read a file, those without a fault first; [] if no format recognises the file.
 
     Args:
@@ -127,13 +127,13 @@ def _reading_as(path: Path, format: Format, split: str | None) -> FileReading:
     options = Options(split if format.kind == "questions" else None, settings=format.settings)
     try:
         with format.opened(path, options) as records:
-            rows = list(islice(chain.from_iterable(map(_texts, records)), SHOWN_ROWS))
+            rows = list(islice(chain.from_iterable(map(_record_cells, records)), SHOWN_ROWS))
     except BlindspotError as error:
         return FileReading(format.kind, format.name, format.what, (), str(error))
     return FileReading(format.kind, format.name, format.what, tuple(rows))
 
 
-def _texts(record: Any) -> Iterator[tuple[str, ...]]:
+def _record_cells(record: Any) -> Iterator[tuple[str, ...]]:
     """Yield the cells of a record's rows. Raises BadInput for an invalid row."""
     if isinstance(record, BadInput):
         raise record
@@ -158,7 +158,7 @@ def _texts(record: Any) -> Iterator[tuple[str, ...]]:
         yield tuple(f"{cell}"[:SHOWN_CHARACTERS] for cell in row)
 
 
-def forget(path: Path) -> None:
+def delete_upload(path: Path) -> None:
     """Delete an uploaded file."""
     with suppress(OSError):
         path.unlink()

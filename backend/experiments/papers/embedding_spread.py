@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from blindspot.analysis.neighbours import unit
+from blindspot.analysis.neighbours import unit_vectors
 from blindspot.analysis.relations import relation_name
-from blindspot.analysis.spread import SpreadGroup, measured_questions
+from blindspot.analysis.spread import SpreadGroup, group_measurements
 from blindspot.backend.data.leaks import eligible_questions
 from blindspot.backend.experiments.buckets import difference_values
 from blindspot.backend.experiments.by_relation import choose_relations, of_one_set, questions_by_relation
@@ -68,7 +68,7 @@ class SpreadMeasure:
             np.arange(len(rows)),
             [[where[place] for place in own[number]] for number in rows],
         )
-        spread = measured_questions(unit(dense.vectors[ordinals[members]]), vectors, group)
+        spread = group_measurements(unit_vectors(dense.vectors[ordinals[members]]), vectors, group)
         values = spread[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
@@ -93,7 +93,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     counts = questions_by_relation(bench, setting.question_selection())
     trained = Counter(
         question.relation
-        for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
+        for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
     relations, left_out = choose_relations(

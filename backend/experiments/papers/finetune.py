@@ -156,7 +156,7 @@ def _separations(
     questions, and a note. Official sets are not filtered.
     """
     of: dict[str, list[Question]] = {}
-    for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
+    for question in bench.questions.with_ids(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
     asked = questions_by_relation(bench, setting.question_selection())
     minimum, enough = (SMALL_MINIMUM, SMALL_MINIMUM) if setting.small else (LEAST, ENOUGH)

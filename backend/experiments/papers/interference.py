@@ -54,7 +54,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     counts = questions_by_relation(bench, questions)
     trained = Counter(
         question.relation
-        for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
+        for question in bench.questions.with_ids(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
     relations, left_out = choose_relations(

@@ -17,7 +17,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_at
 from blindspot.analysis.buckets import bucket_group, bucket_order
-from blindspot.analysis.judged import corrected
+from blindspot.analysis.judged import corrected_relevance
 from blindspot.backend.data.leaks import TRAINS
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.papers import EXPERIMENTS
@@ -71,7 +71,7 @@ class LabelledSuccess:
     def values(self, bench: Workbench) -> np.ndarray:
         """Return the values of the questions, (q,) float64."""
         run, rows = self._measured(bench)
-        return success_at(corrected(run.relevant, run.labels), self.k).astype(float)[rows]
+        return success_at(corrected_relevance(run.relevant, run.labels), self.k).astype(float)[rows]
 
     def questions(self, bench: Workbench) -> list[Question]:
         run, rows = self._measured(bench)
@@ -130,7 +130,7 @@ def label_budgets(bench: Workbench, shares: Sequence[int]) -> list[LabelBudget]:
         raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
     labels = Labels(bench.labels_path, read_only=True)
     judged = list(labels.judgements())
-    asked = bench.questions.some(sorted({each.question for each in judged}))
+    asked = bench.questions.with_ids(sorted({each.question for each in judged}))
     trains = {question.id for question in asked if question.split in TRAINS}
     numbers = [each.number for each in judged if each.question in trains]
     if not numbers:

@@ -5,7 +5,7 @@ A).
 from __future__ import annotations
 
 from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
-from blindspot.analysis.published import SYSTEMS, TOP_20, not_comparable
+from blindspot.analysis.published import SYSTEMS, TOP_20, comparability_caveat
 from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     choose_relations,
@@ -57,6 +57,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             *left_out,
             "The first encoder is compared with the paper's DPR trained on NQ, the second with its DPR trained on "
             "four sets.",
-            not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations)),
+            comparability_caveat(len(bench.corpus), sum(counts[relation] for relation in relations)),
         ],
     )

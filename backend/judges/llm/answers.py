@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, fields
 
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.study import Study
-from blindspot.db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, write_transaction
 from blindspot.db.records import Passage
 
 FILE = "answers.db"
@@ -73,7 +73,7 @@ class AnswerStore(PerThread):
         names = [field.name for field in fields(StoredAnswer)]
         summed = ("tokens_in", "tokens_out", "requests", "seconds")
         changes = (f"{name} = excluded.{name}" + (f" + answer.{name}" if name in summed else "") for name in names)
-        with writing(self.connection) as connection:
+        with write_transaction(self.connection) as connection:
             connection.executemany(
                 f"INSERT INTO answer ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
                 f"ON CONFLICT DO UPDATE SET {', '.join(changes)}",

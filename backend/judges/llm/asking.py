@@ -16,7 +16,7 @@ from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_sam
 from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority_label
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.number_words import counted, duration
+from blindspot.backend.text.number_words import duration, quantity
 from blindspot.db.errors import Refused
 
 AWAY_IN_A_ROW = 10  # pairs without an answer, one after another, after which the endpoint counts as away
@@ -165,7 +165,7 @@ class Asking:
         if self._answers_are_unreadable:
             raise Refused(
                 f"{UNREADABLE_IN_A_ROW} answers in a row of {self.endpoint.url} hold no grade that can be read; the last "
-                f"one: {self.unreadable!r}. {counted(self.judged, 'pair')} of {self.pairs:,} are judged and kept. Mend the "
+                f"one: {self.unreadable!r}. {quantity(self.judged, 'pair')} of {self.pairs:,} are judged and kept. Mend the "
                 "server, the prompt or --tokens; the same command asks again"
             )
 
@@ -211,7 +211,7 @@ class Asking:
                 self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
                 if self._in_a_row >= AWAY_IN_A_ROW:
                     raise EndpointAway(
-                        f"{error}; {counted(self.judged, 'pair')} of {self.pairs:,} are judged and kept. The same "
+                        f"{error}; {quantity(self.judged, 'pair')} of {self.pairs:,} are judged and kept. The same "
                         "command goes on from there"
                     ) from None
                 continue
@@ -298,7 +298,7 @@ class Asking:
             left = (time_now - self.started) * (self.pairs - self.done) / max(self.asked, 1)
             words.append(f"{duration(left)} left")
         if self.failed:
-            words.append(f"{counted(self.failed, 'pair')} without an answer")
+            words.append(f"{quantity(self.failed, 'pair')} without an answer")
         return ", ".join(words)
 
 

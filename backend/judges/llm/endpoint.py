@@ -14,12 +14,12 @@ from typing import Any
 
 from blindspot.backend.core import http_client
 from blindspot.backend.core.consent import Consent
-from blindspot.backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerAway, destination, message_of
+from blindspot.backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerUnavailable, destination, message_of
 from blindspot.db.errors import Refused
 
 __all__ = ["Endpoint", "EndpointAway", "Reply", "check_url", "destination", "is_same_model"]
 
-EndpointAway = ServerAway
+EndpointAway = ServerUnavailable
 LONGEST_SENT = 2000  # bytes of an unreadable answer that are kept
 _SNAPSHOT = re.compile(r"[-@:][\w.\-]*")
 _OPTIONAL = ("response_format", "temperature", "seed")  # left out for an endpoint that refuses them

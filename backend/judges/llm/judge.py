@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.core.consent import Consent, require_consent
-from blindspot.backend.core.declared import build
-from blindspot.backend.core.manifest import Manifest, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.declared import build_settings
+from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import refuse_taken, stored_judges
@@ -58,7 +58,7 @@ class LLMJudge:
             known = ", ".join(llm_judges(study)) or "none yet"
             raise Missing(f"there is no language-model judge {name!r}; judges of that kind: {known}")
         settings = {key: value for key, value in about["settings"].items() if key not in _OF_OLDER_VERSIONS}
-        return cls(study, about, Prompt(**about["prompt"]), build(LLMSettings, settings))
+        return cls(study, about, Prompt(**about["prompt"]), build_settings(LLMSettings, settings))
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ def add_llm_judge(
         Refused: the name is taken, or an argument is none. BadInput: a wrong setting, or a file that is no prompt.
     """
     folder = study.path("judges", check_name(name, "judge"))
-    chosen = build(LLMSettings, dict(settings or {}))
+    chosen = build_settings(LLMSettings, dict(settings or {}))
     if (chosen.price_in is None) != (chosen.price_out is None):
         raise BadInput("give both prices, --price-in and --price-out, or none")
     url = check_url(endpoint)
@@ -152,7 +152,7 @@ def add_llm_judge(
         "prompt": asdict(read),
         "settings": {key: value for key, value in asdict(chosen).items() if key != "scale"},
     }
-    with study.building(f"judges/{name}"), whole_folder(folder) as building:
+    with study.lock_part(f"judges/{name}"), atomic_folder(folder) as building:
         write_manifest(building, about)
     if replace:
         ScoreStore.remove(study, name)

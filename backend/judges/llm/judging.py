@@ -175,7 +175,7 @@ def judge_with_llm(
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
     asking = Asking(judge, len(ids), progress, max_cost, repeat_answered=True)
-    with study.building(f"scores/{name}"), asking:
+    with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.votes_about(read_pairs(study, block)):
                 score = score_of(judge, answers)
@@ -219,7 +219,7 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
 
 def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
     """Return the texts of some pairs, leaving out pairs that are not in the study."""
-    questions = {question.id: question for question in study.questions.some({question for question, _ in ids})}
+    questions = {question.id: question for question in study.questions.with_ids({question for question, _ in ids})}
     rows = study.corpus.ordinals({passage for _, passage in ids})
     passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
     return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]

@@ -39,7 +39,7 @@ class ChromaCollection(VectorStore):
         found = self.collection.query(
             query_embeddings=[vector.tolist()], n_results=k, include=["distances", "metadatas"]
         )
-        ids = [self._id(*pair) for pair in zip(found["ids"][0], found["metadatas"][0], strict=True)]
+        ids = [self._passage_id(*pair) for pair in zip(found["ids"][0], found["metadatas"][0], strict=True)]
         return [(id, -float(distance)) for id, distance in zip(ids, found["distances"][0], strict=True)]
 
     def rows(self) -> Iterator[Row]:
@@ -47,9 +47,9 @@ class ChromaCollection(VectorStore):
             block = self.collection.get(limit=BLOCK, offset=start, include=["documents", "metadatas"])
             for id, text, about in zip(block["ids"], block["documents"], block["metadatas"], strict=True):
                 title = (about or {}).get(self.settings.title_field, "")
-                yield self._id(id, about), str(title), text or ""
+                yield self._passage_id(id, about), str(title), text or ""
 
-    def _id(self, id: str, metadata: dict | None) -> str:
+    def _passage_id(self, id: str, metadata: dict | None) -> str:
         return str((metadata or {}).get(self.settings.id_field, "")) if self.settings.id_field else id
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from blindspot.backend.core.declared import declared
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.declared import declared_settings
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import Encoder
@@ -72,7 +72,7 @@ class Engine(ABC):
 
     def check_settings(self, settings: EngineSettings) -> None:
         """Raise Refused if a setting of another engine is given."""
-        for name, declaration in declared(EngineSettings).items():
+        for name, declaration in declared_settings(EngineSettings).items():
             if name not in self.uses and getattr(settings, name) != declaration.default:
                 raise Refused(f"{declaration.option} does not apply to --engine {self.name}")
 
@@ -96,7 +96,7 @@ ENGINES: Registry[Engine] = Registry(
         "blindspot.backend.retrieval.engines.qdrant_collection",
     ),
     group="blindspot.engines",
-    check=must_be(Engine),
+    check=instance_check(Engine),
     removed={
         name: f"this version does not ask {name}: import its lists with 'blindspot import run', or search it with a "
         "retriever of your own (docs/extend/retriever.md)"
@@ -141,7 +141,7 @@ def encoder_for(
     return encoder
 
 
-def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
+def check_same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
     """Raise Refused if the encoder's weights or settings differ from those with which the index was opened."""
     if encoder.model_hash != manifest["model_hash"]:
         raise Refused(

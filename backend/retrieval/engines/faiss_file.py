@@ -23,14 +23,14 @@ from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
     changed_index_error,
+    check_same_model,
     encoder_for,
     rows_of_ids,
     run_settings,
-    same_model,
 )
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.retriever import search_in_blocks, top_k
-from blindspot.backend.retrieval.search import finite_questions
+from blindspot.backend.retrieval.search import checked_question_vectors
 from blindspot.backend.retrieval.vector_ids import read_ids
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits
@@ -54,7 +54,7 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def locate(location: str, ids: str) -> tuple[Path, Path | None]:
+def locate_files(location: str, ids: str) -> tuple[Path, Path | None]:
     """Return the index file and the file of ids. Raises Missing if one of them does not exist."""
     path = Path(location).absolute()
     named = Path(ids).absolute() if ids else None
@@ -97,14 +97,14 @@ class FaissFile:
         self._study, self._manifest, self._device = study, manifest, device
         self._index = read_index(path)
         self._rows = open_array(study.path("indexes", name) / ROWS, f"open the index {name!r} again with --replace")
-        self._labels = _labels(self._index)
+        self._labels = _sorted_labels(self._index)
         self._encoder: Encoder | None = None
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         if self._encoder is None:
             settings = EngineSettings(encoder=self._manifest["encoder"])
             self._encoder = encoder_for(self._study, settings, self._index.d, self._manifest["where"], self._device)
-            same_model(self._encoder, self.name.removeprefix("opened:"), self._manifest)
+            check_same_model(self._encoder, self.name.removeprefix("opened:"), self._manifest)
         encoder = self._encoder
 
         def search_block(block: slice) -> Hits:
@@ -114,7 +114,7 @@ class FaissFile:
 
     def search_vectors(self, vectors: np.ndarray, k: int) -> Hits:
         """Search with question vectors (q, d) float32. Vectors of passages that are not in the study are skipped."""
-        vectors = finite_questions(vectors, self._index.d)
+        vectors = checked_question_vectors(vectors, self._index.d)
         count = self._index.ntotal
         fetch = min(count, k + MARGIN)
         while True:
@@ -133,7 +133,7 @@ def _rows_of_labels(order: tuple[np.ndarray, np.ndarray], labels: np.ndarray) ->
     return places[np.minimum(np.searchsorted(values, labels), len(values) - 1)]
 
 
-def _labels(index: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def _sorted_labels(index: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the labels of an IndexIDMap in ascending order, with their positions; None if labels are
     simply positions.
     """
@@ -180,7 +180,7 @@ class FaissEngine(Engine):
     def examine(
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
-        path, named = locate(where, settings.ids)
+        path, named = locate_files(where, settings.ids)
         index = read_index(path)
         if named is not None:
             ids = read_ids(named, index.ntotal, "the FAISS index")

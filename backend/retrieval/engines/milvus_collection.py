@@ -22,7 +22,7 @@ from blindspot.backend.retrieval.milvus import (
     SECONDS,
     absolute_uri,
     connect,
-    count,
+    count_vectors,
     one_line,
 )
 from blindspot.db.corpus import Row
@@ -49,31 +49,31 @@ class Collection(VectorStore):
             self.about = self.client.describe_collection(self.name)
             self.fields = {field["name"]: field for field in self.about["fields"]}
             self.key = next(name for name, field in self.fields.items() if field.get("is_primary"))
-            self.id_field = self._field(settings.id_field or self.key, "--id-field")
-            self.title_field = settings.title_field and self._field(settings.title_field, "--title-field")
-            self.text_field = settings.text_field and self._field(settings.text_field, "--text-field")
-            self.vector = self._vector(settings.vector_field)
+            self.id_field = self._checked_field(settings.id_field or self.key, "--id-field")
+            self.title_field = settings.title_field and self._checked_field(settings.title_field, "--title-field")
+            self.text_field = settings.text_field and self._checked_field(settings.text_field, "--text-field")
+            self.vector = self._vector_field(settings.vector_field)
             self.width = int(self.fields[self.vector]["params"]["dim"])
-            self.metric = self._metric()
+            self.metric = self._collection_metric()
             self.client.load_collection(self.name)
-            self.count = count(self.client, self.name)
+            self.count = count_vectors(self.client, self.name)
 
-    def _field(self, name: str, option: str) -> str:
+    def _checked_field(self, name: str, option: str) -> str:
         if name not in self.fields:
             raise Refused(
                 f"the collection {self.name} has no field {name!r} for {option}; fields: {', '.join(self.fields)}"
             )
         return name
 
-    def _vector(self, name: str) -> str:
+    def _vector_field(self, name: str) -> str:
         vectors = [each for each, field in self.fields.items() if field["type"].name in FLOATS]
         if name:
-            return self._field(name, "--vector-field")
+            return self._checked_field(name, "--vector-field")
         if len(vectors) != 1:
             raise Refused(f"the collection {self.name} has {len(vectors)} vector fields; name one with --vector-field")
         return vectors[0]
 
-    def _metric(self) -> str:
+    def _collection_metric(self) -> str:
         for index in self.client.list_indexes(self.name):
             about = self.client.describe_index(self.name, index)
             if about.get("field_name", self.vector) == self.vector:

@@ -42,7 +42,7 @@ class QdrantCollection(VectorStore):
             self.settings.collection, query=vector.tolist(), using=self.vector or None, limit=k, with_payload=True
         )
         sign = -1.0 if self.metric in ("Euclid", "Manhattan") else 1.0
-        return [(self._id(point), sign * float(point.score)) for point in found.points]
+        return [(self._passage_id(point), sign * float(point.score)) for point in found.points]
 
     def rows(self) -> Iterator[Row]:
         offset = None
@@ -51,14 +51,14 @@ class QdrantCollection(VectorStore):
             for point in block:
                 payload, settings = point.payload or {}, self.settings
                 yield (
-                    self._id(point),
+                    self._passage_id(point),
                     str(payload.get(settings.title_field, "")),
                     str(payload.get(settings.text_field, "")),
                 )
             if offset is None:
                 return
 
-    def _id(self, point) -> str:
+    def _passage_id(self, point) -> str:
         return str((point.payload or {}).get(self.settings.id_field, "") if self.settings.id_field else point.id)
 
     def close(self) -> None:

@@ -24,10 +24,10 @@ from blindspot.backend.retrieval.encoder import Encoder
 from blindspot.backend.retrieval.engines.engine import (
     Engine,
     changed_index_error,
+    check_same_model,
     encoder_for,
     hits_of,
     run_settings,
-    same_model,
 )
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.db.corpus import Row
@@ -173,7 +173,7 @@ class OpenedStore:
                     self._manifest["name"], self._manifest, f"({settings.collection}) has changed"
                 )
             encoder = encoder_for(self._study, settings, store.width, settings.collection, self._device)
-            same_model(encoder, self._manifest["name"], self._manifest)
+            check_same_model(encoder, self._manifest["name"], self._manifest)
             self._opened = store, encoder
         return self._opened
 

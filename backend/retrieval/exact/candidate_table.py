@@ -112,13 +112,15 @@ class CandidateTable:
             self._counts[crowded] = self._limit
         self._added = 0
 
-    def _raise_floor(self, kth: np.ndarray) -> None:
-        """Raise the floors, given the k-th best product so far of each question, `kth` (q,). The floor is lower than
-        `kth` by the maximum rounding errors of both rows, so that no row of the true top k is dropped.
+    def _raise_floor(self, kth_products: np.ndarray) -> None:
+        """Raise the floors, given the k-th best product so far of each question, `kth_products` (q,). The floor is lower than
+        `kth_products` by the maximum rounding errors of both rows, so that no row of the true top k is dropped.
         """
-        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.rounding_slack(kth))))
+        self._set_floor(
+            np.maximum(self._floor, self._round_down(kth_products - 2 * self._rounded.rounding_slack(kth_products)))
+        )
 
-    def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
+    def _round_down(self, floor: np.ndarray) -> np.ndarray:
         """Round the floors down to representable products, so that a product equal to its floor compares as equal."""
         import torch
 

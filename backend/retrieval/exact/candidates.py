@@ -16,4 +16,4 @@ class CandidateHits:
     """
 
     hits: Hits
-    at_most: np.ndarray
+    upper_bounds: np.ndarray

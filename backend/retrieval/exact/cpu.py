@@ -21,12 +21,12 @@ from blindspot.backend.retrieval.exact.products import (
     Extent,
     Precision,
     RoundedQueries,
+    disable_reduced_precision,
     extent_of,
-    keep_products_plain,
     merge_extents,
 )
 from blindspot.backend.retrieval.exact.scores import exact_best
-from blindspot.backend.retrieval.exact.workers import share_out, threads
+from blindspot.backend.retrieval.exact.workers import run_in_threads, threads
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ ROWS_IN_SAMPLE = 2048  # their products give the first floors
 GROUPS = 8  # groups of sampled rows per hit
 
 
-class Sieve:
+class CPUSearch:
     """Selects candidates among all rows of `vectors` (n, d) float16. similarity: "dot" or "l2"."""
 
     questions_per_block = 2048
@@ -54,54 +54,54 @@ class Sieve:
             )  # the memory map is read-only, and this code never writes to it
             self._rows = torch.from_numpy(vectors)
 
-    def propose(self, questions: np.ndarray, k: int, progress=None) -> CandidateHits:
+    def find_candidates(self, questions: np.ndarray, k: int, progress=None) -> CandidateHits:
         """Return the k best of the candidate rows by exact score.
 
         Args:
             questions: (q, d) float32, finite.
             k: at most n.
         """
-        keep_products_plain()
-        precision = self._precision(len(questions))
+        disable_reduced_precision()
+        precision = self._choose_precision(len(questions))
         rounded = RoundedQueries(questions, self.similarity, precision, self._score_extent)
         rows = self._rows_together(precision, len(questions))
         table = CandidateTable(rounded, k, rows)
         workers = 1 if precision.operands == "float32" else threads()  # OpenBLAS computes float32 in its own threads
         table.set_floors(self._sample_products(rounded, k, rows, workers))
 
-        def sift_candidates(starts: Iterable[int]) -> None:
+        def add_candidates(starts: Iterable[int]) -> None:
             product = _Product(self._rows, self._score_extent.squares, rounded, rows)
             for start in starts:
                 table.add(start, product(start, min(start + rows, len(self.vectors))))
 
-        share_out(range(0, len(self.vectors), rows), sift_candidates, workers)
+        run_in_threads(range(0, len(self.vectors), rows), add_candidates, workers)
         ordinals, threshold = table.result()
         hits = exact_best(self.vectors, questions, ordinals, self.similarity, k)
-        return CandidateHits(hits, rounded.at_most(threshold))
+        return CandidateHits(hits, rounded.score_upper_bound(threshold))
 
-    def _sample_products(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
+    def _sample_products(self, rounded: RoundedQueries, k: int, row_count: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
         The sample consists of blocks of rows at equal distances, so that it represents the whole collection.
         """
         import torch
 
-        rows = min(rows, ROWS_IN_SAMPLE)
-        starts = range(0, len(self.vectors), rows)
-        sampled = starts[:: -(-len(starts) * rows // ROWS_IN_SAMPLE)]
-        per_group = max(1, min(rows, ROWS_IN_SAMPLE // (GROUPS * k)))
+        row_count = min(row_count, ROWS_IN_SAMPLE)
+        starts = range(0, len(self.vectors), row_count)
+        sampled = starts[:: -(-len(starts) * row_count // ROWS_IN_SAMPLE)]
+        per_group = max(1, min(row_count, ROWS_IN_SAMPLE // (GROUPS * k)))
         maxima: list[torch.Tensor] = []
 
         def measure(row_ranges: Iterable[int]) -> None:
-            product = _Product(self._rows, self._score_extent.squares, rounded, rows)
+            product = _Product(self._rows, self._score_extent.squares, rounded, row_count)
             for start in row_ranges:
-                products = product(start, min(start + rows, len(self.vectors)))
+                products = product(start, min(start + row_count, len(self.vectors)))
                 maxima.append(_group_maxima(products, per_group))
 
-        share_out(sampled, measure, workers)
+        run_in_threads(sampled, measure, workers)
         return torch.cat(maxima, 1).float().numpy()
 
-    def rounded(self, questions: np.ndarray) -> RoundedQueries:
+    def round_questions(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
         return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._score_extent)
 
@@ -118,14 +118,14 @@ class Sieve:
     def _rows_per_block(self) -> int:
         return _power_of_two(BYTES_PER_BLOCK // (BYTES_PER_FACTOR * self.vectors.shape[1]))
 
-    def _rows_together(self, precision: Precision, questions: int) -> int:
+    def _rows_together(self, precision: Precision, question_count: int) -> int:
         if precision.operands != "float16":
-            bytes_per_row = BYTES_PER_FACTOR * self.vectors.shape[1] + BYTES_PER_PRODUCT * questions
+            bytes_per_row = BYTES_PER_FACTOR * self.vectors.shape[1] + BYTES_PER_PRODUCT * question_count
             return _power_of_two(BYTES_PER_BLOCK // bytes_per_row)
         return min(max(ROWS_PER_READING, len(self.vectors) // (READINGS * threads())), 8 * ROWS_PER_READING)
 
-    def _precision(self, questions: int) -> Precision:
-        if self.similarity == "dot" and questions == 1:
+    def _choose_precision(self, question_count: int) -> Precision:
+        if self.similarity == "dot" and question_count == 1:
             return Precision("float16", "float16")
         if self.similarity == "dot" and multiplies_bfloat16():
             return Precision("bfloat16", "bfloat16")
@@ -141,7 +141,7 @@ class Sieve:
                 norm, lost, squares = extent_of(self._rows[start : start + self._rows_per_block])
                 parts[start] = norm, lost, squares.numpy()
 
-        share_out(starts, measure, threads())
+        run_in_threads(starts, measure, threads())
         return merge_extents([parts[start] for start in starts], self.similarity == "l2", self.vectors.shape[1])
 
 
@@ -158,17 +158,17 @@ def multiplies_bfloat16() -> bool:
 class _Product:
     """Products of a batch of questions with blocks of rows, in buffers that one thread reuses."""
 
-    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: RoundedQueries, rows: int):
+    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: RoundedQueries, row_count: int):
         import torch
 
-        self._stored, self._squares, self._rounded, self._rows = stored, squares, rounded, rows
+        self._stored, self._squares, self._rounded, self._rows = stored, squares, rounded, row_count
         self._operand = rounded.operand
         precision, width = rounded.precision, stored.shape[1]
-        self._scores = torch.empty((len(self._operand), rows), dtype=getattr(torch, precision.scores))
+        self._scores = torch.empty((len(self._operand), row_count), dtype=getattr(torch, precision.scores))
         if precision.operands != "float16":
-            self._wide = torch.empty((rows, width))
+            self._wide = torch.empty((row_count, width))
             self._narrow = (
-                torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
+                torch.empty((row_count, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
             )
 
     def __call__(self, start: int, end: int) -> torch.Tensor:
@@ -200,6 +200,6 @@ def _group_maxima(products: torch.Tensor, per_group: int) -> torch.Tensor:
     return products[:, : groups * per_group].unflatten(1, (per_group, groups)).amax(1)
 
 
-def _power_of_two(rows: int) -> int:
+def _power_of_two(row_count: int) -> int:
     """Round down to a power of two, at least 64."""
-    return 1 << max(6, rows.bit_length() - 1)
+    return 1 << max(6, row_count.bit_length() - 1)

@@ -56,7 +56,7 @@ def search_exhaustively(
 def _exact_best(blocks, vectors, questions, rounded, k, least):
     import torch
 
-    held, waiting, floors, wanted = _no_candidates(), [], rounded.smallest_product(least), rounded.operand
+    held, waiting, floors, wanted = _empty_pairs(), [], rounded.product_lower_bound(least), rounded.operand
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // max(len(questions), questions.shape[1]))
         for first in range(0, len(block.rows), per_piece):
@@ -74,31 +74,31 @@ def _exact_best(blocks, vectors, questions, rounded, k, least):
             )
             if sum(len(part[0]) for part in waiting) > MAX_PAIRS:
                 held, waiting = _best_pairs([held, *waiting], k, len(questions)), []
-                floors = np.maximum(floors, rounded.smallest_product(_kth_score(held, k, least)))
+                floors = np.maximum(floors, rounded.product_lower_bound(_kth_score(held, k, least)))
     _, ordinals, scores = _best_pairs([held, *waiting], k, len(questions))
     return ordinals.reshape(-1, k), scores.reshape(-1, k)
 
 
-def _best_pairs(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[np.ndarray, ...]:
+def _best_pairs(parts: list[tuple[np.ndarray, ...]], k: int, question_count: int) -> tuple[np.ndarray, ...]:
     """Return question, row and score of the k best pairs of each question, in order."""
     which, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
     order = np.lexsort((ordinals, -scores, which))
     which, ordinals, scores = which[order], ordinals[order], scores[order]
-    counts = np.bincount(which, minlength=questions)
+    counts = np.bincount(which, minlength=question_count)
     kept = np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts) < k
     return which[kept], ordinals[kept], scores[kept]
 
 
-def _kth_score(kept: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
+def _kth_score(best_pairs: tuple[np.ndarray, ...], k: int, minimum: np.ndarray) -> np.ndarray:
     """Return the k-th score of each question, (q,) float32, or `minimum` if the question has fewer scores."""
-    which, _, scores = kept
+    which, _, scores = best_pairs
     counts = np.bincount(which, minlength=len(minimum))
     full, found = np.flatnonzero(counts >= k), minimum.copy()
     found[full] = scores[counts.cumsum()[full] - counts[full] + k - 1]
     return found
 
 
-def _no_candidates() -> tuple[np.ndarray, ...]:
+def _empty_pairs() -> tuple[np.ndarray, ...]:
     return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
 
 

@@ -26,8 +26,8 @@ from blindspot.backend.retrieval.exact.products import (
     Extent,
     Precision,
     RoundedQueries,
+    disable_reduced_precision,
     extent_of,
-    keep_products_plain,
     merge_extents,
 )
 from blindspot.backend.retrieval.exact.scores import exact_scores
@@ -62,7 +62,7 @@ def devices(name: str) -> list[str]:
     return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 
 
-class Shards:
+class GPUSearch:
     """Selects candidates among all rows of `vectors` (n, d) float16, divided among `devices`. similarity: "dot" or
     "l2".
     """
@@ -79,18 +79,18 @@ class Shards:
         self._extent: Extent | None = None
         self._loading = threading.Lock()
 
-    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits:
+    def find_candidates(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits:
         """Return the k best of the candidate rows by exact score.
 
         Args:
             questions: (q, d) float32, finite.
             k: at most n.
         """
-        keep_products_plain()
-        extent = self._loaded_blocks(progress)
+        disable_reduced_precision()
+        extent = self._load_shards(progress)
         precision = Precision("float16", "float16" if self.similarity == "dot" else "float32")
         rounded = RoundedQueries(questions, self.similarity, precision, extent, self._shards[0].device)
-        parts = self._per_device(lambda shard: shard.propose(questions, rounded, k, progress))
+        parts = self._per_device(lambda shard: shard.find_candidates(questions, rounded, k, progress))
         if len(parts) == 1:
             return parts[0]
         ordinals, scores = (
@@ -98,15 +98,15 @@ class Shards:
         )
         return CandidateHits(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
 
-    def rounded(self, questions: np.ndarray) -> RoundedQueries:
+    def round_questions(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded_blocks(None))
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._load_shards(None))
 
     def blocks(self) -> Iterable[PassageBlock]:
         for shard in self._shards:
             yield from shard.blocks(ROWS_PER_TRANSFER)
 
-    def _loaded_blocks(self, progress: Progress | None) -> Extent:
+    def _load_shards(self, progress: Progress | None) -> Extent:
         with self._loading:
             if self._extent is None:
                 shared_progress = _JointProgress(progress, len(self.vectors))
@@ -131,9 +131,9 @@ class _JointProgress:
     def __init__(self, progress: Progress | None, total: int):
         self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
 
-    def __call__(self, rows: int, noun: str = "loading the vectors to the GPU") -> None:
+    def __call__(self, row_count: int, noun: str = "loading the vectors to the GPU") -> None:
         with self._lock:
-            self._rows += rows
+            self._rows += row_count
             if self._progress is not None:
                 self._progress(self._rows, self._total, noun)
 
@@ -157,7 +157,7 @@ class GPUShard:
             target = self._allocate()
             self.resident = target is not None
             if not self.resident:
-                progress(0, self._stream_blocks)
+                progress(0, self._streaming_message)
             parts, squares = [], []
             for first, rows in self._staging().blocks():
                 if target is not None:
@@ -170,7 +170,7 @@ class GPUShard:
             self._squares = torch.cat(squares) if self._similarity == "l2" else None
         return parts
 
-    def propose(
+    def find_candidates(
         self, questions: np.ndarray, rounded: RoundedQueries, k: int, progress: Progress | None
     ) -> CandidateHits:
         """Return the candidates among this device's rows. If the device runs out of memory, smaller blocks are tried,
@@ -185,17 +185,19 @@ class GPUShard:
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
-                    return CandidateHits(self._order_scores(questions, ordinals, k), rounded.at_most(threshold))
+                    return CandidateHits(
+                        self._order_scores(questions, ordinals, k), rounded.score_upper_bound(threshold)
+                    )
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
-    def blocks(self, rows: int) -> Iterator[PassageBlock]:
-        for first, block in self._read_blocks(rows):
+    def blocks(self, block_rows: int) -> Iterator[PassageBlock]:
+        for first, block in self._read_blocks(block_rows):
             places = slice(first - self._start, first - self._start + len(block))
             yield PassageBlock(first, block, None if self._squares is None else self._squares[places])
 
     @property
-    def _stream_blocks(self) -> str:
+    def _streaming_message(self) -> str:
         return (
             f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}; every batch of "
             "questions reads them from the host, which is slower"
@@ -224,7 +226,7 @@ class GPUShard:
         elif self.resident:
             self._rows, self.resident, self._scores_per_block = None, False, SCORES_PER_BLOCK
             if progress is not None:
-                progress(0, None, self._stream_blocks)
+                progress(0, None, self._streaming_message)
         else:
             raise Refused(
                 f"{self.device} has too little memory for any search; free some memory, or use device cpu"
@@ -235,13 +237,13 @@ class GPUShard:
     def _staging(self) -> Staging:
         return Staging(self._vectors, self._start, self._stop, ROWS_PER_TRANSFER, self.device)
 
-    def _read_blocks(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def _read_blocks(self, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
         if self._rows is None:
             yield from self._staging().blocks()
             return
-        for first in range(0, len(self._rows), rows):
-            yield self._start + first, self._rows[first : first + rows]
+        for first in range(0, len(self._rows), block_rows):
+            yield self._start + first, self._rows[first : first + block_rows]
 
     def _best_products(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scores and rows (q, count) of the `count` largest products, in no order."""
@@ -253,7 +255,7 @@ class GPUShard:
         for first, rows in self._read_blocks(
             min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(operand) // GROUP * GROUP))
         ):
-            product = _product(rows, operand, getattr(torch, rounded.precision.scores))
+            product = _padded_products(rows, operand, getattr(torch, rounded.precision.scores))
             if self._squares is not None:
                 places = slice(first - self._start, first - self._start + len(rows))
                 product[: len(rows)].mul_(factors).sub_(self._squares[places, None])
@@ -296,7 +298,7 @@ class GPUShard:
         return exact
 
 
-def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -> torch.Tensor:
+def _padded_products(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -> torch.Tensor:
     """Return the products (m, q) of float16 rows and questions, padded with -inf to whole groups of rows."""
     import torch
 

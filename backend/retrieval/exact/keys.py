@@ -15,12 +15,12 @@ LAST_ROW = (1 << 32) - 1
 def keys_of(scores: np.ndarray, rows: np.ndarray | int) -> np.ndarray:
     """Return the int64 keys of float32 scores and their rows (from 0 to LAST_ROW)."""
     without_minus_zero = scores + np.float32(0)
-    return (~_ordered(without_minus_zero.view(np.int32))).astype(np.int64) << 32 | rows
+    return (~_order_preserving(without_minus_zero.view(np.int32))).astype(np.int64) << 32 | rows
 
 
 def scores_of(keys: np.ndarray) -> np.ndarray:
     """Return the float32 scores in the keys."""
-    return _ordered(~(keys >> 32).astype(np.int32)).view(np.float32)
+    return _order_preserving(~(keys >> 32).astype(np.int32)).view(np.float32)
 
 
 def rows_of(keys: np.ndarray) -> np.ndarray:
@@ -28,7 +28,7 @@ def rows_of(keys: np.ndarray) -> np.ndarray:
     return (keys & LAST_ROW).astype(np.int32)
 
 
-def _ordered(bits: np.ndarray) -> np.ndarray:
+def _order_preserving(bits: np.ndarray) -> np.ndarray:
     """Map the bits (int32) of float32 numbers to integers with the same order as the numbers. The mapping is its own
     inverse.
 

@@ -72,11 +72,11 @@ class Extent:
     """
 
     norm: float
-    lost_in_bfloat16: float
+    bfloat16_error: float
     squares: np.ndarray | None
 
-    def lost(self, precision: Precision) -> float:
-        return self.lost_in_bfloat16 if precision.operands == "bfloat16" else 0.0
+    def rounding_error(self, precision: Precision) -> float:
+        return self.bfloat16_error if precision.operands == "bfloat16" else 0.0
 
 
 def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
@@ -113,7 +113,7 @@ class RoundedQueries:
     scores.
 
     `operand` is q' (q, d). A product a approximates c times the true score ("dot") or, after `finish`, the true score
-    plus |q|^2 ("l2"). `error`, `at_most` and `least` have one value per question, (q,) float64. The questions are
+    plus |q|^2 ("l2"). `error` has one value per question, (q,) float64. The questions are
     rounded on `device`, and `operand` stays there.
     """
 
@@ -124,13 +124,13 @@ class RoundedQueries:
 
         self.similarity, self.precision = similarity, precision
         wide = torch.from_numpy(questions).to(device).double()
-        norms = _lengths(wide)
+        norms = _norms(wide)
         room = LARGEST_EXPONENT - max(0, int(np.frexp(extent.norm)[1])) if precision.operands == "float16" else 0
         self._shift = np.where(norms > 0, room - np.frexp(norms)[1], 0)
         scaled = wide * torch.from_numpy(np.ldexp(1.0, self._shift)).to(device)[:, None]
         self.operand = scaled.to(getattr(torch, precision.operands))
-        length, lost, steps = _lengths(self.operand.double()), extent.lost(precision), wide.shape[1] * STEP
-        error = _lengths(scaled - self.operand) * extent.norm + length * lost
+        length, lost, steps = _norms(self.operand.double()), extent.rounding_error(precision), wide.shape[1] * STEP
+        error = _norms(scaled - self.operand) * extent.norm + length * lost
         error += steps * length * (extent.norm + lost) + wide.shape[1] * LEAST["bfloat16"]
         self._own = norms**2 if similarity == "l2" else np.zeros(len(norms))
         if similarity == "l2":
@@ -149,11 +149,11 @@ class RoundedQueries:
         magnitude = np.where(np.isfinite(scores), np.abs(scores), 0)
         return self.error + CERTAIN * (UNIT[self.precision.scores] * magnitude + LEAST[self.precision.scores])
 
-    def at_most(self, threshold: np.ndarray) -> np.ndarray:
+    def score_upper_bound(self, threshold: np.ndarray) -> np.ndarray:
         """Return an upper bound on the true score of a row whose product is at most `threshold`; -inf for -inf."""
         return self._true_product(threshold.astype(np.float64) + self.rounding_slack(threshold))
 
-    def smallest_product(self, scores: np.ndarray) -> np.ndarray:
+    def product_lower_bound(self, scores: np.ndarray) -> np.ndarray:
         """Return a lower bound on the product of a row whose true score, rounded to float32, is at least `scores`."""
         scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
@@ -163,12 +163,12 @@ class RoundedQueries:
         return values - self._own if self.similarity == "l2" else np.ldexp(values, -self._shift)
 
 
-def _lengths(rows: torch.Tensor) -> np.ndarray:
+def _norms(rows: torch.Tensor) -> np.ndarray:
     """Return the norms (q,) of rows (q, d), which are float64."""
     return rows.square().sum(1).sqrt().cpu().numpy()
 
 
-def keep_products_plain() -> None:
+def disable_reduced_precision() -> None:
     """Switch off TF32 and 16-bit sums, which other code in the process may have enabled, because the error bound does
     not cover them.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blindspot.backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
-from blindspot.backend.retrieval.exact.workers import share_out, threads
+from blindspot.backend.retrieval.exact.workers import run_in_threads, threads
 from blindspot.backend.retrieval.retriever import pad_hits
 from blindspot.db.records import Hits
 
@@ -37,7 +37,7 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
             used = int(last[part].max())
             exact[part, :used] = products(questions[part], ordinals[part, :used])
 
-    share_out(starts, score, min(threads(), len(starts)) or 1)
+    run_in_threads(starts, score, min(threads(), len(starts)) or 1)
     exact[~present] = -np.inf
     return exact
 
@@ -76,13 +76,13 @@ class _Products:
     def __call__(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the products (q, m) float64 of questions (q, d) with the rows (q, m)."""
         shape = (*ordinals.shape, self._vectors.shape[1])
-        rows, asked = self._as_float32(ordinals.reshape(-1)).reshape(shape), questions.astype(np.float64)
+        rows, asked = self._rows_as_float64(ordinals.reshape(-1)).reshape(shape), questions.astype(np.float64)
         if self._similarity == "dot":
             return np.einsum("qmd,qd->qm", rows, asked)
         rows -= asked[:, None, :]
         return -np.einsum("qmd,qmd->qm", rows, rows)
 
-    def _as_float32(self, ordinals: np.ndarray) -> np.ndarray:
+    def _rows_as_float64(self, ordinals: np.ndarray) -> np.ndarray:
         """Return the rows (m, d) in float64. The next call overwrites them. The conversion goes through float32,
         because torch converts float16 to float64 fastest in this way.
         """

@@ -22,10 +22,10 @@ class Staging:
     It has two buffers in page-locked host memory and two on the device. One buffer is filled while the other is used.
     """
 
-    def __init__(self, vectors: np.ndarray, start: int, end: int, rows: int, device: str):
+    def __init__(self, vectors: np.ndarray, start: int, end: int, block_rows: int, device: str):
         self._vectors, self._stop, self._device = vectors, end, device
-        self._starts = range(start, end, rows)
-        self._rows = min(rows, end - start)
+        self._starts = range(start, end, block_rows)
+        self._rows = min(block_rows, end - start)
 
     def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
@@ -43,7 +43,7 @@ class Staging:
                     read.result()
                 if copies is not None:
                     copies.start_copy(slot, host[slot][:count], on_device[slot][:count])
-                    copies.host_is_free(1 - slot)
+                    copies.wait_for_host(1 - slot)
                 coming = self._read_block(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
                 if copies is not None:
                     copies.wait_for_copy(slot)
@@ -51,8 +51,8 @@ class Staging:
                 if copies is not None:
                     copies.record_use(slot)
 
-    def _read_block(self, i: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
-        start, stop = self._starts[i], min(self._starts[i] + self._rows, self._stop)
+    def _read_block(self, block_number: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
+        start, stop = self._starts[block_number], min(self._starts[block_number] + self._rows, self._stop)
         bounds = np.linspace(start, stop, READERS + 1).astype(int).tolist()
         rows = target.numpy()
         return [
@@ -82,7 +82,7 @@ class _Copies:
             target.copy_(source, non_blocking=True)
             self._copied[buffer] = self._stream.record_event()
 
-    def host_is_free(self, buffer: int) -> None:
+    def wait_for_host(self, buffer: int) -> None:
         """Wait until the buffer's previous block has been copied from the host."""
         if (copied := self._copied[buffer]) is not None:
             copied.synchronize()

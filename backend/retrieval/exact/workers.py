@@ -26,7 +26,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def share_out(items: Iterable[T], work: Callable[[Iterable[T]], object], count: int) -> None:
+def run_in_threads(items: Iterable[T], work: Callable[[Iterable[T]], object], count: int) -> None:
     """Call `work` in `count` threads. Each thread gets an iterable over the shared items. The first error is raised
     here.
 
@@ -35,18 +35,18 @@ def share_out(items: Iterable[T], work: Callable[[Iterable[T]], object], count: 
     if count == 1:
         work(items)
         return
-    shared = _Shared(items)
+    shared = _SharedIterator(items)
     for done in [_pool(count).submit(_until_error, work, shared) for _ in range(count)]:
         done.result()
 
 
-class _Shared:
+class _SharedIterator:
     """An iterator that several threads can share; `stop` ends it."""
 
     def __init__(self, items: Iterable):
         self._items, self._lock = iter(items), threading.Lock()
 
-    def __iter__(self) -> _Shared:
+    def __iter__(self) -> _SharedIterator:
         return self
 
     def __next__(self):
@@ -58,7 +58,7 @@ class _Shared:
             self._items = iter(())
 
 
-def _until_error(work: Callable, shared_state: _Shared) -> None:
+def _until_error(work: Callable, shared_state: _SharedIterator) -> None:
     try:
         work(shared_state)
     except BaseException:

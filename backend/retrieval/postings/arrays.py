@@ -67,9 +67,9 @@ def write_postings(index: Path, progress: Progress | None = None) -> bool:
     if progress is not None:
         progress(0, None, "reading Lucene's postings")
     collection: CollectionStatistics = on_jvm(extract, index, raw)
-    np.save(folder / "terms.offsets.npy", _piece_bounds(_mapped(raw / "counts", np.dtype("<i4"))))
-    np.save(folder / "terms.places.npy", _piece_bounds(_mapped(raw / "lengths", np.dtype("<i4"))))
-    np.save(folder / "terms.texts.npy", _mapped(raw / "texts", np.dtype("u1")))
+    np.save(folder / "terms.offsets.npy", _piece_bounds(_map_file(raw / "counts", np.dtype("<i4"))))
+    np.save(folder / "terms.places.npy", _piece_bounds(_map_file(raw / "lengths", np.dtype("<i4"))))
+    np.save(folder / "terms.texts.npy", _map_file(raw / "texts", np.dtype("u1")))
     pairs = _write_documents_and_pairs(raw, folder)
     shutil.rmtree(raw)
     if pairs is None:
@@ -87,7 +87,7 @@ def _piece_bounds(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+def _map_file(path: Path, dtype: np.dtype) -> np.ndarray:
     """Map a file with extracted Lucene data into memory. For an empty file, which cannot be mapped, return an empty
     array.
     """
@@ -98,7 +98,7 @@ def _write_documents_and_pairs(raw: Path, folder: Path) -> np.ndarray | None:
     """Write both arrays of postings (documents and pairs), and return the distinct pairs in the order of their first
     occurrence.
     """
-    documents, frequencies = (_mapped(raw / name, np.dtype("<i4")) for name in ("documents", "frequencies"))
+    documents, frequencies = (_map_file(raw / name, np.dtype("<i4")) for name in ("documents", "frequencies"))
     norms = np.fromfile(raw / "norms", np.uint8).astype(np.int64)
     if frequencies.max(initial=0) >= MOST_FREQUENCY:
         return None
@@ -174,9 +174,9 @@ class Postings:
 
         with ThreadPoolExecutor(_processors()) as pool:
             list(pool.map(search_block, range(0, len(questions), QUESTIONS_PER_CALL)))
-        return _hits(keys[:, ::-1])
+        return _hits_from_keys(keys[:, ::-1])
 
-    def find(self, texts: Sequence[bytes]) -> np.ndarray:
+    def find_terms(self, texts: Sequence[bytes]) -> np.ndarray:
         """Return the index of each term, (t,) int64; -1 for a term that does not occur in the collection."""
         from blindspot.backend.retrieval.postings.kernel import find_terms
 
@@ -194,7 +194,7 @@ class Postings:
 
         counts = [Counter(question) for question in questions]
         number = {text: i for i, text in enumerate(dict.fromkeys(text for each in counts for text in each))}
-        rows = self.find(list(number))
+        rows = self.find_terms(list(number))
         if self._bounds_k != k:
             self._bounds_k, self._bounds = k, np.full((len(self._offsets) - 1, 2), -1, np.float32)
         bounds = self._bounds
@@ -227,7 +227,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _hits(keys: np.ndarray) -> Hits:
+def _hits_from_keys(keys: np.ndarray) -> Hits:
     """Convert keys (see `kernel.search`), (q, k) uint64, to hits, best first. A key of 0 means no hit."""
     scores = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
     rows = (~keys.astype(np.uint32)).astype(np.int32)

@@ -107,7 +107,7 @@ def _write_terms(terms: Any, files: dict[str, Any]) -> Any:
     return handles().whileLoop(following, is_term.asType(type_of("boolean", _BYTES)), body)
 
 
-def _write_norms(norms: Any, documents: int, file: Any) -> Any:
+def _write_norms(norms: Any, document_count: int, file: Any) -> Any:
     """Return a handle that writes the norm of every document, with 0 for a document without the field."""
     drop = handles().dropArguments
     has_norm = method(_VALUES, "advanceExact", "boolean", "int").bindTo(norms)
@@ -115,7 +115,7 @@ def _write_norms(norms: Any, documents: int, file: Any) -> Any:
     none = drop(constant("long", java_class("java.lang.Long")(0)), 0, class_of("int"))
     value = handles().explicitCastArguments(handles().guardWithTest(has_norm, norm, none), type_of("byte", "int"))
     write = handles().filterReturnValue(value, method(_OUTPUT, "writeByte", "void", "byte").bindTo(file))
-    return handles().countedLoop(constant("int", java_class("java.lang.Integer")(documents)), None, write)
+    return handles().countedLoop(constant("int", java_class("java.lang.Integer")(document_count)), None, write)
 
 
 def length_table() -> np.ndarray:

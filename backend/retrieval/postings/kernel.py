@@ -77,14 +77,14 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
         for low in range(np.uint64(0), np.uint64(len(rows)), np.uint64(WINDOW)):
             if essential == terms:
                 break
-            _add_up(postings, parts[essential:terms], cursors[essential:terms], low, sums)
-            found = _take_near(postings, cursors[essential:terms], low, window, threshold - reach[essential])
+            _add_postings(postings, parts[essential:terms], cursors[essential:terms], low, sums)
+            found = _collect_candidates(postings, cursors[essential:terms], low, window, threshold - reach[essential])
             for term in range(essential - 1, -1, -1):
                 if found == 0:
                     break
                 found = _add_term(postings, parts[term], cursors[term], low, window, found, threshold - reach[term + 1])
             if found:
-                held, threshold = _keep_candidates(rows, low, window, found, best, k, held, threshold)
+                held, threshold = _add_candidate_keys(rows, low, window, found, best, k, held, threshold)
                 essential = _first_essential(reach, essential, terms, threshold)
         if held > k:
             _select_best(best[:held], k)
@@ -93,7 +93,7 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
 
 
 @njit(nogil=True, cache=True)
-def _start_question(weights, bounds, saturation, parts, reach):
+def _start_question(weights, bounds, saturation, parts, cumulative_maxima):
     """Compute the score contributions ("parts") of a question's terms and the cumulative maxima of these ("reach").
     Return a lower bound on the k-th best score.
     """
@@ -102,36 +102,36 @@ def _start_question(weights, bounds, saturation, parts, reach):
         weight, part = weights[term], parts[term]
         for pair in range(len(saturation)):
             part[pair] = weight - weight / (one + saturation[pair])
-        reach[term + 1] = reach[term] + (weight - weight / (one + bounds[term, 0]))
+        cumulative_maxima[term + 1] = cumulative_maxima[term] + (weight - weight / (one + bounds[term, 0]))
         floor = max(floor, weight - weight / (one + bounds[term, 1]))  # k passages have at least this part
     return floor * BELOW
 
 
 @njit(nogil=True, cache=True)
-def _first_essential(reach, essential, terms, threshold):
+def _first_essential(cumulative_maxima, essential, terms, threshold):
     """Return the first essential term: a passage that contains only terms before it cannot exceed the threshold."""
-    while essential < terms and reach[essential + 1] <= threshold:
+    while essential < terms and cumulative_maxima[essential + 1] <= threshold:
         essential += 1
     return essential
 
 
 @njit(nogil=True, cache=True)
-def _add_up(postings, parts, cursors, low, sums):
-    """Add the contributions of all postings in the window that begins with document `low` to the window's sums."""
+def _add_postings(postings, parts, cursors, first_document, sums):
+    """Add the contributions of all postings in the window that begins with document `first_document` to the window's sums."""
     documents, pairs = postings[0], postings[1]
-    high = low + np.uint64(WINDOW)
+    high = first_document + np.uint64(WINDOW)
     for term in range(len(parts)):
         place, stop, part = cursors[term, 1], cursors[term, 2], parts[term]
         cursors[term, 0] = place
         while place < stop and documents[place] < high:
-            sums[documents[place] - low] += part[pairs[place]]
+            sums[documents[place] - first_document] += part[pairs[place]]
             place += np.uint64(1)
         cursors[term, 1] = place
 
 
 @njit(nogil=True, cache=True)
-def _take_near(postings, cursors, low, window, near):
-    """Collect the documents whose sum is above `near` as candidates, reset all sums to 0, and return the number of
+def _collect_candidates(postings, cursors, first_document, window, minimum_sum):
+    """Collect the documents whose sum is above `minimum_sum` as candidates, reset all sums to 0, and return the number of
     candidates.
     """
     documents = postings[0]
@@ -139,17 +139,17 @@ def _take_near(postings, cursors, low, window, near):
     found = 0
     for term in range(len(cursors)):
         for place in range(cursors[term, 0], cursors[term, 1]):
-            inside = documents[place] - low
+            inside = documents[place] - first_document
             total = sums[inside]
             sums[inside] = 0.0
-            if total > near and total > 0.0:
+            if total > minimum_sum and total > 0.0:
                 candidates[found], totals[found] = inside, total
                 found += 1
     return found
 
 
 @njit(nogil=True, cache=True)
-def _keep_candidates(rows, low, window, found, best, k, kept, threshold):
+def _add_candidate_keys(rows, first_document, window, found, best, k, key_count, threshold):
     """Add the keys of the candidates above the threshold to `best`. Return the number of keys in `best`, and the new
     threshold.
     """
@@ -158,19 +158,19 @@ def _keep_candidates(rows, low, window, found, best, k, kept, threshold):
     for candidate in range(found):
         if totals[candidate] > threshold:
             score[0] = totals[candidate]
-            row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + low])
-            best[kept] = (np.uint64(bits[0]) << np.uint64(32)) | row
-            kept += 1
-            if kept == len(best):
+            row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + first_document])
+            best[key_count] = (np.uint64(bits[0]) << np.uint64(32)) | row
+            key_count += 1
+            if key_count == len(best):
                 _select_best(best, k)
-                kept = k
+                key_count = k
                 bits[0] = np.uint32(best[k - 1] >> np.uint64(32))
                 threshold = max(threshold, score[0] * BELOW)
-    return kept, threshold
+    return key_count, threshold
 
 
 @njit(nogil=True, cache=True)
-def _first_from(documents, place, stop, low):
+def _first_position_from(documents, place, stop, low):
     """Return the first position whose document number is at least `low`, found by exponential search and then binary
     search.
     """
@@ -189,33 +189,33 @@ def _first_from(documents, place, stop, low):
 
 
 @njit(nogil=True, cache=True)
-def _add_term(postings, part, cursor, low, window, found, near):
-    """Drop the candidates whose total is not above `near`, because this term and the terms before it cannot add enough.
+def _add_term(postings, contribution, cursor, first_document, window, found, minimum_sum):
+    """Drop the candidates whose total is not above `minimum_sum`, because this term and the terms before it cannot add enough.
     Add the term's contributions to the totals of the other candidates, and return the number of these.
     """
     documents, pairs = postings[0], postings[1]
     sums, candidates, totals, _ = window
     kept = 0
     for candidate in range(found):
-        if totals[candidate] > near:
+        if totals[candidate] > minimum_sum:
             candidates[kept], totals[kept] = candidates[candidate], totals[candidate]
             kept += 1
-    place = _first_from(documents, cursor[1], cursor[2], low)
-    end = _first_from(documents, place, cursor[2], low + np.uint64(WINDOW))
+    place = _first_position_from(documents, cursor[1], cursor[2], first_document)
+    end = _first_position_from(documents, place, cursor[2], first_document + np.uint64(WINDOW))
     cursor[1] = place
     if np.uint64(kept * LOOK_UP_COST) < end - place:
         for candidate in range(kept):
-            document = candidates[candidate] + low
-            at = _first_from(documents, place, end, document)
+            document = candidates[candidate] + first_document
+            at = _first_position_from(documents, place, end, document)
             if at < end and documents[at] == document:
-                totals[candidate] += part[pairs[at]]
+                totals[candidate] += contribution[pairs[at]]
         return kept
     for candidate in range(kept):
         sums[candidates[candidate]] = totals[candidate]
     for at in range(place, end):
-        inside = documents[at] - low
+        inside = documents[at] - first_document
         if sums[inside] > 0.0:
-            sums[inside] += part[pairs[at]]
+            sums[inside] += contribution[pairs[at]]
     for candidate in range(kept):
         totals[candidate] = sums[candidates[candidate]]
         sums[candidates[candidate]] = 0.0
@@ -223,24 +223,24 @@ def _add_term(postings, part, cursor, low, window, found, near):
 
 
 @njit(nogil=True, cache=True)
-def find_terms(texts, places, asked, starts, found):
+def find_terms(texts, offsets, asked, starts, found):
     """Fill `found` (t,) int64 with the position of each requested term among the index's sorted terms, or -1.
 
     Args:
-        texts, places: the terms of the index, one after another in UTF-8, and where each begins (v + 1,).
+        texts, offsets: the terms of the index, one after another in UTF-8, and where each begins (v + 1,).
         asked, starts: the same of the terms to find.
     """
     for term in range(len(starts) - 1):
         wanted = asked[starts[term] : starts[term + 1]]
-        low, high = 0, len(places) - 1
+        low, high = 0, len(offsets) - 1
         while low < high:
             middle = (low + high) // 2
-            if _text_precedes(texts[places[middle] : places[middle + 1]], wanted):
+            if _text_precedes(texts[offsets[middle] : offsets[middle + 1]], wanted):
                 low = middle + 1
             else:
                 high = middle
         found[term] = -1
-        if low < len(places) - 1 and _texts_equal(texts[places[low] : places[low + 1]], wanted):
+        if low < len(offsets) - 1 and _texts_equal(texts[offsets[low] : offsets[low + 1]], wanted):
             found[term] = low
 
 

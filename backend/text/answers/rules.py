@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import regex
 
 from blindspot.backend.text.default_rule import DEFAULT_RULE
-from blindspot.backend.text.spans import SPACES, Normalised, merged, token_spans
+from blindspot.backend.text.spans import SPACES, Normalised, merge_spans, token_spans
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
@@ -82,12 +82,12 @@ def _words_of(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, 
     Args:
         normalise: decompose the text (NFD) first.
     """
-    return _kept_words(text, normalise and not unicodedata.is_normalized("NFD", text))
+    return _cached_words(text, normalise and not unicodedata.is_normalized("NFD", text))
 
 
 @lru_cache(maxsize=TEXTS_KEPT)
-def _kept_words(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
-    normalised = Normalised.nfd(text) if normalise else Normalised.as_is(text)
+def _cached_words(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
+    normalised = Normalised.nfd(text) if normalise else Normalised.unchanged(text)
     pattern = ASCII_TOKEN if normalised.text.isascii() else TOKEN
     return normalised, tuple((m.group().lower(), m.start(), m.end()) for m in pattern.finditer(normalised.text))
 
@@ -118,7 +118,7 @@ class Rule(ABC):
         """Prepare an answer for searching. None if it cannot match any passage."""
 
     @abstractmethod
-    def matching(self, passage: Any, positions: Sequence[int], needles: Sequence[Any]) -> list[int]:
+    def matching_positions(self, passage: Any, positions: Sequence[int], needles: Sequence[Any]) -> list[int]:
         """Return the positions in `needles` of the answers that the passage contains."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class Rule(ABC):
 
     def contains_answer(self, passage: Any, needles: Sequence[Any]) -> bool:
         """Return whether the passage contains at least one of the answers."""
-        return bool(self.matching(passage, range(len(needles)), needles))
+        return bool(self.matching_positions(passage, range(len(needles)), needles))
 
 
 class Needle(NamedTuple):
@@ -168,7 +168,7 @@ class TokenRule(Rule):
         token = max(padded.split(" "), key=len)
         return Needle(token.casefold(), token, padded)
 
-    def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Needle]) -> list[int]:
+    def matching_positions(self, passage: str, positions: Sequence[int], needles: Sequence[Needle]) -> list[int]:
         """Return the positions of the answers that the passage contains.
 
         Tokenising is the slowest step. With few answers, a passage is tokenised only if a substring search in the
@@ -192,7 +192,7 @@ class TokenRule(Rule):
         spans: list[Span] = []
         for answer in answers:
             spans += token_spans(words, [token.lower() for token in tokens(nfd(answer))])
-        return merged(normalised.original(start, end) for start, end in spans)
+        return merge_spans(normalised.original(start, end) for start, end in spans)
 
 
 class SpacelessRule(Rule):
@@ -210,7 +210,9 @@ class SpacelessRule(Rule):
         # An answer of full stops and spaces becomes empty. RocketQA finds it in every passage; here it matches none.
         return _without_spaces(answer.strip(".").strip()) or None if has_tokens(answer) else None
 
-    def matching(self, passage: tuple[str, str], positions: Sequence[int], needles: Sequence[str]) -> list[int]:
+    def matching_positions(
+        self, passage: tuple[str, str], positions: Sequence[int], needles: Sequence[str]
+    ) -> list[int]:
         text, title = passage
         return [i for i in positions if needles[i] in text or needles[i] in title]
 
@@ -221,7 +223,7 @@ class SpacelessRule(Rule):
             for needle in self.needles(answers)
             for match in re.finditer(re.escape(needle), normalised.text)
         ]
-        return merged(normalised.original(start, end) for start, end in spans)
+        return merge_spans(normalised.original(start, end) for start, end in spans)
 
 
 def _without_spaces(text: str) -> str:
@@ -235,7 +237,7 @@ class Pattern:
 
     def __init__(self, source: str):
         self.source = source
-        self.compiled = compiled_pattern(source)
+        self.compiled = compile_pattern(source)
 
     def is_found(self, text: str) -> bool:
         return next(self.matches(text), None) is not None
@@ -251,9 +253,9 @@ class Pattern:
             self.compiled = None
 
 
-def compiled_pattern(source: str) -> regex.Pattern | None:
+def compile_pattern(source: str) -> regex.Pattern | None:
     """Compile a pattern. Returns None if it is empty, invalid or too expensive to search."""
-    if _too_costly(source) or not source.strip():
+    if _cost_fault(source) or not source.strip():
         return None
     try:
         return regex.compile(nfd(source), regex.IGNORECASE | regex.UNICODE | regex.MULTILINE)
@@ -265,7 +267,7 @@ def pattern_fault(source: str) -> str | None:
     """Return the reason why a pattern cannot be searched, or None if it can. Takes only milliseconds for
     any pattern.
     """
-    if reason := _too_costly(source):
+    if reason := _cost_fault(source):
         return reason
     try:
         regex.compile(source)
@@ -274,7 +276,7 @@ def pattern_fault(source: str) -> str | None:
     return None
 
 
-def _too_costly(source: str) -> str | None:
+def _cost_fault(source: str) -> str | None:
     """Return the reason why compiling or searching a pattern would need too much time or memory, or None."""
     if len(source) > PATTERN_LENGTH:
         return f"it has more than {PATTERN_LENGTH:,} characters"
@@ -298,7 +300,7 @@ class PatternRule(Rule):
         pattern = Pattern(answer)
         return pattern if pattern.compiled is not None else None
 
-    def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
+    def matching_positions(self, passage: str, positions: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
         return [i for i in positions if needles[i].is_found(passage)]
 
     def contains_answer(self, passage: str, needles: Sequence[Pattern]) -> bool:
@@ -307,7 +309,7 @@ class PatternRule(Rule):
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
         normalised = Normalised.nfd(text)
         spans = [span for pattern in self.needles(answers) for span in pattern.matches(normalised.text)]
-        return merged(normalised.original(start, end) for start, end in spans if end > start)
+        return merge_spans(normalised.original(start, end) for start, end in spans if end > start)
 
 
 RULES: dict[str, Rule] = {
@@ -363,4 +365,4 @@ def query_spans(text: str, question: str) -> list[Span]:
     words = {token for token in spaced_tokens(nfd(question)).split() if token not in STOP_WORDS and token[0].isalnum()}
     normalised, found = _words_of(text, normalise=True)
     spans = [(start, end) for word, start, end in found if word in words]
-    return merged(normalised.original(start, end) for start, end in spans)
+    return merge_spans(normalised.original(start, end) for start, end in spans)

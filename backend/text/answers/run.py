@@ -96,7 +96,7 @@ class Matcher:
         for i, passage in zip(searched, self.corpus.passages(block.ordinals[searched].tolist()), strict=True):
             start, end = bounds[i], bounds[i + 1]
             prepared = self.rule.passage(passage.text, passage.title)
-            contained = frozenset(self.rule.matching(prepared, answers[start:end], self.needles))
+            contained = frozenset(self.rule.matching_positions(prepared, answers[start:end], self.needles))
             if contained:
                 matched_pairs += [pair for pair in range(start, end) if answers[pair] in contained]
         matched = np.zeros(len(block.rows), bool)
@@ -150,7 +150,7 @@ def match_run(
     for name in sorted(set(rules)):
         rows = np.flatnonzero(rules == name)
         table = AnswerTable.of_questions([questions[row] for row in rows.tolist()], name)
-        with _matching(corpus, table, len(rows) * ordinals.shape[1], processes) as match:
+        with _open_matcher(corpus, table, len(rows) * ordinals.shape[1], processes) as match:
             for hits, matched in match(_blocks(ordinals, rows)):
                 answered.ravel()[hits[matched]] = True
                 done += len(hits)
@@ -181,14 +181,14 @@ def _blocks(ordinals: np.ndarray, rows: np.ndarray) -> Iterator[PlacedBlock]:
 
 
 @contextmanager
-def _matching(
-    corpus: PassageStore, table: AnswerTable, hits: int, processes: int | None
+def _open_matcher(
+    corpus: PassageStore, table: AnswerTable, hit_count: int, processes: int | None
 ) -> Iterator[Callable[[Iterator[PlacedBlock]], Iterator[tuple[np.ndarray, np.ndarray]]]]:
     """Yield a function that maps an iterator of (positions, block) to an iterator of (positions, whether each contains
     an answer), in any order.
     """
     if processes is None:
-        processes = min(processors(), hits // HITS_PER_PROCESS)
+        processes = min(processors(), hit_count // HITS_PER_PROCESS)
     if processes < 2 or not isinstance(corpus, Corpus) or isinstance(RULES[table.rule], PatternRule):
         matcher = Matcher(corpus, table)
         yield lambda blocks: ((positions, matcher.match(block)) for positions, block in blocks)

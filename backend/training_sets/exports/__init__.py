@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from blindspot.backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
+from blindspot.backend.core.manifest import atomic_folder, file_sha256, write_manifest, write_text
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.certificates import stated_certificate
@@ -67,7 +67,7 @@ def export(
         raise Refused(f"{target.parent} is not a folder; name one that exists")
     rows = ExportRows(study, training_set, options, progress)
     certificate = stated_certificate(study, training_set)
-    with whole_folder(target.absolute()) as building:
+    with atomic_folder(target.absolute()) as building:
         counts, notes = form.write(building, rows)
         sha256 = {file: file_sha256(building / file) for file in counts}
         write_text(building / "README.md", card(study, training_set, form, counts, notes))

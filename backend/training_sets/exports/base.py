@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.registry import Registry, instance_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from blindspot.db.records import Passage, Question
@@ -68,7 +68,7 @@ class ExportRows:
         ]
         known = self.study.corpus.ordinals({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
         passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
-        questions = self.study.questions.some([question for question, _ in block])
+        questions = self.study.questions.with_ids([question for question, _ in block])
         for question, kinds in zip(questions, chosen, strict=True):
             yield ExportRow(
                 question, *([PairPassage(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds)
@@ -108,14 +108,14 @@ EXPORTS: Registry[ExportFormat] = Registry(
     package="blindspot.backend.training_sets.exports",
     group="blindspot.training_set_exports",
     order=lambda entry: entry.name,
-    check=must_be(ExportFormat),
+    check=instance_check(ExportFormat),
 )
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> int:
     """Write JSON lines and return their number."""
     count = 0
-    with written_whole(path) as file:
+    with open_atomically(path) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1

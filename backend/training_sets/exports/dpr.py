@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.files import open_atomically
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows, PairPassage
 
 FILE = "train.json"
@@ -19,7 +19,7 @@ FILE = "train.json"
 
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     count = several = 0
-    with written_whole(folder / FILE) as file:
+    with open_atomically(folder / FILE) as file:
         file.write("[")
         for row in rows:
             file.write((",\n" if count else "\n") + json.dumps(_record(row), ensure_ascii=False))

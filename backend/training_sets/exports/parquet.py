@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows
-from blindspot.db.backup import sync
+from blindspot.db.backup import sync_to_disk
 
 FILE = "train.parquet"
 _PAIR = ("role", "source", "run", "rank", "score", "probability", "answer", "label", "reason")
@@ -30,7 +30,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
             records = [record for row in block for record in _records(row)]
             writer.write_table(pa.Table.from_pylist(records, schema=expected_schema))
             count += len(records)
-    sync(folder / FILE)
+    sync_to_disk(folder / FILE)
     return {FILE: count}, ()
 
 

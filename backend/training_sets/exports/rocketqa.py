@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.files import one_line, open_atomically
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note
 from blindspot.db.records import Passage
 
@@ -21,7 +21,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     A question without hard negatives has no line in dual.tsv, as in RocketQA.
     """
     dual = cross = bare = 0
-    with written_whole(folder / DUAL) as pairs, written_whole(folder / CROSS) as labelled:
+    with open_atomically(folder / DUAL) as pairs, open_atomically(folder / CROSS) as labelled:
         for row in rows:
             query = one_line(row.question.text)
             bare += not row.hard

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.text.number_words import counted
+from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"
@@ -36,7 +36,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     }
     notes = (
         _anchor_note(cap),
-        *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {counted(cap, 'row')} a question"),
+        *left_out_note(len(left_out_anchors), f"pairs of {PAIRS}", f"at most {quantity(cap, 'row')} a question"),
     )
     notes += left_out_note(
         counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
