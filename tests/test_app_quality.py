@@ -140,7 +140,7 @@ def test_batches_and_strata(study):
 def test_a_study_without_labels_says_what_to_do(tmp_path):
     made, _ = encyclopedia_study(tmp_path / "empty")
     People(made.labels_path).add("lea", "lead")
-    assert "No labels yet" in Page(made).text and "creates a batch on Team" in Page(made).text
+    assert "No labels yet" in Page(made).text and "a lead creates a batch of questions" in Page(made).text
     make_batch(made, "only", [RUN], size=20)
     page = Page(made)
     assert "0 of 2 questions judged completely, 2 remaining" in page.text and "No passage is disputed" in page.text

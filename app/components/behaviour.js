@@ -95,6 +95,7 @@ function jumpTo(id) {
 function onKey(event) {
   if (event.key === "Escape" && event.target instanceof Element && event.target.closest(".st-key-own-tags")) event.target.blur();
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
+  if (session.opening) { event.preventDefault(); return; }
   if (event.key === "?" && !document.querySelector(".judge:not(.on-question)")) { event.preventDefault(); showKeys(); return; }
   const step = { n: 1, ArrowRight: 1, p: -1, ArrowLeft: -1 }[event.key];
   if (step) {
@@ -116,7 +117,8 @@ function onKey(event) {
     event.preventDefault();
     const fold = tags.closest("details:not([open])");
     fold?.querySelector("summary").click();
-    setTimeout(() => tags.focus(), fold ? 100 : 0);        // a field in a closed expander takes no focus
+    session.opening = Boolean(fold);                       // a field takes no keys while its expander opens: they are no commands
+    setTimeout(() => { session.opening = false; tags.focus(); }, fold ? 600 : 0);
     return;
   }
   if (event.key === "/") {

@@ -13,6 +13,7 @@ from blindspot.db.people import Person
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
+SAID_ABOVE = "The plot above with all figures, and the questions behind each of them."
 ABOUT = (
     "This study is a generated encyclopedia: its people, places and works do not exist, so every passage that answers a "
     "question is known. BM25 and a dense retriever search it, annotators whose names end in “(simulated)” are programs, "
@@ -37,7 +38,7 @@ def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") ->
         tag(heading, "Where does dense retrieval fail, and what do labels change?"),
         tag(
             "ol",
-            *(_step(number, step, is_made, "h3" if heading == "h2" else "h2") for number, step in enumerate(steps, 1)),
+            *(_step(number, step, is_made, heading == "h2") for number, step in enumerate(steps, 1)),
             cls="steps",
         ),
         tag("details", tag("summary", "What this demo is"), div(ABOUT), cls="how"),
@@ -45,15 +46,18 @@ def demo_panel(open_study: Study, person: Person | None, heading: str = "h1") ->
     )
 
 
-def _step(number: int, step: DemoStep, is_made: bool, heading: str) -> Html:
+def _step(number: int, step: DemoStep, is_made: bool, is_below: bool) -> Html:
+    """One step. is_below: whether the findings, which the first step repeats, are above the steps."""
     waits = step.state == "waiting"
     title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
     state = STATES[step.state] if is_made or not waits else "not made"
     return tag(
         "li",
         span(f"{number}", cls="place"),
-        tag(heading, title, span(state, cls="soft after") if state else ""),
-        tag("p", join(step.sentence), cls="soft"),
+        tag("h3" if is_below else "h2", title, span(state, cls="soft after") if state else ""),
+        tag(
+            "p", join(SAID_ABOVE if is_below and step.key == "blind-spot" and not waits else step.sentence), cls="soft"
+        ),
         cls=step.state,
     )
 

@@ -79,7 +79,7 @@ def page() -> None:
     pair = pair_of_address(runs)
     head, pickers = st.container(), st.container(key="pickers")
     with pickers:
-        columns = st.columns([3, 3, 3, 2.4, 3.4], vertical_alignment="bottom")
+        columns = st.columns([2.8, 2.8, 2.6, 2.9, 3.4], vertical_alignment="bottom")
         with columns[0]:
             a = url.select("Run A", "a", names, pair[0], forget=("page",))
         with columns[1]:
@@ -369,7 +369,7 @@ def _filters(compared: Comparison, chosen: Selection) -> None:
                 help="Split, with the name of the question set if it has one.",
             )
         with columns[2]:
-            url.text_box("Search", "text", forget=("page",), placeholder="words in question, answers, subject or id")
+            url.text_box("Search", "text", forget=("page",), placeholder="question, answer, subject, id")
         with columns[3]:
             url.select(
                 "Measure",

@@ -66,15 +66,17 @@ def page() -> None:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     if not any(batch.state == "open" for batch in stores.queue.batches()):
-        show(new_batch_button(opened))
+        show(div(new_batch_button(opened), cls="below-judge"))
     curve_panel(opened, "judge")
+    further = []
     if person.is_allowed("adjudicate") and (
         open_now := stores.labels.disputed_questions(excluded=stores.queue.hidden_questions(person.name))
     ):
         words = f"Settle {quantity(len(open_now), 'question')} in dispute"
-        show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
+        further.append(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"))
     if person.is_allowed("make batches"):
-        show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
+        further.append(link("Batches, people and their progress", url.TEAM, cls="quiet"))
+    show(div(div(*further, cls="foot"), cls="below-judge"))
 
 
 @judging.keeps_component("judge")

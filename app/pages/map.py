@@ -83,7 +83,7 @@ def page() -> None:
             view = _encoder_view(map)
         with columns[6]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
-                show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
+                show(div(link("New map", address(map, new=1), cls="quiet"), cls="map-another"))
     if hidden_questions.any_hidden(study, map.question_ids):
         show(hidden_questions.notice_of_hidden(len(hidden_questions.hidden_ids(study).intersection(map.question_ids))))
         return

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
@@ -32,6 +32,8 @@ from blindspot.backend.core.manifest import (
 )
 from blindspot.backend.core.model_files import locate_model
 from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.report import Report
 from blindspot.backend.progress import Progress
 from blindspot.backend.recipes.settings import (
     JUDGED_POLICY,
@@ -44,10 +46,6 @@ from blindspot.backend.retrieval.bm25 import is_indexed
 from blindspot.backend.training.distributed import is_main_process
 from blindspot.db.errors import Refused
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.evaluation.report import Report
 
 DEV_DEPTH = 100
 KS = (1, 5, 20)

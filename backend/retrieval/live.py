@@ -10,19 +10,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import indexes as held
 from blindspot.backend.retrieval import remote
 from blindspot.backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
 from blindspot.backend.retrieval.indexes import OpenRetrievers
-from blindspot.backend.retrieval.retriever import kind_of
+from blindspot.backend.retrieval.retriever import Retriever, kind_of
 from blindspot.db.errors import Refused
 from blindspot.db.records import Hits
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.retrieval.retriever import Retriever
 
 MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 

@@ -14,17 +14,15 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
+from blindspot.backend.service.caller import Caller
 from blindspot.backend.service.job_values import check_values
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.jobs import Job
 from blindspot.db.rights import action_of_job
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.service.caller import Caller
-    from blindspot.db.jobs import Job
 
 # Kind of job to the module that registers it. Modules load when a job of theirs is started.
 STARTABLE = {

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
 from blindspot.backend.judging.guidelines import guidelines
-from blindspot.backend.service.caller import label_store
+from blindspot.backend.service.caller import Caller, label_store
 from blindspot.db.errors import Forbidden, Missing
 from blindspot.db.events import Choice, Label, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.service.caller import Caller
 
 OTHERS = "see others' labels"
 

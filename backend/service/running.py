@@ -7,14 +7,11 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.extras import require
+from blindspot.backend.core.study import Study
+from blindspot.backend.service.guard import Hosts
 from blindspot.db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.service.guard import Hosts
 
 SHORTEST_TOKEN = 16  # characters
 SECONDS_TO_CLOSE = 5

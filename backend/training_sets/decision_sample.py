@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import BatchSummary
 from blindspot.backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
 from blindspot.db.errors import BadInput, Missing
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.judging.batches import BatchSummary
 
 KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives"
 STRATA = (KEPT, REMOVED, PSEUDO)

@@ -8,19 +8,17 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blindspot.backend.core.manifest import file_sha256, text_sha256
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import Study
 from blindspot.backend.data.leaks import EligibleQuestions, eligible_questions
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
-    from blindspot.backend.core.study import Study
 
 VERSION = 2
 """Version of the method that builds pairs; it is part of the fingerprint."""

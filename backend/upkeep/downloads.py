@@ -7,16 +7,13 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blindspot.backend.core.require_right import require
+from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import quantity
+from blindspot.backend.training_sets.export_options import ExportOptions
 from blindspot.db.errors import Refused
 from blindspot.db.queue import Queue
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.training_sets.export_options import ExportOptions
 
 RUN_FORMATS = ("trec", "dpr", "pyserini", "msmarco")
 LABEL_FORMATS = ("jsonl", "csv", "qrels")

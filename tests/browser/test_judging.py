@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from blindspot.app import server
 from blindspot.backend.core.runs import write_run
@@ -502,6 +503,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         assert "All labels: 2 passages" in tab.locator(".judged summary").text_content()
         press(tab, "t")
         field = tab.get_by_label("Your tags")
+        expect(field).to_be_focused()  # the key opens the closed panel first
         for number, word in enumerate(("wrong gold", "<b>odd</b>"), 1):  # the field keeps the focus after Enter
             field.press_sequentially(word)
             field.press("Enter")

@@ -55,7 +55,7 @@ def tabs_head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
         offered = [(words, address(key, set=chosen), key == tab) for key, words in TITLES.items()]
         show(div(choices("show", offered), cls="choosers tabs"))
     with right:
-        if sets:
+        if sets and tab in ("set", "judges", "models"):
             names = list(reversed(sets))
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
     known_sets: set[str] = st.session_state.setdefault(_KNOWN, set(sets))

@@ -112,10 +112,13 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
 
 
 def cleaned_from(name: str, manifests: Mapping[str, Manifest]) -> str:
-    """Return the newest older set that was mined from the same runs; "" if there is none."""
-    older = list(manifests)[: list(manifests).index(name)]
+    """Return the newest older set that was mined from the same runs; "" if there is none. Of sets that were made in the
+    same second, one without a policy is the older one.
+    """
+    age = {each: (about["made"], about["policy"] != "none") for each, about in manifests.items()}
     runs = manifests[name]["request"]["runs"]
-    return next((each for each in reversed(older) if manifests[each]["request"]["runs"] == runs), "")
+    older = [each for each in manifests if age[each] < age[name] and manifests[each]["request"]["runs"] == runs]
+    return max(older, key=lambda each: age[each], default="")
 
 
 def _comparison(

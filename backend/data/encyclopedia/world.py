@@ -217,7 +217,7 @@ class World:
             facts["P800"] = (
                 form.format(a=_random_choice(words.ADJECTIVES, random), n=_random_choice(words.NOUNS, random)),
             )
-        return {"gender": gender, "born": born, "died": died, "childword": childword}
+        return {"gender": gender, "born": born, "died": died, "child_noun": childword}
 
     def _add_work(self, kind, index, random, facts, relatives) -> dict:
         maker_kind, relation = MAKER_OF[kind]

@@ -11,25 +11,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
+from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind as Relevance
 from blindspot.backend.retrieval import full_text
 from blindspot.backend.service import job_requests, labelling, reading
 from blindspot.backend.service.batching import Busy
 from blindspot.backend.service.caller import Caller
 from blindspot.backend.service.guard import MAX_UPLOAD
+from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers, requests
 from blindspot.db.errors import Forbidden
 from blindspot.db.rights import action_of_job
-
-if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
-    from blindspot.backend.service.service import Service
 
 MAX_PAGE = 500
 MAX_HITS_PAGE = 100
