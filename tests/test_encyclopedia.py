@@ -69,7 +69,7 @@ def digest(folder: Path) -> str:
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(folder, tmp_path):
     path, _ = folder
-    code = f"from blindspot.backend.data.encyclopedia import write; write({str(tmp_path)!r}, 600, 3)"
+    code = f"from blindspot.backend.data.encyclopedia import write_encyclopedia; write_encyclopedia({str(tmp_path)!r}, 600, 3)"
     root = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=os.environ | {"PYTHONHASHSEED": "12345"})
     assert digest(tmp_path) == digest(path)
