@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.certificate_draws import CertificatePlan
-from blindspot.backend.training_sets.certificates import Certificate, percent, proof
+from blindspot.backend.training_sets.certificates import Certificate, percent, proof_sentences
 
 
 def plan_lines(name: str, plan: CertificatePlan) -> Iterator[str]:
@@ -59,7 +59,7 @@ def state_lines(certificate: Certificate) -> Iterator[str]:
         f"{f', {certificate.unsettled:,} of them unsettled' if certificate.unsettled else ''}."
     )
     yield verdict(certificate)
-    yield from proof(certificate)
+    yield from proof_sentences(certificate)
     for each in certificate.strata:
         yield (
             f"  {each.stratum}: at most {percent(each.upper)} of {quantity(each.pairs, 'negative')} "
@@ -79,7 +79,7 @@ def stated_lines(certificate: Certificate | None) -> Iterator[str]:
         yield f"{withdrawal(certificate)} State it again: blindspot training-set certify {certificate.training_set}"
     else:
         yield verdict(certificate)
-        yield from proof(certificate)
+        yield from proof_sentences(certificate)
 
 
 def verdict(certificate: Certificate) -> str:

@@ -18,7 +18,7 @@ import streamlit as st
 from blindspot.app import server
 from blindspot.backend.core.children import end_child, start_child
 from blindspot.backend.core.study import Study
-from blindspot.backend.service.guard import EVERYWHERE, bind_socket, in_url
+from blindspot.backend.service.guard import EVERYWHERE, bind_socket, host_in_url
 from blindspot.db.errors import BlindspotError, Refused
 
 PORTS_TRIED = 20
@@ -40,7 +40,7 @@ def address() -> str:
     """Return the address at which others reach the app once it is open to them. It is the same for as long as the app
     runs, and usually after a restart: the first free port after the app's own.
     """
-    return f"http://{in_url(_own_address())}:{_free_port()}"
+    return f"http://{host_in_url(_own_address())}:{_free_port()}"
 
 
 def is_open() -> bool:

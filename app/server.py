@@ -61,7 +61,7 @@ def serve(
     """
     from blindspot.backend.core.children import child
     from blindspot.backend.core.made_from import is_check, log_run_name
-    from blindspot.backend.service.guard import EVERYWHERE, bind_socket, in_url, is_loopback
+    from blindspot.backend.service.guard import EVERYWHERE, bind_socket, host_in_url, is_loopback
 
     local = is_loopback(address) and not hosts
     if not local and not without_sign_in:
@@ -77,7 +77,10 @@ def serve(
             wait_until_up(port, server, address)
             shown = socket.gethostname() if address in EVERYWHERE else address
             page = "/check" if is_check(study) or log_run_name(study) else ""
-            print(f"{study.settings.name} is open on http://{in_url(shown)}:{port}{page} (Ctrl-C ends it)", flush=True)
+            print(
+                f"{study.settings.name} is open on http://{host_in_url(shown)}:{port}{page} (Ctrl-C ends it)",
+                flush=True,
+            )
             server.wait()
     except KeyboardInterrupt:
         print("\nClosed.")
@@ -96,7 +99,7 @@ def _refuse_open_door(study: Study, address: str) -> None:
 
 
 def _refuse_taken_port(address: str, port: int) -> None:
-    from blindspot.backend.service.guard import in_url, reachable_host
+    from blindspot.backend.service.guard import host_in_url, reachable_host
 
     host = reachable_host(address)
     try:
@@ -104,15 +107,15 @@ def _refuse_taken_port(address: str, port: int) -> None:
     except OSError:
         return
     raise Refused(
-        f"port {port} is in use (is the app open already on http://{in_url(host)}:{port} ?); give another with --port"
+        f"port {port} is in use (is the app open already on http://{host_in_url(host)}:{port} ?); give another with --port"
     )
 
 
 def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
     """Wait until the server answers. Raises BlindspotError if the server exits, or does not answer within a minute."""
-    from blindspot.backend.service.guard import in_url, reachable_host
+    from blindspot.backend.service.guard import host_in_url, reachable_host
 
-    health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"
+    health = f"http://{host_in_url(reachable_host(address))}:{port}/_stcore/health"
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if server.poll() is not None:

@@ -148,7 +148,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
     """Print the points of the learning curve, the labels that each learned from, and what the last labels changed."""
-    from blindspot.backend.training.curve_points import SCOPES, worked_batches
+    from blindspot.backend.training.curve_points import SCOPES, change_sentences
 
     if not points:
         print("No point yet. Add one: blindspot judge curve")
@@ -162,7 +162,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
         f"Success on {count_with_units(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev questions are used only for measuring, never for training.",
-        *worked_batches(last),
+        *change_sentences(last),
     ]
     heads = ["point", "settled pairs", "judged", "from", "reranker @1", "adapter @20"]
     print_rows(heads, rows, notes)

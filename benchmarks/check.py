@@ -133,7 +133,7 @@ def report_rules(
     """Print what the chosen rows of some samples say and what is true, and how well each rule tells all pairs apart."""
     from sklearn.metrics import roc_auc_score
 
-    from blindspot.backend.checking.rules import compare_rules, kept_by, statistics
+    from blindspot.backend.checking.rules import compare_rules, pairs_kept_by, statistics
     from blindspot.backend.checking.sample import JudgedDraws, SamplePlan, interval
 
     chosen: dict[str, list[float]] = {}
@@ -145,13 +145,13 @@ def report_rules(
         _, low, high = interval(judged.false, judged.unsettled, judged.cells, cells)
         rates += low <= false.mean() <= high
         curve = compare_rules(checked, judged)
-        shares = [float(false[kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
+        shares = [float(false[pairs_kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
         inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
         if curve.chosen is None or curve.promise is None:
             names.append("no rule")
             continue
         row, share = curve.rows[curve.chosen], shares[curve.chosen]
-        kept = kept_by(row.rule, pairs, judged)
+        kept = pairs_kept_by(row.rule, pairs, judged)
         promises += share <= curve.promise
         names.append(row.rule.as_text())
         figures = {

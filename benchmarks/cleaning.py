@@ -25,8 +25,8 @@ from blindspot.backend.judges.feature_judge import trainable_questions
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.text.answers import match_run
-from blindspot.backend.training.checkpoints import TrainingPlace
-from blindspot.backend.training.dual_encoder import FIGURE, start_encoder, train
+from blindspot.backend.training.checkpoints import TrainingFolders
+from blindspot.backend.training.dual_encoder import FIGURE, initial_encoder_settings, train
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_log import read_lines
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -111,12 +111,12 @@ def run(study: Study, out: Path, arm: str, seed: int, device: str, smoke: bool) 
     if result.is_file():
         return
     settings = DualEncoderSettings(**{**SETTINGS, "seed": seed, **({"steps": 2, "held_out": 0} if smoke else {})})
-    start, model = start_encoder(study, "minilm"), out / f"{arm}-{seed}.model"
+    start, model = initial_encoder_settings(study, "minilm"), out / f"{arm}-{seed}.model"
     if not (model / "training.json").is_file():
         train(
             start,
             examples(study, arm),
-            TrainingPlace(model, out / f"{arm}-{seed}.training", device, about={"arm": arm}),
+            TrainingFolders(model, out / f"{arm}-{seed}.training", device, about={"arm": arm}),
             settings,
         )
     encoder = load_encoder(

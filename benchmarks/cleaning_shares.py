@@ -31,8 +31,8 @@ from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.retrieval.dense import Dense, build_index
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import TrainingPlace
-from blindspot.backend.training.dual_encoder import start_encoder, train
+from blindspot.backend.training.checkpoints import TrainingFolders
+from blindspot.backend.training.dual_encoder import initial_encoder_settings, train
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.stored_vectors import StoredVectors
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -155,13 +155,13 @@ def retriever(bench: Bench, cell: Cell) -> np.ndarray:
         passages = bench.study.corpus.passages([int(lists.rows[i, j]) for j in (gold, *kept)])
         question = lists.questions[i]
         examples.append(Example(question.id, question.text, (passages[0],), tuple(passages[1:]), question.relation))
-    start, tokens = start_encoder(bench.study, START), bench.dense.manifest["max_tokens"]
+    start, tokens = initial_encoder_settings(bench.study, START), bench.dense.manifest["max_tokens"]
     settings = DualEncoderSettings(
         towers="two", only="question", batch=16, hard_negatives=NEGATIVES, in_batch=True, passage_tokens=tokens,
         steps=SIZES[cell.size], held_out=0, learning_rate=5e-5, precision="float32", seed=cell.seed,
     )  # fmt: skip
     name = cell.file.removesuffix(".json")
-    place = TrainingPlace(bench.folder / f"{name}.model", bench.folder / f"{name}.training", "cpu", about={})
+    place = TrainingFolders(bench.folder / f"{name}.model", bench.folder / f"{name}.training", "cpu", about={})
     shutil.rmtree(place.target, ignore_errors=True)
     train(start, examples, place, settings, stored=StoredVectors.open(bench.study, START, tokens))
     encoder = load_encoder(

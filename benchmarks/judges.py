@@ -279,7 +279,7 @@ def relabel(bench: Bench) -> None:
 def adapter(bench: Bench, training_set: str) -> None:
     """A linear map over MiniLM's index; settings chosen at the first seed and kept for the others."""
     from blindspot.backend.training.adapter import read_questions
-    from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn
+    from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn_map
     from blindspot.backend.training.training_settings import AdapterSettings
     from blindspot.backend.training_sets.training_set import TrainingSet
 
@@ -311,7 +311,7 @@ def adapter(bench: Bench, training_set: str) -> None:
     for seed in SEEDS:
         settings = AdapterSettings(seed=seed, held_out=500 if not chosen else 0, **chosen)
         began = time.process_time()
-        learned = learn(questions, vectors, unit, settings)
+        learned = learn_map(questions, vectors, unit, settings)
         if chosen:  # choosing is not timed
             seconds.append(time.process_time() - began)
         chosen = chosen or {key: learned.about[key] for key in ("scale", "weight_decay", "steps")}

@@ -91,21 +91,21 @@ def outcomes(features: np.ndarray, right: np.ndarray, pilot: int, seed: int) -> 
 
     pilot_lists, after = lists(train[:pilot], here), lists(train, there)
     steps = learning_steps(pilot_lists, seed)
-    first = after.first_right(np.arange(pilot), after.truth)
+    first = after.first_hit_is_relevant(np.arange(pilot), after.truth)
     for more in LABELS:
         n = -(-more // PAIRS_PER_QUESTION)
-        found = after.first_right(np.arange(pilot + n), after.truth)
+        found = after.first_hit_is_relevant(np.arange(pilot + n), after.truth)
         expected = step_forecast(steps, float(np.log2((pilot + n) / pilot)), LEARNING_PRIOR)
         yield f"reranker, {more}", expected, float(found.mean() - first.mean())
     cleaned = np.where(np.arange(len(train))[:, None] < pilot, truth[train], noisy[train])
     mended = replace(lists(train[:NOISY], here), truth=cleaned[:NOISY])
     steps = cleaning_steps(mended, np.arange(pilot), seed)
     places = np.arange(NOISY)
-    first = after.first_right(places, cleaned)
+    first = after.first_hit_is_relevant(places, cleaned)
     for more in LABELS:
         n = min(-(-more // PAIRS_PER_QUESTION), NOISY - pilot)
         now = np.where(np.arange(len(train))[:, None] < pilot + n, truth[train], noisy[train])
-        found = after.first_right(places, now)
+        found = after.first_hit_is_relevant(places, now)
         yield (
             f"cleaning, reranker, {more}",
             step_forecast(steps, n / pilot, CLEANING_PRIOR),

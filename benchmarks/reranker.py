@@ -24,7 +24,7 @@ from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
-from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import examples_of, trainable_questions
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, fit_ranker
 from blindspot.backend.judges.lists import Lists
@@ -44,7 +44,7 @@ class Bench:
         self.study = Study.open(folder)
         self.train, self.dev = self.study.run("bm25-train"), self.study.run("bm25-dev")
         self.questions = self.study.questions.with_ids(self.dev.question_ids)
-        self.lists, self.features = kept_features(self.study, self.dev, self.questions, RERANK_DEPTH, "minilm")
+        self.lists, self.features = cached_features(self.study, self.dev, self.questions, RERANK_DEPTH, "minilm")
         self.answers = np.asarray(self.dev.answers("dpr"))[:, :RERANK_DEPTH]
         self.units = units_of(self.questions, self.study.settings.unit)
 
@@ -57,7 +57,7 @@ class Bench:
         """Lists of the training questions with gold, in memory: with features, gold and answers."""
         ids = trainable_questions(self.study, self.train)
         questions = [q for q in self.study.questions.with_ids(ids) if q.gold]
-        lists, features = kept_features(self.study, self.train, questions, RERANK_DEPTH, "minilm")
+        lists, features = cached_features(self.study, self.train, questions, RERANK_DEPTH, "minilm")
         gold, _ = gold_matrix(self.study.corpus, lists.rows, questions)
         answers = np.asarray(self.train.answers("dpr"))[[self.train.row(q.id) for q in questions], :RERANK_DEPTH]
         return lists, features, gold, answers
@@ -152,7 +152,7 @@ def other_runs(bench: Bench) -> None:
         if name not in bench.study.runs():
             continue
         run = bench.study.run(name)
-        lists, features = kept_features(bench.study, run, bench.questions, RERANK_DEPTH, "minilm")
+        lists, features = cached_features(bench.study, run, bench.questions, RERANK_DEPTH, "minilm")
         answers = np.asarray(run.answers("dpr"))[:, : lists.rows.shape[1]]
         scores = np.full(lists.rows.shape, -np.inf)
         scores[lists.rows >= 0] = ranker.ranking_scores(features[lists.rows >= 0])

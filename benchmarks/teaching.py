@@ -30,7 +30,7 @@ from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
-from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import examples_of, trainable_questions
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, fit_ranker
 from blindspot.backend.judges.lists import Lists, lists_of
@@ -41,12 +41,12 @@ from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.text.answers import match_run
-from blindspot.backend.training.adapter import taught_questions
-from blindspot.backend.training.adapter_map import TrainingQuestions, learn, pad_rows
-from blindspot.backend.training.checkpoints import TrainingPlace
+from blindspot.backend.training.adapter import questions_of_lists
+from blindspot.backend.training.adapter_map import TrainingQuestions, learn_map, pad_rows
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.dual_encoder import train, try_model
 from blindspot.backend.training.estimate import estimate
-from blindspot.backend.training.judged_lists import JudgedLists, ListExamples, ListTeacher, ordered
+from blindspot.backend.training.judged_lists import JudgedLists, ListExamples, ListTeacher, sort_lists
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.stored_vectors import StoredVectors
 from blindspot.backend.training.training_settings import AdapterSettings, DualEncoderSettings
@@ -73,7 +73,7 @@ class Bench:
         self.dense = Dense(self.study, "minilm")
         run = self.study.run("hybrid-train")
         self.questions = self.study.questions.with_ids(trainable_questions(self.study, run))
-        self.lists, self.features = kept_features(self.study, run, self.questions, RERANK_DEPTH, "minilm")
+        self.lists, self.features = cached_features(self.study, run, self.questions, RERANK_DEPTH, "minilm")
         self.gold = gold_matrix(self.study.corpus, self.lists.rows, self.questions)[0]
         self.answers = np.asarray(run.answers("dpr"))[[run.row(q.id) for q in self.questions], :RERANK_DEPTH]
         self.facts = units_of(self.questions, self.study.settings.unit).codes
@@ -101,12 +101,12 @@ class Bench:
         examples = examples_of(chosen, self.features[drawn], truth, self.answers[drawn], reference)
         present, scores = self.lists.rows >= 0, np.full(self.lists.rows.shape, np.nan)
         scores[present] = fit_ranker(examples, FeatureJudgeSettings()).ranking_scores(self.features[present])
-        return JudgedLists(self.questions, *ordered(self.lists.rows, scores), f"judge-{seed}", "hybrid-train")
+        return JudgedLists(self.questions, *sort_lists(self.lists.rows, scores), f"judge-{seed}", "hybrid-train")
 
     def unordered(self, seed: int) -> JudgedLists:
         """BM25's lists of the same questions with BM25's scores: the teacher that nobody labelled for."""
         lists = lists_of(self.study.run("bm25-train"), self.questions, RERANK_DEPTH)
-        return JudgedLists(self.questions, *ordered(lists.rows, lists.scores), "bm25", "bm25-train")
+        return JudgedLists(self.questions, *sort_lists(lists.rows, lists.scores), "bm25", "bm25-train")
 
     def gold_taught(self) -> TrainingQuestions:
         """All gold of the questions, and the other passages of hybrid retrieval's first ranks as negatives."""
@@ -179,8 +179,8 @@ def settings(bench: Bench) -> None:
     row("MiniLM", "", "", *(f"{100 * each.mean():.1f}" for each in bench.success(held, asked)))
     for sharpness, ranks, scale in TRIED:
         lists = JudgedLists([bench.questions[i] for i in rest], whole.rows[rest], whole.log_odds[rest], "", "")
-        questions = taught_questions(bench.study, bench.dense, lists, None, ranks, sharpness)
-        learned = learn(questions, bench.vectors, True, AdapterSettings(**FIXED | {"scale": scale}))
+        questions = questions_of_lists(bench.study, bench.dense, lists, None, ranks, sharpness)
+        learned = learn_map(questions, bench.vectors, True, AdapterSettings(**FIXED | {"scale": scale}))
         right = bench.success(held, mapped(learned, asked))
         row(sharpness, ranks, scale, *(f"{100 * each.mean():.1f}" for each in right))
 
@@ -191,17 +191,17 @@ def adapter(bench: Bench) -> None:
     )
     asked = bench.question_vectors(bench.dev)
     teachers: dict[str, Callable[[int], TrainingQuestions]] = {
-        f"a judge of {LABELLED} labelled questions": lambda seed: taught_questions(
+        f"a judge of {LABELLED} labelled questions": lambda seed: questions_of_lists(
             bench.study, bench.dense, bench.judged(seed)
         ),
-        "BM25's lists as they are": lambda seed: taught_questions(bench.study, bench.dense, bench.unordered(seed)),
+        "BM25's lists as they are": lambda seed: questions_of_lists(bench.study, bench.dense, bench.unordered(seed)),
         "gold of all questions": lambda seed: bench.gold_taught(),
     }
     for name, teach in teachers.items():
         tables, seconds = [], []
         for seed in SEEDS:
             questions, began = teach(seed), time.process_time()
-            learned = learn(questions, bench.vectors, True, AdapterSettings(**FIXED, seed=seed))
+            learned = learn_map(questions, bench.vectors, True, AdapterSettings(**FIXED, seed=seed))
             seconds.append(time.process_time() - began)
             tables.append(bench.success(bench.dev, mapped(learned, asked)))
         line(bench, name, tables, start, seconds)
@@ -247,7 +247,7 @@ def trained(bench: Bench, name: str, lists: JudgedLists, chosen: DualEncoderSett
             print(
                 f"then {len(study.corpus):,} passages to encode: {indexing_minutes(study, begin, chosen):.0f} minutes"
             )
-        place = TrainingPlace(target, study.path("models", f".{name}~training"), progress=said)
+        place = TrainingFolders(target, study.path("models", f".{name}~training"), progress=said)
         train(begin, examples, place, chosen, teacher=teacher, stored=stored)
     seconds = time.process_time() - began
     if name not in study.settings.encoders:

@@ -71,10 +71,10 @@ def data(count: int) -> list[Any]:
 
 def model(layers: int) -> Any:
     from blindspot.backend.core.settings import EncoderSettings
-    from blindspot.backend.training.initial_model import Shape, load_initial_model
+    from blindspot.backend.training.initial_model import ModelShape, load_initial_model
 
     return load_initial_model(
-        EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128)
+        EncoderSettings(model="minilm"), ModelShape(layers=layers, question_tokens=32, passage_tokens=128)
     )
 
 

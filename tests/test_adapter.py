@@ -11,7 +11,7 @@ from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import AdapterSettings, read_questions, train_adapter
-from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn, make_map
+from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_module, learn_map, make_map
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -36,7 +36,7 @@ def rotated(questions=400, passages=2000, dimension=24, seed=0):
 def test_a_map_that_can_be_learned_is_learned(one_thread):
     questions, vectors = rotated()
     settings = AdapterSettings(steps=150, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0)
-    learned = learn(questions, vectors, True, settings)
+    learned = learn_map(questions, vectors, True, settings)
     # The held-out questions are random before, and mostly near their passage after.
     assert learned.about["held_out"] == 80 and learned.about["before"] < 0.1
     assert learned.about["after"] > 0.9
@@ -45,13 +45,13 @@ def test_a_map_that_can_be_learned_is_learned(one_thread):
 def test_the_same_seed_learns_the_same_map(one_thread):
     questions, vectors = rotated(60)
     settings = AdapterSettings(steps=20, batch=32, held_out=0)
-    first, second = (learn(questions, vectors, True, settings).map for _ in range(2))
+    first, second = (learn_map(questions, vectors, True, settings).map for _ in range(2))
     assert np.array_equal(first.outer.weight.detach().numpy(), second.outer.weight.detach().numpy())
 
 
 def test_too_few_held_out_questions_choose_nothing(one_thread):
     questions, vectors = rotated(50)
-    learned = learn(questions, vectors, True, AdapterSettings(steps=5, batch=16))
+    learned = learn_map(questions, vectors, True, AdapterSettings(steps=5, batch=16))
     assert learned.about == {
         "scale": 20.0,
         "weight_decay": 0.0,
@@ -80,11 +80,11 @@ def test_settings_are_chosen_on_held_out_questions_in_turn(one_thread, monkeypat
 
     monkeypatch.setattr(MapLearner, "fit", fit)
     monkeypatch.setattr(MapLearner, "success", lambda self, mapped, held_out: np.full(3, worth.get(mapped, 0.1)))
-    learned = learn(questions, vectors, True, AdapterSettings())
+    learned = learn_map(questions, vectors, True, AdapterSettings())
     assert (learned.map, learned.about["before"], learned.about["after"]) == ((40.0, 0.0, 400), 0.1, 0.6)
     assert {choice for n, choice in fitted if n == 320} == set(worth) and fitted[-1] == (400, (40.0, 0.0, 400))
     given = AdapterSettings(scale=5.0, weight_decay=1.0, steps=7)
-    assert learn(questions, vectors, True, given).map == (5.0, 1.0, 7)
+    assert learn_map(questions, vectors, True, given).map == (5.0, 1.0, 7)
 
 
 def test_a_known_positive_is_no_negative():

@@ -9,7 +9,7 @@ from blindspot.app.components.marks import relation_label
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
-from blindspot.backend.evaluation.comparison_words import significance
+from blindspot.backend.evaluation.comparison_words import significance_sentence
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -96,7 +96,7 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     page = compare(study, measure="mrr")
     made = compare_with(study, "alpha", "beta", ComparisonOptions(k=5, by="relation", measure="mrr"))
     both = made.figures_at[5]
-    assert "MRR@k, %" in page.text and significance(both, 4) in page.text
+    assert "MRR@k, %" in page.text and significance_sentence(both, 4) in page.text
     assert f"oracle {100 * made.figures_at[1].oracle.value:.1f}" in row(page, "oracle")
     assert row(page, "place of birth (P19)").startswith(
         f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
@@ -121,7 +121,7 @@ def test_the_page_says_what_the_command_says(study):
     _, low, high = made.figures_at[5].difference.estimate.percent
     assert f"{signed_ends(low, high)} points" in page.text and f"{signed_ends(low, high)} points" in made.conclusion
     tests = int(re.search(r"for (\d+) tests", made.conclusion)[1])
-    assert significance(made.figures_at[5], tests) in page.text and made.reservation in page.text
+    assert significance_sentence(made.figures_at[5], tests) in page.text and made.reservation in page.text
     for name, both in made.groups.items():
         estimate, flips = both.difference.estimate, both.flips
         shown = row(page, relation_label(name)).removeprefix(relation_label(name)).split()

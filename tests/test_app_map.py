@@ -251,7 +251,14 @@ def test_every_colour_of_a_map_is_seen_in_light_and_in_dark():
 def test_hits_of_two_runs_are_those_of_both_one_or_neither():
     one = ["found", "found", "missed", "missed", "other passage", "found", "not in this run"]
     other = ["found", "missed", "found", "missed", "other passage", "not in this run", "missed"]
-    assert hits_of_two(one, other) == [BOTH, ONLY_FIRST, ONLY_SECOND, NEITHER, "other passage", "found", "missed"]
+    assert hits_of_two(one, other) == [
+        BOTH,
+        ONLY_FIRST,
+        ONLY_SECOND,
+        NEITHER,
+        "other passage",
+        *2 * ["not in this run"],
+    ]
 
 
 def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():

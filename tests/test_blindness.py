@@ -318,12 +318,12 @@ def sent_to_browser(page: Page) -> str:
 def test_cards_hold_ranks_and_settled_labels_only_of_passages_that_are_labelled(study):
     queue, cards = Queue(study.labels_path), Cards(study)
     leases = queue.claim("ann", 1)
-    (card,) = cards.leased("ann", leases)
+    (card,) = cards.cards_of_leases("ann", leases)
     assert [one["where"] for one in card["candidates"]] == [""]
     Labels(study.labels_path).add(
         "ann", LabelEvent("ann-1", "label", "q3", (Choice("filler0", "positive"),), batch="first")
     )
-    (card,) = cards.leased("ann", leases)
+    (card,) = cards.cards_of_leases("ann", leases)
     assert [one["where"] for one in card["candidates"]] == ["alpha, rank 1, score 9"]
 
 

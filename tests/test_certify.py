@@ -15,8 +15,13 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit
-from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan, share_of
-from blindspot.backend.training_sets.certificates import certify, proof, sensitivity, stated_certificate
+from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, parse_share, queue_plan, read_plan
+from blindspot.backend.training_sets.certificates import (
+    certify,
+    proof_sentences,
+    sensitivity_sentence,
+    stated_certificate,
+)
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -128,19 +133,21 @@ def test_labels_certify_the_set_and_a_changed_label_withdraws_it(study, tmp_path
     assert [each.stratum for each in found.strata] == ["ranks 2-5", "ranks 6-20", "rank 21 and below"]
     made = TrainingSet.open(study, "raw")
     assert stated_certificate(study, made).withdrawn == []
-    upper, after = found.missing(0.05)
+    upper, after = found.bounds_with_missed_positives(0.05)
     assert upper == pytest.approx(found.upper / 0.95) and after == pytest.approx(
         max(0.0, upper * found.negatives - found.false) / (found.negatives - found.false)
     )
-    assert sensitivity(found).startswith(
+    assert sensitivity_sentence(found).startswith(
         f"If people miss 5% of the positives: at most {100 * upper:.3g}% as the set is"
     )
     measured = replace(found, missed=3, of_positives=12)
-    assert "People missed 3 of 12 labels of settled positives (25.0%)" in sensitivity(measured)
-    assert f"{100 * found.upper / 0.75:.3g}%" in sensitivity(measured)
+    assert "People missed 3 of 12 labels of settled positives (25.0%)" in sensitivity_sentence(measured)
+    assert f"{100 * found.upper / 0.75:.3g}%" in sensitivity_sentence(measured)
     card = (export(study, "raw", "beir", tmp_path / "out").path / "README.md").read_text()
     assert "If people miss 5% of the positives" in card
-    assert all(sentence in card for sentence in proof(found)) and f"at most {100 * found.upper:.3g}% of" in card
+    assert (
+        all(sentence in card for sentence in proof_sentences(found)) and f"at most {100 * found.upper:.3g}% of" in card
+    )
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["certificate"]["upper"] == found.upper
     # A label that the certificate rests on changes.
     draw = next(each for each in planned.draws if not answers(*each[:2]))
@@ -320,4 +327,9 @@ def test_the_pages_show_it(study):
 
 
 def test_shares_are_read_as_people_write_them():
-    assert share_of("2%", "--at-most") == share_of("0.02", "--at-most") == share_of(" 2.0 % ", "--at-most") == 0.02
+    assert (
+        parse_share("2%", "--at-most")
+        == parse_share("0.02", "--at-most")
+        == parse_share(" 2.0 % ", "--at-most")
+        == 0.02
+    )

@@ -13,9 +13,9 @@ import pytest
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
 from blindspot.backend.checking.check import check, open_check
-from blindspot.backend.checking.facts import FileFinding, in_batch
+from blindspot.backend.checking.facts import FileFinding, in_batch_negatives
 from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
-from blindspot.backend.checking.rules import compare_rules, kept_by, parse_rule
+from blindspot.backend.checking.rules import compare_rules, pairs_kept_by, parse_rule
 from blindspot.backend.checking.sample import (
     JudgedDraws,
     SamplePlan,
@@ -143,7 +143,7 @@ def test_without_doubled_texts_no_batch_has_a_false_negative():
         row=numbers, slot=np.zeros(rows, np.int16), question=numbers, passage=numbers, positive=np.ones(rows, bool),
         empty=np.zeros(rows, bool), **arrays,
     )  # fmt: skip
-    doubled, batches = in_batch(places, rows, np.arange(rows))
+    doubled, batches = in_batch_negatives(places, rows, np.arange(rows))
     assert doubled == 0 and all(batch.rows == 0 and batch.pairs == 0 for batch in batches)
 
 
@@ -304,15 +304,15 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     }
     for row in curve.rows:
         if row.rule.name != "judge":
-            keeps = kept_by(row.rule, judged.pairs, judged)
+            keeps = pairs_kept_by(row.rule, judged.pairs, judged)
             assert row.kept == keeps.sum()
     inside = [
-        row.low <= truth[kept_by(row.rule, judged.pairs, judged)].mean() <= row.high
+        row.low <= truth[pairs_kept_by(row.rule, judged.pairs, judged)].mean() <= row.high
         for row in curve.rows
         if row.rule.name != "judge"
     ]
     assert np.mean(inside) >= 0.9
-    assert truth[kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
+    assert truth[pairs_kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
 
 
 def test_no_margin_below_0_is_offered(scored):
@@ -346,14 +346,14 @@ def test_a_rule_that_is_the_wrong_way_round_is_not_called_chance(scored):
 def test_rules_are_read_as_trainers_write_them(scored):
     found, _ = scored
     pairs = negative_pairs(found.checked.places)
-    assert (kept_by(parse_rule("max_score=0.6"), pairs, None) == (pairs.score <= 0.6)).all()
-    margin = kept_by(parse_rule("relative_margin=0.1"), pairs, None)
+    assert (pairs_kept_by(parse_rule("max_score=0.6"), pairs, None) == (pairs.score <= 0.6)).all()
+    margin = pairs_kept_by(parse_rule("relative_margin=0.1"), pairs, None)
     assert (margin == (pairs.score <= pairs.positive_score - 0.1 * np.abs(pairs.positive_score))).mean() > 0.999
-    assert (kept_by(parse_rule("range_min=2"), pairs, None) == (pairs.rank > 2)).all()
+    assert (pairs_kept_by(parse_rule("range_min=2"), pairs, None) == (pairs.rank > 2)).all()
     with pytest.raises(BadInput, match="no rule"):
         parse_rule("margin")
     with pytest.raises(BadInput, match="needs labels"):
-        kept_by(parse_rule("judge=0.3"), pairs, None)
+        pairs_kept_by(parse_rule("judge=0.3"), pairs, None)
 
 
 def test_a_rule_that_empties_questions_pays_for_it(tmp_path):

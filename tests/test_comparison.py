@@ -20,7 +20,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, by_group, figures_at, macro_at, measure_all
 from blindspot.backend.evaluation.comparison_report import COLUMNS, compare_runs
-from blindspot.backend.evaluation.comparison_words import conclusion, significance
+from blindspot.backend.evaluation.comparison_words import conclusion, significance_sentence
 from blindspot.backend.evaluation.panel import (
     ALL,
     RANDOM,
@@ -157,7 +157,7 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
     sentence = conclusion(found, "alpha", "beta", 8)
     assert said in sentence and left_out not in sentence
     assert ("no significant difference" in sentence) == (p > 0.05)
-    below = significance(found, 8)
+    below = significance_sentence(found, 8)
     assert (
         f"is {'significant' if p <= 0.05 else 'not significant'} (p = {p:.3f} after Holm's method for 8 tests)"
     ) in below

@@ -10,17 +10,17 @@ import torch
 from blindspot.backend.core.manifest import read_json
 from blindspot.backend.judges.calibration import (
     ProbabilityCalibration,
-    at_thresholds,
-    brier,
-    cross_validated,
+    brier_score,
+    cross_validated_probabilities,
     fit,
+    measure_thresholds,
     reliability,
 )
-from blindspot.backend.training.checkpoints import TrainingPlace
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
 from blindspot.backend.training.evaluators import PairEvaluator, mean_average_precision
 from blindspot.backend.training.examples import Example, hold_out
-from blindspot.backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run, with_base_rate
+from blindspot.backend.training.scoring import CrossEncoderScorer, LabelledPair, correct_base_rate, score, score_run
 from blindspot.backend.training.training_log import read_lines
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
@@ -51,10 +51,10 @@ def quick(bert):
         return train(
             bert,
             examples() if data is None else data,
-            TrainingPlace(target, target.with_name(f"{target.name}~working"), "cpu", restart, progress=progress),
+            TrainingFolders(target, target.with_name(f"{target.name}~working"), "cpu", restart, progress=progress),
             CrossEncoderSettings(**{**QUICK, **settings}),
             labels=labels,
-            retrieved=retrieved,
+            keep_retrieved=retrieved,
         )
 
     return trained
@@ -181,7 +181,7 @@ def test_probabilities_are_corrected_to_another_share_of_positives(method):
 
     fitted = fit(*drawn(20_000, 0.5), method)
     scores, positive = drawn(200_000, 0.05)
-    corrected = with_base_rate(fitted, 0.5, 0.05)(scores)
+    corrected = correct_base_rate(fitted, 0.5, 0.05)(scores)
     assert fitted(scores).mean() > 0.2 and corrected.mean() == pytest.approx(0.05, abs=0.005)
     for low, high in ((0.0, 0.02), (0.02, 0.1), (0.1, 0.4)):
         inside = (corrected >= low) & (corrected < high)
@@ -258,7 +258,7 @@ def test_pickled_weights_are_not_read(quick, bert, tmp_path):
     torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
     with pytest.raises(Refused, match="would run code of whoever made it: pytorch_model.bin: pickled weights.*--trust"):
         cross_encoder.train(
-            str(tmp_path / "pickled"), examples(), TrainingPlace(tmp_path / "model", tmp_path / "working", "cpu")
+            str(tmp_path / "pickled"), examples(), TrainingFolders(tmp_path / "model", tmp_path / "working", "cpu")
         )
 
 
@@ -319,9 +319,9 @@ def test_what_is_reported_was_not_fitted():
         [str(i // 3) for i in range(600)],
     )
     seen = fit(scores, positive, "isotonic")(scores)
-    apart = cross_validated(scores, positive, questions, "isotonic")
-    assert brier(seen, positive) < 0.25 < brier(apart, positive)
-    assert cross_validated(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
+    apart = cross_validated_probabilities(scores, positive, questions, "isotonic")
+    assert brier_score(seen, positive) < 0.25 < brier_score(apart, positive)
+    assert cross_validated_probabilities(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
 
 
 def test_reliability_is_sklearns_curve():
@@ -335,19 +335,19 @@ def test_reliability_is_sklearns_curve():
     np.testing.assert_allclose([row["probability"] for row in rows], means)
     assert sum(row["positive"]["n"] for row in rows) == len(positive)
     assert all(row["positive"]["low"] <= row["positive"]["value"] <= row["positive"]["high"] for row in rows)
-    assert brier(truth, positive) == pytest.approx(brier_score_loss(positive, truth))
+    assert brier_score(truth, positive) == pytest.approx(brier_score_loss(positive, truth))
 
 
 def test_precision_and_recall_are_sklearns():
     from sklearn.metrics import precision_score, recall_score
 
     _, positive, truth, _ = sample(500)
-    for row in at_thresholds(truth, positive):
+    for row in measure_thresholds(truth, positive):
         above = truth >= row["threshold"]
         assert row["precision"]["value"] == pytest.approx(precision_score(positive, above))
         assert row["recall"]["value"] == pytest.approx(recall_score(positive, above))
         assert row["missed"]["value"] == pytest.approx(positive[~above].mean()) and row["missed"]["n"] == (~above).sum()
-    none = at_thresholds(np.array([0.2]), np.array([True]), [0.9])[0]
+    none = measure_thresholds(np.array([0.2]), np.array([True]), [0.9])[0]
     assert none["precision"] == {"value": None, "n": 0, "low": None, "high": None}
 
 

@@ -22,9 +22,9 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
 from blindspot.backend.demo import ANNOTATORS, is_demo, making
-from blindspot.backend.demo.annotators import truth_of
+from blindspot.backend.demo.annotators import answering_passages_of
 from blindspot.backend.demo.making import YOURS
-from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, telling_question
+from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, example_question
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.experiments.running import results
 from blindspot.backend.maps.stored import maps_of
@@ -94,7 +94,7 @@ def test_simulated_annotators_say_so_and_disagree(small_demo):
     assert {label.annotator for label in judged} == set(ANNOTATORS) and all(
         "(simulated)" in name for name in ANNOTATORS
     )
-    truth = truth_of(small_demo)
+    truth = answering_passages_of(small_demo)
     right = [(label.label == "positive") == (label.passage in truth[label.question]) for label in judged]
     assert 0.8 < sum(right) / len(right) < 1.0
     states = {pair.state for pair in Labels(small_demo.labels_path).consensus()}
@@ -103,7 +103,9 @@ def test_simulated_annotators_say_so_and_disagree(small_demo):
 
 def test_the_truth_is_the_generators(small_demo):
     made = Encyclopedia(600, 0, BLIND_SPOT)
-    assert truth_of(small_demo) == {row["question"]: set(row["passages"]) for row in made.answering_passages()}
+    assert answering_passages_of(small_demo) == {
+        row["question"]: set(row["passages"]) for row in made.answering_passages()
+    }
     assert json.loads((small_demo.path("encyclopedia", "about.json")).read_text())["edition"] == "blind spot"
 
 
@@ -164,7 +166,7 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
     compared = Comparison.of_runs(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
-    question = telling_question(compared)
+    question = example_question(compared)
     row = compared.rows[question.id]
     assert compared.first_ranks_a[row] == 1 and not 1 <= compared.first_ranks_b[row] <= 5
     (first,) = small_demo.corpus.passages([int(compared.run_a.run.hits.ordinals[compared.rows_a[row]][0])])
@@ -228,7 +230,7 @@ def test_the_demo_command_finds_a_whole_demo_and_makes_nothing(own, capsys, monk
     monkeypatch.setattr(sys, "argv", ["blindspot", "demo", str(own.folder), "--no-app"])
     with pytest.raises(SystemExit) as end:
         cli.main()
-    assert not end.value.code and list(making.shows(own)) == capsys.readouterr().out.splitlines()
+    assert not end.value.code and list(making.result_lines(own)) == capsys.readouterr().out.splitlines()
 
 
 def test_the_step_of_judging_says_who_judged(tmp_path):

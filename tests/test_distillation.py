@@ -17,7 +17,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import TrainingPlace
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.distillation import CERTAIN, Teacher, log_odds
 from blindspot.backend.training.dual_encoder import train, train_dual_encoder
 from blindspot.backend.training.estimate import estimate
@@ -161,7 +161,7 @@ def test_a_student_moves_toward_its_teacher(tmp_path):
         train(
             begin,
             data,
-            TrainingPlace(tmp_path / name, tmp_path / f"{name}~working", "cpu"),
+            TrainingFolders(tmp_path / name, tmp_path / f"{name}~working", "cpu"),
             DualEncoderSettings(**QUICK | {"held_out": 0, "hard_negatives": 1, **settings}),
             teacher=Townsman(),
         )
@@ -235,7 +235,7 @@ def test_what_cannot_be_scored_is_one_line(study):
         train(
             SimpleNamespace(),
             examples(),
-            TrainingPlace(study.folder / "x", study.folder / "y"),
+            TrainingFolders(study.folder / "x", study.folder / "y"),
             DualEncoderSettings(distil="judge"),
         )
 

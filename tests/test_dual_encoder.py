@@ -123,7 +123,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
         seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
         return {"average_rank": next(script), "first": 0.0}
 
-    monkeypatch.setattr(evaluators, "measure", measure)
+    monkeypatch.setattr(evaluators, "measure_on_pool", measure)
     made = quick(bert, tmp_path / "model")
     assert (made.best_step, made.average_rank, made.steps) == (4, 2.0, 6)
     kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
@@ -133,7 +133,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
 
 def test_it_stops_when_nothing_gets_better(bert, tmp_path, monkeypatch):
     script = iter([9.0, 5.0, 6.0, 6.0, 1.0])
-    monkeypatch.setattr(evaluators, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
+    monkeypatch.setattr(evaluators, "measure_on_pool", lambda *_: {"average_rank": next(script), "first": 0.0})
     made = quick(bert, tmp_path / "model", steps=20, patience=2)
     assert (made.best_step, made.steps) == (2, 6)
 
@@ -149,12 +149,12 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
     """With dropout, both encodings use the same random numbers. Mini-batches of 3 do not divide the batch of 8."""
-    from blindspot.backend.training.initial_model import Shape, load_initial_model
+    from blindspot.backend.training.initial_model import ModelShape, load_initial_model
     from blindspot.backend.training.losses import InBatchLoss
 
     def gradient(dropout, mini_batch):
         model = load_initial_model(
-            start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu"
+            start(tmp_path / f"bert{dropout}", dropout), ModelShape(question_tokens=24, passage_tokens=48), "cpu"
         ).train()
         collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)
         features, labels = training_loop.features_of(
@@ -378,7 +378,7 @@ def test_the_pool_is_fixed_and_apart():
     assert len(held_out) == 8 and not set(training) & set(held_out) and len(training) + 8 == len(data)
     pool = make_pool([data[i] for i in held_out], 40, [data[i] for i in training], seed=1)
     assert len(pool.passages) == len({p.id for p in pool.passages}) == 40
-    for row, number in zip(pool.known, held_out, strict=True):
+    for row, number in zip(pool.known_positives, held_out, strict=True):
         assert [pool.passages[i].id for i in row] == [p.id for p in data[number].positives]
     small = make_pool([data[i] for i in held_out], 20)
     first = [data[i].hard_negatives()[0].id for i in held_out]

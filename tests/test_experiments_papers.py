@@ -12,7 +12,7 @@ from blindspot.backend.experiments.running import experiment_named, run_experime
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
 from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.bm25 import BM25
-from blindspot.backend.training.training_settings import check
+from blindspot.backend.training.training_settings import check_settings
 from blindspot.backend.training_sets.denoising import Thresholds
 from blindspot.db.errors import BadInput, Refused
 from tests.experiments import TINY, experiment_study
@@ -152,7 +152,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
             part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)
         }:
             if isinstance(part, DualEncoder):
-                check(part.settings)
+                check_settings(part.settings)
 
 
 @pytest.fixture

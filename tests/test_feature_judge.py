@@ -261,7 +261,7 @@ def test_the_feature_that_decides_speaks_loudest():
     model, _ = fit_model(examples, FeatureJudgeSettings())
     row = np.zeros((1, len(NAMES)), np.float32)
     row[0, 0] = 3.0
-    said = feature_model.spoke_for(model.contributions(row)[0])
+    said = feature_model.strongest_contributions(model.contributions(row)[0])
     assert said[0][0] == "retriever's score" and said[0][1] > 1
 
 

@@ -28,7 +28,7 @@ from blindspot.backend.training_sets.gold_checks import (
     gold_estimates,
     outcome_of,
     queue_gold_check,
-    unchecked_gold,
+    unchecked_gold_sentence,
 )
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
@@ -195,7 +195,7 @@ def test_an_annotator_gets_judged_questions_again_and_sees_no_answer_key(study):
     queue_gold_check(study, "gold", GoldCheck("misses", "run", 2), 20)
     queue = Queue(study.labels_path)
     assert queue.available_counts("ann") == {"gold": 20}, "q5 too, of which ann judged another passage"
-    card = Cards(study).leased("ann", queue.claim("ann"))[0]
+    card = Cards(study).cards_of_leases("ann", queue.claim("ann"))[0]
     assert card["candidates"] and not card["positives"], (
         "the gold that is to be judged is not shown as a known positive"
     )
@@ -228,9 +228,9 @@ def test_rejected_gold_leaves_evaluation_training_and_exports(study, tmp_path):
 
 
 def test_how_gold_was_made(study):
-    assert "All of 41 sampled gold passages contain an answer" in unchecked_gold(study)
+    assert "All of 41 sampled gold passages contain an answer" in unchecked_gold_sentence(study)
     study.questions.add([Question("odd", "Who?", ("Nobody",), gold=("filler",))])
-    assert unchecked_gold(study) == "", "gold without an answer was not made by matching one"
+    assert unchecked_gold_sentence(study) == "", "gold without an answer was not made by matching one"
 
 
 def run_command(*arguments):

@@ -16,7 +16,7 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.adapter import train_adapter
-from blindspot.backend.training.adapter_map import PADDED, MapLearner, TrainingQuestions, learn, make_map
+from blindspot.backend.training.adapter_map import PADDED, MapLearner, TrainingQuestions, learn_map, make_map
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.distillation import CERTAIN
 from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -27,7 +27,7 @@ from blindspot.backend.training.judged_lists import (
     ListExamples,
     ListTeacher,
     judged_lists,
-    ordered,
+    sort_lists,
 )
 from blindspot.backend.training.training_settings import AdapterSettings
 from blindspot.db.errors import Missing, Refused
@@ -97,7 +97,7 @@ def test_people_override_the_judge(study, tmp_path):
 
 
 def test_hits_without_a_score_are_padding():
-    rows, log_odds = ordered(np.array([[5, 3, 9, -1]]), np.array([[0.5, np.nan, 2.0, np.nan]]))
+    rows, log_odds = sort_lists(np.array([[5, 3, 9, -1]]), np.array([[0.5, np.nan, 2.0, np.nan]]))
     assert rows.tolist() == [[9, 5, PADDED, PADDED]] and log_odds[0, :2].tolist() == [2.0, 0.5]
     assert np.isneginf(log_odds[0, 2:]).all()
 
@@ -159,7 +159,7 @@ def test_a_map_is_learned_from_judged_lists():
     log_odds = np.tile(np.array([[4.0, -1.0, -1.0, -1.0, -1.0]], np.float32), (len(rows), 1))
     taught = TrainingQuestions(questions.vectors, rows, np.empty((len(rows), 0), np.int64), log_odds)
     settings = AdapterSettings(steps=150, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0)
-    learned = learn(taught, vectors, True, settings)
+    learned = learn_map(taught, vectors, True, settings)
     assert learned.about["before"] < 0.1 and learned.about["after"] > 0.9
     found = MapLearner(vectors, True, settings).search(learned.map, taught, 1).ordinals[:, 0]
     assert (found == questions.positives[:, 0]).mean() > 0.9

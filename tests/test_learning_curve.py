@@ -123,10 +123,10 @@ def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
     by_people = settled_labels(bench.consensus(bench.labels.last_event))
     lists, _, truth, _ = bench.training_lists("all", by_people)
     calls = []
-    original = curve_bench.learn
+    original = curve_bench.learn_map
     monkeypatch.setattr(curve_bench, "learn", lambda *a: calls.append(a[0]) or original(*a))
     monkeypatch.setattr(curve_bench, "ADAPTER_QUESTIONS", 30)
-    found = bench.adapted(lists, truth, by_people)
+    found = bench.adapter_successes(lists, truth, by_people)
     assert len(calls[0]) == 30 and found.shape == (40,)
     # A passage that people call positive is one, and gold stays.
     row = study.corpus.ordinals(p for p, _ in listed(study, "P19.train.0")[:3])

@@ -8,7 +8,7 @@ from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training import trainer as training_loop
-from blindspot.backend.training.initial_model import Shape, load_initial_model, tower
+from blindspot.backend.training.initial_model import ModelShape, load_initial_model, tower_modules
 from blindspot.backend.training.lora import add_updates, load_updates, merge_updates
 from blindspot.backend.training.training_log import read_lines
 from blindspot.db.errors import Missing, Refused
@@ -30,7 +30,7 @@ def vectors(folder):
 
 
 def test_only_a_small_share_trains_and_at_first_nothing_changes(bert):
-    model = load_initial_model(bert, Shape(), "cpu").eval()
+    model = load_initial_model(bert, ModelShape(), "cpu").eval()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     encoded = model.encode_query(TEXTS)
     add_updates(model, model, rank=1, seed=0)
@@ -50,14 +50,14 @@ def test_the_start_weights_stand_still_and_the_merged_model_encodes_alike(bert, 
         training_loop.SampledTraining, "_save", lambda self, *given: (kept.append(self.model), save(self, *given))[1]
     )
     quick(bert, tmp_path / "model", lora=4, held_out=0, steps=3, precision="float32")
-    trained, began = kept[-1].eval(), load_initial_model(bert, Shape(), "cpu").state_dict()
+    trained, began = kept[-1].eval(), load_initial_model(bert, ModelShape(), "cpu").state_dict()
     bases = {
         name.replace(".base_layer", ""): weight for name, weight in trained.state_dict().items() if ".lora_" not in name
     }
     assert bases.keys() == began.keys() and all(torch.equal(bases[name], began[name]) for name in began)
     in_training = np.concatenate([trained.encode_query(TEXTS), trained.encode_document(TEXTS)])
     np.testing.assert_allclose(vectors(tmp_path / "model"), in_training, atol=1e-5)
-    start_vectors = load_initial_model(bert, Shape(), "cpu").encode_query(TEXTS)
+    start_vectors = load_initial_model(bert, ModelShape(), "cpu").encode_query(TEXTS)
     assert not np.allclose(in_training[: len(TEXTS)], start_vectors, atol=1e-4)
 
 
@@ -84,7 +84,7 @@ def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
 
 
 def test_a_checkpoint_without_updates_is_one_line(bert, tmp_path):
-    model = load_initial_model(bert, Shape(towers="shared"), "cpu")
+    model = load_initial_model(bert, ModelShape(towers="shared"), "cpu")
     add_updates(model, model, rank=1, seed=0)
     with pytest.raises(Missing, match=r"has no lora.safetensors; give --restart to train from the start"):
         load_updates(model, tmp_path)
@@ -95,7 +95,7 @@ def test_one_tower_alone(bert, tmp_path):
     saved = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model
     began = load_encoder(bert, "cpu").model.state_dict()
     same = {
-        side: all(torch.equal(weight, began[name]) for name, weight in tower(saved, side).state_dict().items())
+        side: all(torch.equal(weight, began[name]) for name, weight in tower_modules(saved, side).state_dict().items())
         for side in ("question", "passage")
     }
     assert same == {"question": False, "passage": True}
@@ -106,7 +106,7 @@ def test_with_other_settings(bert, tmp_path, settings):
     quick(bert, tmp_path / "model", lora=2, steps=2, **settings)
     assert not np.allclose(
         vectors(tmp_path / "model")[: len(TEXTS)],
-        load_initial_model(bert, Shape(), "cpu").encode_query(TEXTS),
+        load_initial_model(bert, ModelShape(), "cpu").encode_query(TEXTS),
         atol=1e-5,
     )
 

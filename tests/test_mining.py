@@ -10,8 +10,8 @@ from blindspot.backend.text.answers import has_answer
 from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
     NegativeCandidate,
+    candidates_by_question,
     distant_positives,
-    listed,
     match_answers,
     mine_passages,
     run_scores,
@@ -28,7 +28,7 @@ def study(tmp_path_factory):
 
 def mine_runs(runs, questions, first_rank, last_rank, corpus, rule):
     mined = mine_passages(runs, questions, first_rank, last_rank, corpus, rule)
-    return listed(mined, range(len(questions)), [run.name for run in runs], len(questions))
+    return candidates_by_question(mined, range(len(questions)), [run.name for run in runs], len(questions))
 
 
 def test_a_run_is_mined_at_the_ranks_asked_for(study):

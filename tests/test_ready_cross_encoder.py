@@ -11,7 +11,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.training.checkpoints import TrainingPlace
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import CrossEncoderScorer, score, score_run
@@ -32,7 +32,7 @@ def test_a_mean_pooled_head_learns_and_loads_anywhere(tmp_path):
         precision="float32",
     )  # fmt: skip
     model = start(tmp_path / "bert").model
-    train(model, examples(), TrainingPlace(tmp_path / "model", tmp_path / "working", "cpu"), settings)
+    train(model, examples(), TrainingFolders(tmp_path / "model", tmp_path / "working", "cpu"), settings)
     losses = [line["loss"] for line in read_lines(tmp_path / "model") if "loss" in line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
     anywhere = CrossEncoder(str(tmp_path / "model"), device="cpu")

@@ -151,7 +151,7 @@ def test_what_each_step_takes(whole):
         ["rocket-1-train"],
         ["rocket-1-train", "rocket-3-unlabelled"],
     ]
-    assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).easy == 80
+    assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).random_negatives == 80
     assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == [
         "gold",
         "distant",
@@ -195,7 +195,7 @@ def test_the_judge_teaches_where_it_is_asked_to():
 def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
     build(study, "plain-4", ["mined"])
-    why = Recipe(study, "plain", "mined", "tiny", RecipeSettings.from_values(SETTINGS), "cpu").nothing_taught()
+    why = Recipe(study, "plain", "mined", "tiny", RecipeSettings.from_values(SETTINGS), "cpu").why_nothing_to_teach()
     assert (
         why
         == "the cross-encoder scored no passage of the 10 unlabelled questions above 0.9, so there is nothing to add"

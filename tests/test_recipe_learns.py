@@ -46,7 +46,7 @@ def test_why_it_keeps_its_layers(layers, spread):
 @pytest.mark.slow
 def test_it_begins_to_learn_from_random_passages(tmp_path):
     """A few hundred pairs teach it to distinguish an answering passage from a random one, on unseen questions."""
-    from blindspot.backend.training.checkpoints import TrainingPlace
+    from blindspot.backend.training.checkpoints import TrainingFolders
     from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 
     study = Study.create(tmp_path / "s")
@@ -77,7 +77,7 @@ def test_it_begins_to_learn_from_random_passages(tmp_path):
         evaluate_every=30,
         precision="bfloat16",
     )
-    train("minilm", examples, TrainingPlace(tmp_path / "model", tmp_path / "working", "cpu"), settings)
+    train("minilm", examples, TrainingFolders(tmp_path / "model", tmp_path / "working", "cpu"), settings)
     about = json.loads((tmp_path / "model" / "training.json").read_text())
     report = json.loads((tmp_path / "model" / "calibration.json").read_text())
     print(about["curve"], report["pairs"], report["positives"], report["brier"])

@@ -239,7 +239,7 @@ def test_a_full_queue_refuses_and_room_comes_back():
     waiting = [batcher.submit("t", "a", ["x"], 1) for _ in range(2)]
     with pytest.raises(Busy, match="2 requests are already waiting"):
         batcher.submit("t", "a", ["x"], 1)
-    assert batcher.waiting() == {"t": 2}
+    assert batcher.queue_lengths() == {"t": 2}
     waiting[0].cancel()
     late = batcher.submit("t", "a", ["late"], 1)
     slow.go.set()

@@ -6,9 +6,9 @@ import pytest
 
 from blindspot.analysis.agreement import Agreement
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.agreement_words import agreement_in_words, strength
-from blindspot.backend.judging.quality import Agreements, Quality, label_clashes, quality, standing_labels
-from blindspot.backend.judging.team_progress import days, team_progress, too_fast
+from blindspot.backend.judging.agreement_words import agreement_in_words, agreement_strength
+from blindspot.backend.judging.quality import PairAgreement, Quality, label_clashes, labels_in_force, quality
+from blindspot.backend.judging.team_progress import count_fast_labels, days_of_work, team_progress
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -62,8 +62,8 @@ def test_labels_faster_than_one_can_read(study):
     judge(study, "Ben", "q2", {"answer0": "negative", "filler1": "negative"}, ms=2_700)  # 41 words take 2.73 s
     found = {one.name: (one.timed, one.fast, one.is_too_fast) for one in team_progress(study)}
     assert found["Ann"] == (2, 1, False) and found["Ben"] == (4, 3, False), "too few labels to flag a person"
-    events = standing_labels(Labels(study.labels_path).events()) * 10
-    assert too_fast(events, {})[0] == 60 and days([]) == ()
+    events = labels_in_force(Labels(study.labels_path).events()) * 10
+    assert count_fast_labels(events, {})[0] == 60 and days_of_work([]) == ()
 
 
 def test_a_person_is_flagged_for_many_labels_that_came_too_fast(study):
@@ -80,7 +80,7 @@ def test_a_person_is_flagged_for_many_labels_that_came_too_fast(study):
     "alpha, word", [(0.9, "good"), (0.8, "good"), (0.7, "fair"), (0.41, "weak"), (0.1, "poor"), (-0.3, "poor")]
 )
 def test_the_strength_of_an_agreement_has_a_word(alpha, word):
-    assert strength(alpha).startswith(word)
+    assert agreement_strength(alpha).startswith(word)
 
 
 def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
@@ -115,7 +115,7 @@ def test_disputes_that_are_about_no_label_in_particular_name_none():
         1,
         (),
         (),
-        Agreements(("a", "b"), same, same),
+        PairAgreement(("a", "b"), same, same),
         (),
         (),
         None,

@@ -269,5 +269,5 @@ def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
     assert StoredVectors.open(study, "nothing", 48) is None
     model = load_encoder(study.settings.encoders["first"], "cpu").model
     template = study.settings.encoders["first"].passage_template
-    assert stored.vectors_agree(model, template) and not stored.vectors_agree(model, "{text}")
-    assert not stored.vectors_agree(load_encoder(study.settings.encoders["tiny"], "cpu").model, template)
+    assert stored.matches_model(model, template) and not stored.matches_model(model, "{text}")
+    assert not stored.matches_model(load_encoder(study.settings.encoders["tiny"], "cpu").model, template)

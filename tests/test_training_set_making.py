@@ -79,7 +79,7 @@ def test_pairs_as_arrays_are_those_assembled_one_by_one(study, monkeypatch, poli
     monkeypatch.setattr("blindspot.backend.retrieval.bm25.BM25", lambda study: None)
     spec = TrainingSetSpec("arrays", **{"runs": ("r",), "policy": policy} | more)
     as_arrays = make_training_set(study, spec)
-    monkeypatch.setattr(building.PairBuilder, "_plain", lambda self, block: [])
+    monkeypatch.setattr(building.PairBuilder, "_questions_without_evidence", lambda self, block: [])
     one_by_one = make_training_set(study, replace(spec, name="one-by-one"))
     assert (as_arrays.folder / "pairs.parquet").read_bytes() == (one_by_one.folder / "pairs.parquet").read_bytes()
     for key in ("counts", "left_out"):

@@ -14,7 +14,7 @@ from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.judging.team_progress import team_progress
-from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
+from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines
 from blindspot.db.errors import Forbidden, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -195,7 +195,7 @@ def test_what_cannot_be_moved_on_is_said(desk):
         desk.queue.reassign("b1")
     desk.batch("p", 1, practice=True)
     assert desk.queue.unfinished("p") == [], "practice is never done"
-    assert reassigned_words(Reassignment(2, 1, 3)) == (
+    assert reassignment_sentence(Reassignment(2, 1, 3)) == (
         "Active people now get 2 questions. 1 question counts as done: no other active person can judge more. "
         "3 questions were skipped by every active person; invite somebody, or close the batch."
     )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from blindspot.backend.core.settings import EncoderSettings
-from blindspot.backend.training.checkpoints import TrainingPlace
+from blindspot.backend.training.checkpoints import TrainingFolders
 from blindspot.backend.training.dual_encoder import train
 from blindspot.backend.training.examples import Example
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -70,7 +70,7 @@ def quick(begin: EncoderSettings, target: Path, data=None, progress=None, restar
     return train(
         begin,
         examples() if data is None else data,
-        TrainingPlace(target, target.with_name(f"{target.name}~working"), "cpu", restart, progress=progress),
+        TrainingFolders(target, target.with_name(f"{target.name}~working"), "cpu", restart, progress=progress),
         DualEncoderSettings(**{**QUICK, **settings}),
         dev=dev,
     )

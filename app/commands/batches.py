@@ -83,7 +83,7 @@ def batch_new(
 def batch_list(study: StudyOption = None) -> None:
     """List the batches with their progress and whom they wait for, oldest first."""
     from blindspot.app.terminal_tables import print_rows
-    from blindspot.backend.judging.batches import former_order
+    from blindspot.backend.judging.batches import former_order_note
     from blindspot.backend.judging.waiting_words import waiting_lines
     from blindspot.db.people import People
     from blindspot.db.queue import Queue
@@ -97,7 +97,7 @@ def batch_list(study: StudyOption = None) -> None:
     rows, notes = [], []
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
-        if note := former_order(batch):
+        if note := former_order_note(batch):
             state += f"; {note}"
         done = "" if batch.practice else batch.done
         rows.append([batch.name, state, batch.questions, done, batch.made_by or "command line"])
@@ -159,13 +159,13 @@ def batch_gold(
 ) -> None:
     """Create a batch that asks whether gold passages, or hits with an answer, state the fact. Repeat the command with
     the same arguments to draw more."""
-    from blindspot.backend.training_sets.gold_checks import queue_gold_check, with_judge
+    from blindspot.backend.training_sets.gold_checks import queue_gold_check, with_default_judge
 
     of_training = settings.get("population") == "training"
     if not of_training and not run:
         raise BadInput("--run names the run whose misses or finds are checked")
     opened, check = open_study(study), GoldCheck(of=training_set if of_training else run, **settings)
-    _print_summary(queue_gold_check(opened, name, with_judge(opened, check), size))
+    _print_summary(queue_gold_check(opened, name, with_default_judge(opened, check), size))
     print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 
@@ -228,9 +228,9 @@ def batch_reassign(name: Name, study: StudyOption = None) -> None:
     If a question needs more people than can judge it, it then needs only those who can. 'blindspot batch list' names
     who blocks a batch.
     """
-    from blindspot.backend.judging.waiting_words import reassigned_words
+    from blindspot.backend.judging.waiting_words import reassignment_sentence
 
-    print(reassigned_words(_queue(study).reassign(name)))
+    print(reassignment_sentence(_queue(study).reassign(name)))
 
 
 @batch_app.command("guidelines")
@@ -249,7 +249,7 @@ def batch_guidelines(
         found = edit_guidelines(opened, file.read_text(encoding="utf-8"))
         print(f"The guidelines are now version {found.version}.")
         return
-    rows = [[each.version, each.when, each.by or ""] for each in guideline_versions(opened)]
+    rows = [[each.version, each.time_text, each.by or ""] for each in guideline_versions(opened)]
     print_rows(["version, the one in force first", "since (UTC)", "by"], rows)
 
 

@@ -140,11 +140,11 @@ def _encode_share(folder: str | None, encoder: str, device: str | None, precisio
     """Encode the shard of this process of torchrun's, and return whether this process joins the shards, which are all
     there then. plain: whether the command names no other way to make the index.
     """
-    from blindspot.backend.training.distributed import is_main_process, join_processes, place_of_process
+    from blindspot.backend.training.distributed import is_main_process, join_processes, shard_and_device
 
     if not plain:
         raise Refused("torchrun's processes divide the passages; leave out --shard, --merge and --vectors")
-    share, own_device = place_of_process(device)
+    share, own_device = shard_and_device(device)
     _encode_shard(folder, encoder, share, own_device, precision)
     join_processes()
     return is_main_process()

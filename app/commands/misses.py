@@ -26,11 +26,11 @@ def misses(
 
     from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.miss_report import misses as count_causes
-    from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold
+    from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold_sentence
 
     check_form(form)
     opened = Study.open(study)
     report = count_causes(opened, a, b, MissOptions(**options))
     checked = [each.sentence() for run in filter(None, (a, b)) for each in gold_estimates(opened, run)]
-    report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold(opened)]))])
+    report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold_sentence(opened)]))])
     print_report(report, form)

@@ -66,7 +66,7 @@ def demo(
             making.finish_in_background(study)
         elif making.missing_parts(study):
             jobs.run(making.finish, study, progress=watch)
-    for line in making.shows(study):
+    for line in making.result_lines(study):
         print(line)
     if app:
         serve(study, port)

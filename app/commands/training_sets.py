@@ -177,20 +177,20 @@ def certify_set(
         HIGHEST,
         draw_more,
         make_plan,
-        no_plan,
+        no_plan_message,
+        parse_share,
         read_plan,
-        share_of,
     )
     from blindspot.backend.training_sets.certificates import certify
     from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
-    target = None if at_most is None else share_of(at_most, "--at-most", HIGHEST)
-    level = share_of(confidence, "--confidence")
+    target = None if at_most is None else parse_share(at_most, "--at-most", HIGHEST)
+    level = parse_share(confidence, "--confidence")
     made = read_plan(TrainingSet.open(opened, name))
     if made is None:
         if more is not None or target is None:
-            raise Missing(no_plan(name))
+            raise Missing(no_plan_message(name))
         planned = make_plan(opened, name, target, confidence=level, **settings)
         _queue_certificate(opened, name, planned, dry_run, json)
         return

@@ -23,7 +23,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import p_words, significance
+from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.number_words import quantity
@@ -159,7 +159,7 @@ def significance_line(comparison: Comparison, selection: Selection, subset: np.n
         return CHOSEN_BY_RESULTS
     figures = _overall_figures(comparison, selection, subset)
     at_k = figures.figures_at[selection.k]
-    return "" if at_k.difference.estimate.value is None else significance(at_k, figures.tests)
+    return "" if at_k.difference.estimate.value is None else significance_sentence(at_k, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Html:

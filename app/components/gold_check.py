@@ -18,8 +18,8 @@ from blindspot.backend.training_sets.gold_checks import (
     GoldCheck,
     gold_estimates,
     queue_gold_check,
-    unchecked_gold,
-    with_judge,
+    unchecked_gold_sentence,
+    with_default_judge,
 )
 from blindspot.db.errors import BlindspotError
 
@@ -48,7 +48,7 @@ def _sentences(_study: Study, folder: str, populations: tuple[str, ...], last_ev
 
 @st.cache_data(max_entries=8, show_spinner=False)
 def _unchecked_runs(_study: Study, questions: object) -> str:
-    return unchecked_gold(_study)
+    return unchecked_gold_sentence(_study)
 
 
 def gold_panel(open_study: Study, checks: Sequence[GoldCheck]) -> None:
@@ -81,7 +81,7 @@ def _draw(open_study: Study, check: GoldCheck) -> None:
     batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
     try:
         made = queue_gold_check(
-            open_study, batch, with_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
+            open_study, batch, with_default_judge(open_study, check), actor=who.acting_name(open_study.labels_path)
         )
         st.session_state[_SAID] = f"Queued {made.passages:,} passages as batch {batch}."
     except BlindspotError as error:

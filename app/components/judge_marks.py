@@ -16,7 +16,7 @@ from blindspot.app.markup import Html, div, span
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
-from blindspot.backend.judges.feature_model import spoke_for
+from blindspot.backend.judges.feature_model import strongest_contributions
 from blindspot.backend.judges.lists import Lists, lists_of
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.errors import BlindspotError
@@ -95,7 +95,7 @@ def _marks_of_hits(
     contributions = judge.model.contributions(judge.features(lists)[0][present])
     passages = open_study.corpus.passages(rows[present].tolist())
     return {
-        int(row): JudgeMark(judge.name, probabilities[passage.id], spoke_for(contribution))
+        int(row): JudgeMark(judge.name, probabilities[passage.id], strongest_contributions(contribution))
         for row, passage, contribution in zip(rows[present], passages, contributions, strict=True)
         if passage.id in probabilities
     }

@@ -23,7 +23,7 @@ from blindspot.backend.core.units import count_with_units
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
-from blindspot.backend.training.curve_bench import share as share_of
+from blindspot.backend.training.curve_bench import share_with_interval as share_of
 from blindspot.backend.training.curve_points import (
     SCOPES,
     CurveOutcome,
@@ -385,7 +385,7 @@ def _base_words(open_study: Study) -> str:
 def _forecast_table(found: LabelForecast) -> Html:
     """What the next labels are expected to change, for each use of labels."""
     rows = [
-        row(*map(_cell_with_interval, each.cells), head=each.title)
+        row(*map(_cell_with_interval, each.forecast_cells), head=each.title)
         if each.expected
         else row(tag("td", each.lacking, colspan=len(LABELS), cls="left soft"), head=each.title)
         for each in found.uses

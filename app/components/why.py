@@ -10,7 +10,13 @@ from blindspot.app.components.marks import gold_badge, letter
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
-from blindspot.backend.evaluation.miss_facts import MissExplanation, Standing, Words, explain_question, summary_sentence
+from blindspot.backend.evaluation.miss_facts import (
+    ContentWords,
+    GoldRank,
+    MissExplanation,
+    explain_question,
+    summary_sentence,
+)
 from blindspot.backend.text.number_words import quantity
 from blindspot.db.records import Question
 
@@ -103,7 +109,7 @@ def _standings(explanation: MissExplanation, runs: Sequence[str]) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _run_line(explanation: MissExplanation, standing: Standing, run_side: str) -> Html:
+def _run_line(explanation: MissExplanation, standing: GoldRank, run_side: str) -> Html:
     gold = standing.gold if standing.gold is not None else _any_gold(explanation)
     winner = "–" if standing.winner is None else explanation.passages[standing.winner].title or "untitled"
     share = 0.0 if standing.winner is None else explanation.namesake.get(standing.winner, 0.0)
@@ -134,7 +140,7 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 
-def _shared_words(shared_words: Words | None) -> Html:
+def _shared_words(shared_words: ContentWords | None) -> Html:
     if shared_words is None:
         return Html("–")
     missing = span(" without ", ", ".join(shared_words.missing), cls="soft") if shared_words.missing else ""

@@ -47,7 +47,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
-from blindspot.backend.evaluation.comparison_words import method, reservation
+from blindspot.backend.evaluation.comparison_words import limits_sentence, method
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import join_expressions, write_condition
@@ -228,7 +228,7 @@ def _methods(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) 
     """The number of questions, the relevance rule, the test and its limitations, and the cost of the retrievers."""
     return methods_note(
         f"{compared.units.count_words()}. {convention(compared.run_a.kind, chosen.rule)} ",
-        reservation(compared.run_a.kind, chosen.rule),
+        limits_sentence(compared.run_a.kind, chosen.rule),
         " Statistical test: ",
         method(compared.units.name, measure=MEASURES.get(chosen.measure)),
         _retrievers(runs, chosen),

@@ -24,7 +24,7 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show
 from blindspot.backend.core.made_from import is_check
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.cards import key
+from blindspot.backend.judging.cards import card_key
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
 from blindspot.backend.judging.own_work import own_work
@@ -101,11 +101,11 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
     undoable = [
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
-    cards = stores.cards.leased(person.name, [*leases, *undoable])
+    cards = stores.cards.cards_of_leases(person.name, [*leases, *undoable])
     mine = stores.queue.finished_counts(person.name)
     remaining = _batches_open_to(stores, person.name, str(open_study.labels_path), tuple(mine.items()), tuple(leased))
     progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
-    again = {key(lease.batch, lease.question) for lease in leases if lease.again}
+    again = {card_key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = PRACTICE if card["settled"] is not None else SKIPPED if card["key"] in again else ""
@@ -119,7 +119,7 @@ def _judge(open_study: Study, stores: Desk, person: Person) -> None:
             "kind": "label",
             "with_answers": study.with_answers(open_study),
             "cards": cards,
-            "order": [key(lease.batch, lease.question) for lease in leases],
+            "order": [card_key(lease.batch, lease.question) for lease in leases],
             "again": sorted(again),
             "answers": own_answers(open_study, stores.queue, stores.labels, person.name)
             if judging.browser_value(component, "answers", False)
@@ -163,7 +163,7 @@ def _opened_answer(stores: Desk, person: Person, request: Any) -> tuple[str, str
     if not isinstance(request, str):
         return None
     answered = stores.queue.finished_questions(person.name)
-    return next((one for one in answered if key(*one) == request), None)
+    return next((one for one in answered if card_key(*one) == request), None)
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
@@ -234,7 +234,7 @@ def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
 
 def _guidelines(open_study: Study) -> dict[str, Any]:
     text = guidelines(open_study.folder)
-    return {"guideline": text.version, "guideline_text": text.tree()}
+    return {"guideline": text.version, "guideline_text": text.as_elements()}
 
 
 @judging.keeps_component("adjudicate")
@@ -253,7 +253,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]
-    cards = stores.cards.disputed([*order[: AHEAD + MAX_AHEAD], *earlier])
+    cards = stores.cards.adjudication_cards([*order[: AHEAD + MAX_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{quantity(len(disputed), 'question')} in dispute"
     judging.mount(
@@ -265,7 +265,7 @@ def _adjudicate(open_study: Study, stores: Desk, person: Person) -> None:
             "kind": "adjudicate",
             "with_answers": study.with_answers(open_study),
             "cards": cards,
-            "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
+            "order": [card_key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
             "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed_questions())),

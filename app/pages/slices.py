@@ -37,7 +37,7 @@ from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.evaluation import saved_slices
-from blindspot.backend.evaluation.comparison_words import reservation
+from blindspot.backend.evaluation.comparison_words import limits_sentence
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices, join_expressions
@@ -133,7 +133,7 @@ def _slice(
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
     title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
-    about = methods_note(reservation(compared.run_a.kind, chosen.rule))
+    about = methods_note(limits_sentence(compared.run_a.kind, chosen.rule))
     with head:
         show(
             tag("h1", title),

@@ -55,7 +55,7 @@ class BeirFolder(RowFile):
 
     def rows(self) -> Iterator[tuple[int, Values]]:
         judged = {}
-        for line, (question, passage, grade) in self._judgements():
+        for line, (question, passage, grade) in self._numbered_judgements():
             judged[question, passage] = grade
             yield line, {"question": question, "passage": passage, "grade": grade, "score": None}
         for line, text in numbered_lines(ByteSource(self.run)):
@@ -65,7 +65,7 @@ class BeirFolder(RowFile):
             if (fields[0], fields[2]) not in judged:
                 yield line, {"question": fields[0], "passage": fields[2], "grade": None, "score": fields[4]}
 
-    def _judgements(self) -> Iterator[tuple[int, tuple[str, str, int]]]:
+    def _numbered_judgements(self) -> Iterator[tuple[int, tuple[str, str, int]]]:
         for line, text in numbered_lines(ByteSource(self.qrels)):
             fields = text.split("\t")
             if line == 1 and not fields[-1].lstrip("-").isdigit():

@@ -143,7 +143,7 @@ class _Builder:
         compared: Future[None] | None = None
         with ThreadPoolExecutor(1) as beside:  # compares the texts of a block while the next one is read
             for block in self._blocks():
-                texts, at = self._add(block)
+                texts, at = self._number_block(block)
                 if compared is not None:
                     compared.result()
                 compared = beside.submit(self._compare, texts, at)
@@ -171,7 +171,7 @@ class _Builder:
         if block:
             yield block
 
-    def _add(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
+    def _number_block(self, block: list[tuple[int, Entry]]) -> tuple[GroupedTexts, list[int]]:
         """Number the questions and passages of a block. Returns the distinct texts of the block, and for
         each passage of each row the index of its text.
         """
@@ -185,9 +185,9 @@ class _Builder:
         for number, entry in block:
             if not groups or entry.question != groups[-1]:
                 groups.append(entry.question)
-            group, question = len(groups) - 1, self._question(entry)
+            group, question = len(groups) - 1, self._question_number(entry)
             for place, slot in enumerate(entry.slots):
-                passage = self._passage(slot.title, slot.text, number)
+                passage = self._passage_number(slot.title, slot.text, number)
                 row = places.setdefault((group, passage), len(found))
                 if row == len(found):
                     found.append(slot.text)
@@ -211,8 +211,8 @@ class _Builder:
         for (name, column), kind in zip(columns.items(), kinds, strict=True):
             self.chunks[name].append(np.array(column, kind))
         texts = GroupedTexts(
-            [_no_nul(each) for each in groups],
-            [_no_nul(each) for each in found],
+            [_without_nul(each) for each in groups],
+            [_without_nul(each) for each in found],
             np.array(of_group, np.int64),
             np.array(positive, bool),
         )
@@ -223,10 +223,10 @@ class _Builder:
         for name in ("overlap", "shared", "similar", "empty"):
             self.chunks[name].append(getattr(features, name)[at])
 
-    def _question(self, entry: Entry) -> int:
+    def _question_number(self, entry: Entry) -> int:
         number = self._spelled.get(entry.question)
         if number is None:
-            text = self._sound(entry.question, len(self.lines) - 1)
+            text = self._storable_text(entry.question, len(self.lines) - 1)
             number = self._question_numbers.setdefault(words_key(text), len(self.questions))
             self._spelled[entry.question] = number
             if number == len(self.questions):
@@ -235,18 +235,20 @@ class _Builder:
             self.answers.setdefault(number, entry.answers)
         return number
 
-    def _passage(self, title: str, text: str, row: int) -> int:
+    def _passage_number(self, title: str, text: str, row: int) -> int:
         key = hash((title, text))
         number = self._passage_numbers.setdefault(key, len(self._passage_numbers))
         if number == self._writer.count + len(self._pending):
-            self._pending.append((passage_id(number), self._sound(title, row, ""), self._sound(text, row)))
+            self._pending.append(
+                (passage_id(number), self._storable_text(title, row, ""), self._storable_text(text, row))
+            )
         return number
 
     def _flush(self) -> None:
         self._writer.add_rows(self._pending)
         self._pending = []
 
-    def _sound(self, text: str, row: int, empty: str = EMPTY) -> str:
+    def _storable_text(self, text: str, row: int, empty: str = EMPTY) -> str:
         """Return a text as the study can store it: NUL becomes a space, and a blank text becomes `empty`. Raises
         BadInput for bytes that are not UTF-8.
         """
@@ -283,7 +285,7 @@ class _Builder:
                 self.progress(stop, len(self.questions), "saving questions")
 
 
-def _no_nul(text: str) -> str:
+def _without_nul(text: str) -> str:
     return text.replace("\0", " ")
 
 
@@ -300,7 +302,7 @@ def number_of(id: str) -> int:
     return int(id[1:]) - 1
 
 
-def _write_file_run(study: Study, places: Places, questions: int) -> None:
+def _write_file_run(study: Study, places: Places, question_count: int) -> None:
     """Write the file's negatives as a run. Each question's list holds its distinct negatives in the order of the file."""
     rows = np.flatnonzero(~places.positive)
     if not len(rows):

@@ -25,7 +25,9 @@ NOT_CHECKED = (
 )
 
 
-def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
+def cleaning_card(
+    name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes
+) -> str:
     """Return the card as Markdown."""
     rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     sections = {

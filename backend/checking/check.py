@@ -15,7 +15,7 @@ import numpy as np
 
 from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.checking.building import CheckedStudy, build_study, open_checked, source_sha256
-from blindspot.backend.checking.card import card
+from blindspot.backend.checking.card import cleaning_card
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.judging import judge_sample, labels_of_judge
@@ -138,7 +138,7 @@ class Check:
         the paths.
         """
         found = self.changes(relabel, rule)
-        about = card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
+        about = cleaning_card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
         return write_changed(self.file, self.checked, found, Path(out), about)
 
     def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.checking.building import CheckedStudy, number_of
-from blindspot.backend.checking.near_duplicate_candidates import near_copies
-from blindspot.backend.checking.pairs import Places, is_in, negative_pairs
+from blindspot.backend.checking.near_duplicate_candidates import near_duplicate_groups
+from blindspot.backend.checking.pairs import Places, contained_in, negative_pairs
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.judging.near_duplicates import THRESHOLD
 
@@ -89,15 +89,15 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
     rows = int(checked_study.manifest["rows"])
     pairs = negative_pairs(places)
     findings = [
-        *_false_by_the_file(checked_study),
-        *_doubled(checked_study, rows),
-        *_texts(checked_study),
-        *_lacking(checked_study, rows),
+        *_known_false_negatives(checked_study),
+        *_repeated_rows_and_passages(checked_study, rows),
+        *_text_findings(checked_study),
+        *_rows_without_passages(checked_study, rows),
     ]
-    findings += _leaks(checked_study, held_out)
+    findings += _leak_findings(checked_study, held_out)
     doubled, batches = 0, None
     if checked_study.manifest["in_batch"] and rows > 1:
-        doubled, batches = in_batch(places, rows, _positive_groups(checked_study))
+        doubled, batches = in_batch_negatives(places, rows, _positive_groups(checked_study))
     return FileFacts(
         rows,
         len(study.questions),
@@ -110,30 +110,34 @@ def facts(checked_study: CheckedStudy, held_out: Iterable[str] = ()) -> FileFact
     )
 
 
-def _false_by_the_file(checked_study: CheckedStudy) -> list[FileFinding]:
+def _known_false_negatives(checked_study: CheckedStudy) -> list[FileFinding]:
     places = checked_study.places
     negative = ~places.positive
     row_keys = places.row.astype(np.int64) << 32 | places.passage
-    own = negative & is_in(row_keys, np.unique(row_keys[places.positive]))
+    own = negative & contained_in(row_keys, np.unique(row_keys[places.positive]))
     other = places.known_false & ~own
     near = negative & ~places.known_false & (places.similar >= THRESHOLD)
     total = int(negative.sum())
     return [
-        _of_places(checked_study, "positive_among_negatives", "negatives that are the row's own positive", own, total),
-        _of_places(
+        _finding_of_places(
+            checked_study, "positive_among_negatives", "negatives that are the row's own positive", own, total
+        ),
+        _finding_of_places(
             checked_study,
             "positive_elsewhere",
             "negatives that another row calls positive for the question",
             other,
             total,
         ),
-        _of_places(
+        _finding_of_places(
             checked_study, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
         ),
     ]
 
 
-def _of_places(checked_study: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> FileFinding:
+def _finding_of_places(
+    checked_study: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int
+) -> FileFinding:
     return FileFinding(
         name, words, int(chosen.sum()), total, "negative", _lines(checked_study, checked_study.places.row[chosen])
     )
@@ -143,17 +147,17 @@ def _lines(checked_study: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
     return tuple(int(checked_study.lines[row]) for row in np.unique(rows)[:SHOWN])
 
 
-def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
+def _repeated_rows_and_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
     """Count rows that repeat an earlier row, and passages that occur twice among the negatives of a row."""
     places = checked_study.places
     mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
-    whole = np.zeros(rows, np.uint64)
+    whole = np.zeros(row_count, np.uint64)
     np.add.at(whole, places.row, mixed)
-    first = np.zeros(rows, np.uint64)
+    first = np.zeros(row_count, np.uint64)
     first[places.row] = places.question
     _, at = np.unique(whole ^ (first * np.uint64(0xBF58476D1CE4E5B9)), return_index=True)
-    again = np.ones(rows, bool)
+    again = np.ones(row_count, bool)
     again[at] = False
     keys = places.row.astype(np.int64) << 32 | places.passage
     negative = np.flatnonzero(~places.positive)
@@ -165,7 +169,7 @@ def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
             "doubled_rows",
             "rows that are the same as an earlier row",
             int(again.sum()),
-            rows,
+            row_count,
             "row",
             _lines(checked_study, np.flatnonzero(again)),
         ),
@@ -180,7 +184,7 @@ def _doubled(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
     ]
 
 
-def _texts(checked_study: CheckedStudy) -> list[FileFinding]:
+def _text_findings(checked_study: CheckedStudy) -> list[FileFinding]:
     """Count empty passages and truncated passages."""
     places, corpus = checked_study.places, checked_study.study.corpus
     longest, number = corpus.connection.execute(
@@ -210,7 +214,7 @@ def _texts(checked_study: CheckedStudy) -> list[FileFinding]:
     ]
 
 
-def _lacking(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
+def _rows_without_passages(checked_study: CheckedStudy, row_count: int) -> list[FileFinding]:
     places = checked_study.places
     questions = len(checked_study.study.questions)
     with_negative = np.zeros(questions, bool)
@@ -226,7 +230,7 @@ def _lacking(checked_study: CheckedStudy, rows: int) -> list[FileFinding]:
     ]
 
 
-def _leaks(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
+def _leak_findings(checked_study: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
     keys = {words_key(text) for text in held_out}
     if not keys:
         return []
@@ -261,11 +265,11 @@ def _positive_groups(checked_study: CheckedStudy) -> np.ndarray:
     def texts(rows: Sequence[int]) -> list[str]:
         return [passage.text for passage in corpus.passages(positives[np.asarray(rows)].tolist())]
 
-    groups[positives] = positives[near_copies(len(positives), texts)]
+    groups[positives] = positives[near_duplicate_groups(len(positives), texts)]
     return groups
 
 
-def in_batch(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
+def in_batch_negatives(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
     """Return how many rows share a question or a positive with another row, and the expected false in-batch negatives
     for each batch size.
 
@@ -286,20 +290,22 @@ def in_batch(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[B
     others = np.maximum(shared[owner] - 1, 0)
     values, counts = np.unique(others, return_counts=True)
     sizes = [size for size in BATCHES if size <= number] or [number]
-    return int((others > 0).sum()), [_batch(values, counts, number, size) for size in sizes]
+    return int((others > 0).sum()), [_batch_size_facts(values, counts, number, size) for size in sizes]
 
 
-def _batch(others: np.ndarray, counts: np.ndarray, rows: int, size: int) -> BatchSize:
+def _batch_size_facts(others: np.ndarray, counts: np.ndarray, row_count: int, size: int) -> BatchSize:
     """Return the expected false negatives for a batch size. A batch is one row and size - 1 other rows, drawn without
     replacement.
     """
     from scipy.special import gammaln
 
-    left = rows - 1 - others
+    left = row_count - 1 - others
     with np.errstate(invalid="ignore"):
         none = np.where(
             left >= size - 1,
-            np.exp(gammaln(left + 1) - gammaln(left - size + 2) - gammaln(rows) + gammaln(rows - size + 1)),
+            np.exp(gammaln(left + 1) - gammaln(left - size + 2) - gammaln(row_count) + gammaln(row_count - size + 1)),
             0.0,
         )
-    return BatchSize(size, float(counts @ (1 - none) / rows), float(counts @ others * (size - 1) / (rows - 1)))
+    return BatchSize(
+        size, float(counts @ (1 - none) / row_count), float(counts @ others * (size - 1) / (row_count - 1))
+    )

@@ -190,7 +190,7 @@ class JsonArray(_Table):
     kind = "JSON"
 
     def write(self, target: Path, replacements: Replacements) -> int:
-        before, between, after = self._around()
+        before, between, after = self._text_around_objects()
         stream, count = open_json(ByteSource(self.path)), 0
         with written_file(target) as out:
             out.write(before.encode())
@@ -203,14 +203,14 @@ class JsonArray(_Table):
             out.write(after.encode())
         return count
 
-    def _around(self) -> tuple[str, str, str]:
+    def _text_around_objects(self) -> tuple[str, str, str]:
         """Return the text before the first object, the text between two objects, and the text after the last object."""
         text = first_bytes(self.path, 1 << 20).decode("utf-8", "ignore")
         begin = text.index("{")
         _, end = json.JSONDecoder().raw_decode(text, begin) if len(text) < 1 << 20 else self._first_end(text, begin)
         following = text.find("{", end)
         between = text[end:following] if following > 0 else ",\n"
-        with _opened(self.path) as file:
+        with _open_decompressed(self.path) as file:
             tail = b""
             while block := file.read(1 << 20):
                 tail = (tail + block)[-4096:]
@@ -272,7 +272,7 @@ class InMemory(RowFile):
         for start in range(0, len(self.data), 1024):
             if self.is_frame:
                 block = self.data.iloc[start : start + 1024].to_dict("records")
-                block = [{name: _plain(value) for name, value in row.items()} for row in block]
+                block = [{name: _json_value(value) for name, value in row.items()} for row in block]
             else:
                 columns = self.data.with_format(None)[start : start + 1024]
                 block = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -297,7 +297,7 @@ class InMemory(RowFile):
         return Dataset.from_list(list(rows), features=self.data.features)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Convert a DataFrame's value to a JSON value: arrays become lists, NaN becomes None."""
     if hasattr(value, "tolist"):
         return value.tolist()
@@ -322,13 +322,13 @@ def open_rows(path: str | Path) -> RowFile:
     kind = table_kind(path)
     if kind == "csv" and b"\0" in start:
         raise BadInput("this is a binary file of no known kind; give JSON lines, CSV, Parquet or Arrow", path)
-    if kind == "csv" and _is_bare(start):
+    if kind == "csv" and _has_no_header(start):
         return BareTsv(path)
     text_kinds: dict[str, Callable[[Path], RowFile]] = {"jsonl": JsonLines, "json": JsonArray, "csv": Csv}
     return text_kinds[kind](path)
 
 
-def _is_bare(start: bytes) -> bool:
+def _has_no_header(start: bytes) -> bool:
     """Return whether a TSV has no header, judged by its first line: the fields do not look like column names."""
     line = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")[0].rstrip("\r")
     fields = line.split("\t")
@@ -358,7 +358,7 @@ def written_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_decompressed(path: Path) -> Iterator[IO[bytes]]:
     with open(path, "rb") as plain:
         if plain.read(2) == b"\x1f\x8b":
             plain.seek(0)
@@ -484,7 +484,7 @@ def _with_replacements(table: pa.Table, replacements: Replacements, first: int) 
     return pa.concat_tables(parts).combine_chunks()
 
 
-def sample_of(file: RowFile, count: int = 20) -> list[Values]:
+def first_rows(file: RowFile, count: int = 20) -> list[Values]:
     """Return the values of the first `count` rows."""
     return [values for _, values in islice(file.rows(), count)]
 

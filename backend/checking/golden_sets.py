@@ -13,7 +13,7 @@ import numpy as np
 
 from blindspot.analysis.audit import Rate, rate
 from blindspot.analysis.intervals import Interval, mean_interval
-from blindspot.backend.checking.near_duplicate_candidates import near_copies
+from blindspot.backend.checking.near_duplicate_candidates import near_duplicate_groups
 from blindspot.backend.core.made_from import log_run_name
 from blindspot.backend.core.manifest import atomic_folder, read_json, write_json
 from blindspot.backend.core.study import Study
@@ -98,14 +98,14 @@ def study_from_log(
 
 def log_facts(study: Study) -> LogFacts:
     """Return the facts of a study's log, and store them on the first call. Raises Missing if the study has no log."""
-    name = _run_of(study)
+    name = _log_run_of(study)
     path = study.path("runs", name) / FACTS
     if path.is_file():
         return LogFacts(**read_json(path))
     hits, corpus = study.run(name).hits, study.corpus
     found = (np.asarray(hits.ordinals) >= 0).sum(axis=1)
     passages = len(corpus)
-    copies = near_copies(passages, lambda rows: [each.text for each in corpus.passages(list(rows))])
+    copies = near_duplicate_groups(passages, lambda rows: [each.text for each in corpus.passages(list(rows))])
     texts = corpus.connection.execute("SELECT sum(n) FROM (SELECT count(*) - 1 AS n FROM passage GROUP BY text)")
     fields = QuestionFields(study.labels_path)
     facts = LogFacts(
@@ -122,7 +122,7 @@ def log_facts(study: Study) -> LogFacts:
     return facts
 
 
-def _run_of(study: Study) -> str:
+def _log_run_of(study: Study) -> str:
     name = log_run_name(study)
     if name is None:
         raise Missing(f"{study.folder} was not made of a log; run 'blindspot new DIR --from-log FILE'")
@@ -135,7 +135,7 @@ def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, see
 
     Raises Refused if every question with chunks has already been drawn.
     """
-    run, drawn = study.run(_run_of(study)), Queue(study.labels_path).audited_questions()
+    run, drawn = study.run(_log_run_of(study)), Queue(study.labels_path).audited_questions()
     if all(id in drawn for id, row in zip(run.question_ids, run.hits.ordinals, strict=True) if (row >= 0).any()):
         raise Refused("every question of the log that has chunks is drawn already")
     taken = {batch.name for batch in Queue(study.labels_path).batches()}
@@ -147,7 +147,7 @@ def draw_questions(study: Study, count: int = QUESTIONS, depth: int = DEPTH, see
 
 def log_precision(study: Study) -> LogPrecision | None:
     """Return the precision estimated from the judged sample; None before a sample is drawn."""
-    run = _run_of(study)
+    run = _log_run_of(study)
     sample = next((each for each in audit_samples(study) if list(each.settings["runs"]) == [run]), None)
     if sample is None:
         return None
@@ -226,7 +226,7 @@ def golden_set(study: Study) -> list[GoldenQuestion]:
     return list(merged.values())
 
 
-def _texts(study: Study, ids: Sequence[str]) -> list[str]:
+def _passage_texts(study: Study, ids: Sequence[str]) -> list[str]:
     ordinals = study.corpus.ordinals(ids)
     return [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
 
@@ -238,8 +238,8 @@ def _write_ragas(study: Study, golden: Sequence[GoldenQuestion], path: Path) -> 
         for each in rows:
             sample = {
                 "user_input": each.question.text,
-                "retrieved_contexts": _texts(study, each.retrieved),
-                "reference_contexts": _texts(study, each.answers),
+                "retrieved_contexts": _passage_texts(study, each.retrieved),
+                "reference_contexts": _passage_texts(study, each.answers),
                 "retrieved_context_ids": list(each.retrieved),
                 "reference_context_ids": each.answers,
             }
@@ -254,8 +254,8 @@ def _write_deepeval(study: Study, golden: Sequence[GoldenQuestion], path: Path) 
             "input": each.question.text,
             "actual_output": None,
             "expected_output": None,
-            "context": _texts(study, each.answers),
-            "retrieval_context": _texts(study, each.retrieved),
+            "context": _passage_texts(study, each.answers),
+            "retrieval_context": _passage_texts(study, each.retrieved),
         }
         for each in golden
         if each.answers

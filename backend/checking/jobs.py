@@ -142,13 +142,13 @@ def write_cleaned(
         changes.count("dropped"),
         relabel,
         rule,
-        _judged(made),
+        _judged_count(made),
     )
     write_json(folder / WRITTEN, asdict(written))
     return written
 
 
-def _judged(made: Check) -> int:
+def _judged_count(made: Check) -> int:
     rate = made.rate()
     return 0 if rate is None else rate.judged
 

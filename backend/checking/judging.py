@@ -43,7 +43,7 @@ def judge_sample(checked_study: CheckedStudy, plan: SamplePlan, judge: str, prog
 
             add_cross_encoder(study, name, judge, progress=progress)
         judge = name
-    if pairs_left(checked_study, plan, judge):
+    if unscored_pairs(checked_study, plan, judge):
         kind = judge_kind_of(study, judge)
         if type(kind).run_job is None:
             raise Missing(f"judge {judge!r} has no scores of the drawn pairs; import them for run {RUN!r}")
@@ -71,7 +71,7 @@ def labels_of_judge(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -
     return {pair: label(pair) for pair in drawn[: last + 1]}
 
 
-def pairs_left(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> list[PairId]:
+def unscored_pairs(checked_study: CheckedStudy, plan: SamplePlan, judge: str) -> list[PairId]:
     """Return the drawn pairs that a judge of the study has not scored yet."""
     drawn = unjudged(plan, negative_pairs(checked_study.places), {})
     scores = _scores(checked_study, judge, drawn)

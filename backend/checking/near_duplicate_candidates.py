@@ -27,7 +27,7 @@ template would count as copies.
 """
 
 
-def near_copies(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> np.ndarray:
+def near_duplicate_groups(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> np.ndarray:
     """Return a group number for each of `count` texts, (count,) int64. Near-identical texts have the same number.
 
     Args:

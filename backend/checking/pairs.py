@@ -66,7 +66,7 @@ class Places:
     @cached_property
     def known_false(self) -> np.ndarray:
         """(n,) bool: True for a negative that is a positive in another row of the same question."""
-        return ~self.positive & is_in(self.keys, self.positive_keys)
+        return ~self.positive & contained_in(self.keys, self.positive_keys)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class NegativePairs:
         return len(self.keys)
 
 
-def is_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+def contained_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
     """Return for each key whether the sorted array `ascending` contains it."""
     if not len(ascending):
         return np.zeros(len(keys), bool)

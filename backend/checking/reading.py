@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.checking.files import InMemory, RowFile, open_rows, sample_of, texts_of_ids
+from blindspot.backend.checking.files import InMemory, RowFile, first_rows, open_rows, texts_of_ids
 from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Entry, RowLayout, TrainingFormat
 from blindspot.backend.data.formats.fields import FieldError
 from blindspot.db.errors import BadInput
@@ -44,7 +44,7 @@ class TrainingFile:
             try:
                 yield line, self.layout.entry(values, previous)
             except (FieldError, KeyError) as error:
-                raise BadInput(_words(error), self.path, line) from None
+                raise BadInput(_error_text(error), self.path, line) from None
             previous = values
 
     def held_out_questions(self) -> Iterator[str]:
@@ -53,7 +53,7 @@ class TrainingFile:
             try:
                 yield self.layout.entry(values).question
             except (FieldError, KeyError) as error:
-                raise BadInput(_words(error), self.path, line) from None
+                raise BadInput(_error_text(error), self.path, line) from None
 
 
 def open_training_file(source: Any, collection: Path | None = None, queries: Path | None = None) -> TrainingFile:
@@ -66,7 +66,7 @@ def open_training_file(source: Any, collection: Path | None = None, queries: Pat
         BadInput: no file of a known form; ids without their texts.
     """
     file = open_rows(source) if isinstance(source, str | Path) else InMemory(source)
-    rows = sample_of(file)
+    rows = first_rows(file)
     if not rows:
         raise BadInput("is empty: there is no row in it", file.path)
     for form in TRAINING_FORMATS:
@@ -106,5 +106,5 @@ def _read_referenced_texts(
     return places
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"there is no {error}" if isinstance(error, KeyError) else str(error)

@@ -47,7 +47,7 @@ class MiningRule:
     argument: str | None
 
     @property
-    def shown(self) -> float:
+    def displayed_value(self) -> float:
         """The value as people write it. A rule with an upper limit keeps the pairs whose statistic is at most this
         value.
         """
@@ -55,18 +55,22 @@ class MiningRule:
 
     def as_text(self) -> str:
         """Return the rule as an argument: `--rule` takes it, and `parse_rule` reads it."""
-        return f"{self.name}={self.shown:g}"
+        return f"{self.name}={self.displayed_value:g}"
 
     @property
     def condition(self) -> str:
         """What a negative must fulfil that the rule keeps, in words."""
-        distance, side = abs(self.shown), "below" if self.shown > 0 else "above"
+        distance, side = abs(self.displayed_value), "below" if self.displayed_value > 0 else "above"
         if self.name == "judge":
-            return f"the judge gives it at most {self.shown:g}"
+            return f"the judge gives it at most {self.displayed_value:g}"
         if self.name == "max_score":
-            return f"its score is at most {self.shown:g}"
+            return f"its score is at most {self.displayed_value:g}"
         if self.name == "range_min":
-            return "it is not the first" if self.shown == 1 else f"it comes after the first {self.shown:g}"
+            return (
+                "it is not the first"
+                if self.displayed_value == 1
+                else f"it comes after the first {self.displayed_value:g}"
+            )
         if not distance:
             return "its score is not above the positive's"
         amount = f"{distance:g}" if self.name == "absolute_margin" else f"{100 * distance:g}%"
@@ -106,7 +110,7 @@ class RuleRow:
         return self.false_dropped + self.true_kept - self.questions_emptied / max(self.questions, 1)
 
     def as_json(self) -> dict[str, Any]:
-        plain = {**asdict(self), "gain": self.gain, "rule": self.rule.name, "value": self.rule.shown}
+        plain = {**asdict(self), "gain": self.gain, "rule": self.rule.name, "value": self.rule.displayed_value}
         words = {"keeps_if": self.rule.condition, "argument": f"--rule {self.rule.as_text()}"}
         return {**plain, **words, "paste": self.rule.argument}
 
@@ -179,7 +183,7 @@ def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.
     if not _is_enough(judged):
         return None
     pairs, places = judged.pairs, judged.places
-    table = _table(pairs)
+    table = _feature_table(pairs)
     weights = _weights(judged)
     questions = pairs.question[places]
     folds = min(FOLDS, len(np.unique(questions)))
@@ -198,7 +202,7 @@ def judge_of_labels(judged: JudgedDraws, seed: int = 0) -> tuple[np.ndarray, np.
     return whole, own
 
 
-def _table(pairs: NegativePairs) -> np.ndarray:
+def _feature_table(pairs: NegativePairs) -> np.ndarray:
     """Return the input features of the judge's model, (m, features)."""
     columns = [*pairs.features.T, np.log(pairs.rank)]
     score, positive = pairs.score.astype(np.float64), pairs.positive_score.astype(np.float64)
@@ -234,15 +238,15 @@ def compare_rules(checked_study: CheckedStudy, judged: JudgedDraws | None, level
         scores["judge"], own["judge"] = -learned[0], -learned[1]
     member = cell_of_each_pair(checked_study)
     rows = [
-        _row(judged, rule, scores[rule.name], own[rule.name], member, level)
+        _measure_rule(judged, rule, scores[rule.name], own[rule.name], member, level)
         for name in scores
-        for rule in _values(name, scores[name])
+        for rule in _candidate_rules(name, scores[name])
     ]
     qualities = [_quality(name, own[name], judged) for name in scores]
     return _choose(judged, rows, qualities, scores, own, member, level)
 
 
-def _values(name: str, values: np.ndarray) -> list[MiningRule]:
+def _candidate_rules(name: str, values: np.ndarray) -> list[MiningRule]:
     """Return the values of a rule to compare: rounded values that keep about the shares in `KEPT` of the pairs."""
     if name == "range_min":
         return [_rule(name, float(rank)) for rank in RANKS if rank < values.max() + 1]
@@ -275,7 +279,7 @@ def parse_rule(text: str) -> MiningRule:
     return _rule(name, -value if name in UPPER else value)
 
 
-def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
+def pairs_kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
     """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that needs scores or labels that are
     missing.
     """
@@ -290,7 +294,7 @@ def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) 
     return scores[rule.name] >= rule.value
 
 
-def _row(
+def _measure_rule(
     judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
 ) -> RuleRow:
     # The judge keeps a judged pair by the model that did not see it (`own`), and the file's pairs by the whole model.
@@ -374,7 +378,7 @@ def _choose(
     if not places:
         why = (
             "no rule tells false from true negatives: "
-            + _unfit(others)
+            + _unusable_rules_sentence(others)
             + ". Take out the false ones that were found, or judge more"
         )
         return RuleCurve(rows, qualities, None, why, None)
@@ -395,11 +399,11 @@ def _choose(
         f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
     )
     if others:
-        why += "; " + _unfit(others)
+        why += "; " + _unusable_rules_sentence(others)
     return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
-def _unfit(qualities: Sequence[RuleQuality]) -> str:
+def _unusable_rules_sentence(qualities: Sequence[RuleQuality]) -> str:
     """Describe the rules that are not usable: those that drop true negatives first, and those that cannot separate true
     from false ones.
     """

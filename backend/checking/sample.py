@@ -176,7 +176,7 @@ def draw_sample(
     order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
     name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
     drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
-    ids = _ids(pairs, order[len(made.draws) :])
+    ids = _pair_ids(pairs, order[len(made.draws) :])
     Queue(checked_study.study.labels_path).add_batch(
         name,
         pair_items(checked_study.study, ids),
@@ -192,7 +192,7 @@ def cell_of_each_pair(checked_study: CheckedStudy) -> np.ndarray:
     return result
 
 
-def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
+def _pair_ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
     return [
         (question_id(question), passage_id(passage))
         for question, passage in zip(pairs.question[places].tolist(), pairs.passage[places].tolist(), strict=True)
@@ -210,7 +210,7 @@ def judged_draws(checked_study: CheckedStudy, labels: Mapping[PairId, str]) -> J
         return None
     pairs = negative_pairs(checked_study.places)
     found = []
-    for pair in _ids(pairs, made.draws):
+    for pair in _pair_ids(pairs, made.draws):
         if pair not in labels:
             break
         found.append(labels[pair])
@@ -290,4 +290,4 @@ def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.nda
 
 def unjudged(plan: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
     """Return the drawn pairs without a label, in the order of the draws."""
-    return [pair for pair in _ids(pairs, plan.draws) if pair not in labels]
+    return [pair for pair in _pair_ids(pairs, plan.draws) if pair not in labels]

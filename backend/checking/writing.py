@@ -19,7 +19,7 @@ from blindspot.backend.checking.building import CheckedStudy, number_of, passage
 from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
-from blindspot.backend.checking.rules import MiningRule, kept_by
+from blindspot.backend.checking.rules import MiningRule, pairs_kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.formats.files import open_atomically
@@ -111,7 +111,7 @@ def _reasons(checked_study: CheckedStudy, labels: Mapping[PairId, str], rule: Mi
     why = np.zeros(len(places), np.int8)
     if rule is not None:
         pairs = negative_pairs(places)
-        dropped = pairs.keys[~kept_by(rule, pairs, judged_draws(checked_study, labels))]
+        dropped = pairs.keys[~pairs_kept_by(rule, pairs, judged_draws(checked_study, labels))]
         why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
     why[places.known_false] = BY_THE_FILE
     false = [

@@ -23,7 +23,7 @@ SECONDS = 7.0  # median time for a passage
 SEED = 0
 
 
-def truth_of(study: Study) -> dict[str, set[str]]:
+def answering_passages_of(study: Study) -> dict[str, set[str]]:
     """Return the ids of all passages that answer each question, by question id."""
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
         return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
@@ -40,12 +40,12 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
     known = {person.name for person in people.all()}
     for annotator in ANNOTATORS.keys() - known:
         people.add(annotator)
-    truth, rng = truth_of(study), np.random.default_rng(SEED)
+    truth, rng = answering_passages_of(study), np.random.default_rng(SEED)
     total = sum(batch.questions for batch in queue.batches() if batch.name == name) * len(ANNOTATORS)
     finished = n_labels = 0
     while leases := [(annotator, lease) for annotator in ANNOTATORS for lease in queue.claim(annotator, 1)]:
         for annotator, lease in leases:
-            events = _judge(study, queue, annotator, lease, truth, rng)
+            events = _judge_lease(study, queue, annotator, lease, truth, rng)
             labels.add_all(annotator, events)
             queue.finish(annotator, lease.batch, lease.question)
             finished, n_labels = finished + 1, n_labels + len(events)
@@ -54,7 +54,7 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
     return {"questions": finished, "labels": n_labels}
 
 
-def _judge(
+def _judge_lease(
     study: Study,
     queue: Queue,
     annotator: str,

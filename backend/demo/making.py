@@ -23,7 +23,7 @@ from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.backend.data import encyclopedia
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
-from blindspot.backend.demo.annotators import simulate_annotators, truth_of
+from blindspot.backend.demo.annotators import answering_passages_of, simulate_annotators
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
@@ -154,41 +154,45 @@ def is_running(study: Study) -> Job | None:
 
 def missing_parts(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
     """Return the missing parts of the demo, in the order in which `finish` makes them."""
-    return [part for part in parts(size or DemoSize()) if not part.exists(study)]
+    return [part for part in demo_parts(size or DemoSize()) if not part.exists(study)]
 
 
-def parts(size: DemoSize) -> list[DemoPart]:
+def demo_parts(size: DemoSize) -> list[DemoPart]:
     """Return all parts that `finish` makes: first the quick parts, then the dense retriever, then the
     trained models.
     """
     settings = TRAINING | size.training
     return [
-        _run("bm25", "train", TRAIN_RUN),
+        _run_part("bm25", "train", TRAIN_RUN),
         DemoPart(
-            "make a batch", lambda study: _has_batch(study, JUDGED), lambda study, report: _batch(study, size, report)
+            "make a batch",
+            lambda study: _has_batch(study, JUDGED),
+            lambda study, report: _make_batch(study, size, report),
         ),
         DemoPart(
             "simulate annotators",
             _is_judged,
             lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report),
         ),
-        DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five_questions),
+        DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _queue_five_questions),
         *(_training_set_part(name, policy) for name, policy in POLICIES.items()),
         DemoPart(
             "encode the passages",
             lambda study: size.encoder in study.parts("indexes"),
             lambda study, report: jobs.run(dense.build_index, study, size.encoder, progress=report),
         ),
-        _run("dense", SPLIT, RUNS["dense"], encoder=size.encoder),
+        _run_part("dense", SPLIT, RUNS["dense"], encoder=size.encoder),
         *(part for name, model in MODELS.items() for part in trained_parts(name, model, size.encoder, settings)),
-        _run("hybrid", SPLIT, RUNS["hybrid"], encoder=size.encoder),
+        _run_part("hybrid", SPLIT, RUNS["hybrid"], encoder=size.encoder),
         DemoPart(
-            "draw the map", lambda study: MAP in maps_of(study), lambda study, report: _map(study, size.encoder, report)
+            "draw the map",
+            lambda study: MAP in maps_of(study),
+            lambda study, report: _make_map(study, size.encoder, report),
         ),
         DemoPart(
             "run an experiment",
             lambda study: bool(results(study)),
-            lambda study, report: _experiment(study, size.encoder, report),
+            lambda study, report: _run_experiment(study, size.encoder, report),
         ),
         DemoPart(
             "forecast what labels change",
@@ -198,7 +202,7 @@ def parts(size: DemoSize) -> list[DemoPart]:
     ]
 
 
-def _run(kind: str, split: str, name: str, **options: Any) -> DemoPart:
+def _run_part(kind: str, split: str, name: str, **options: Any) -> DemoPart:
     return DemoPart(
         f"retrieve {kind} over {split}",
         lambda study: name in study.runs(),
@@ -238,7 +242,7 @@ def _is_judged(study: Study) -> bool:
     return any(batch.name == JUDGED and batch.done == batch.questions for batch in Queue(study.labels_path).batches())
 
 
-def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
+def _make_batch(study: Study, size: DemoSize, report: Progress | None) -> object:
     return jobs.run(
         make_batch,
         study,
@@ -253,7 +257,7 @@ def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
     )
 
 
-def _five_questions(study: Study, report: Progress | None) -> object:
+def _queue_five_questions(study: Study, report: Progress | None) -> object:
     """Queue a batch of five questions with one passage each, chosen by the priority sampling. The simulated annotators
     do not judge it, so it is left for the user.
     """
@@ -273,7 +277,7 @@ def _five_questions(study: Study, report: Progress | None) -> object:
     )
 
 
-def _map(study: Study, encoder: str, report: Progress | None) -> object:
+def _make_map(study: Study, encoder: str, report: Progress | None) -> object:
     return jobs.run(
         make_map,
         study,
@@ -289,7 +293,7 @@ def _map(study: Study, encoder: str, report: Progress | None) -> object:
     )
 
 
-def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
+def _run_experiment(study: Study, encoder: str, report: Progress | None) -> object:
     experiment_settings = {"encoders": [encoder], "on": f"{encyclopedia.DATASET}/{SPLIT}"}
     return jobs.run(run_experiment, study, EXPERIMENT, experiment_settings, progress=report)
 
@@ -324,7 +328,7 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
     about.write_text(json.dumps(about_files) + "\n")
 
 
-def shows(study: Study) -> list[str]:
+def result_lines(study: Study) -> list[str]:
     """Return one line for each figure of the study's BM25 and dense runs, with n and a 95% interval. Before the dense
     run exists, return only the size of the study.
     """
@@ -339,7 +343,7 @@ def shows(study: Study) -> list[str]:
     bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
     found = encyclopedia.measure_encyclopedia(
         study.questions.with_ids(bm25_run.question_ids),
-        {question: sorted(passages) for question, passages in truth_of(study).items()},
+        {question: sorted(passages) for question, passages in answering_passages_of(study).items()},
         np.asarray(bm25_run.hits.ordinals),
         np.asarray(dense_run.hits.ordinals),
         (np.asarray(bm25_run.answers()), np.asarray(dense_run.answers())),

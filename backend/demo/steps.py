@@ -59,15 +59,15 @@ def demo_steps(study: Study, compare: Compare | None = None, person: str | None 
     compared = compare or (lambda a, b: Comparison.of_runs(measure(study, a), measure(study, b)))
     runs = set(study.runs())
     return [
-        _blind_spot(compared, runs),
-        _question(compared, runs),
-        _judge(study, person),
-        _training_set(study),
-        _retriever(compared, runs),
+        _blind_spot_step(compared, runs),
+        _question_step(compared, runs),
+        _judge_step(study, person),
+        _training_set_step(study),
+        _retriever_step(compared, runs),
     ]
 
 
-def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
+def _blind_spot_step(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See the blind spot"
     if BEFORE not in runs:
         return DemoStep(
@@ -79,11 +79,11 @@ def _blind_spot(comparison: Compare, runs: set[str]) -> DemoStep:
     return DemoStep("blind-spot", title, "ready", sentence)
 
 
-def _question(comparison: Compare, runs: set[str]) -> DemoStep:
+def _question_step(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "Open one question where dense retrieval fails"
     if BEFORE not in runs:
         return DemoStep("question", title, "waiting", "The question is chosen after both retrievers have searched.")
-    question = telling_question(comparison(RUNS["bm25"], BEFORE))
+    question = example_question(comparison(RUNS["bm25"], BEFORE))
     if question is None:
         return DemoStep(
             "question",
@@ -96,12 +96,12 @@ def _question(comparison: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"“{question.text}” {RUNS['bm25']} ranks a passage with the answer first; {BEFORE} has none in its first {HEADLINE_K}."
-        + _reason_step(comparison(RUNS["bm25"], BEFORE), question),
+        + _reason_sentence(comparison(RUNS["bm25"], BEFORE), question),
         question.id,
     )
 
 
-def _reason_step(comparison: Comparison, question: Question) -> str:
+def _reason_sentence(comparison: Comparison, question: Question) -> str:
     """Return a sentence that the gold passage is about several subjects, if its title is not the question's subject."""
     first = int(np.asarray(comparison.run_a.run.hits.ordinals[comparison.rows_a[comparison.rows[question.id]]])[0])
     (passage,) = comparison.run_a.study.corpus.passages([first])
@@ -110,7 +110,7 @@ def _reason_step(comparison: Comparison, question: Question) -> str:
     return f" That passage, “{passage.title}”, is about several subjects, and one vector stands for all of them."
 
 
-def telling_question(comparison: Comparison) -> Question | None:
+def example_question(comparison: Comparison) -> Question | None:
     """Return an example question on which A succeeds and B fails. Among the questions about the rarest subjects that
     only A finds, it is the one whose gold passage A ranks first and B ranks lowest.
     """
@@ -137,7 +137,7 @@ def _first_is_gold(comparison: Comparison, row: int) -> bool:
     return passage.id in comparison.questions[row].gold
 
 
-def _judge(study: Study, person: str | None) -> DemoStep:
+def _judge_step(study: Study, person: str | None) -> DemoStep:
     title = "Judge five passages yourself"
     queue = Queue(study.labels_path)
     batch = next((batch for batch in queue.batches() if batch.name == YOURS), None)
@@ -146,10 +146,10 @@ def _judge(study: Study, person: str | None) -> DemoStep:
             "judge", title, "waiting", "The passages are chosen after BM25 has searched the training questions."
         )
     own = queue.finished_counts(person).get(YOURS, 0) if person is not None else 0
-    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_step(batch, own))
+    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged_sentence(batch, own))
 
 
-def _judged_step(batch: Batch, own_labels: int) -> str:
+def _judged_sentence(batch: Batch, own_labels: int) -> str:
     if not batch.done:
         return "The training data uses these passages as negatives. Do they answer their question?"
     if batch.done < batch.questions:
@@ -158,7 +158,7 @@ def _judged_step(batch: Batch, own_labels: int) -> str:
     return f"{who}. Training offers a new set with {'your' if own_labels == batch.questions else 'the'} labels."
 
 
-def _training_set(study: Study) -> DemoStep:
+def _training_set_step(study: Study) -> DemoStep:
     title = "See what the labels change in the training set"
     made = training_sets(study)
     if not {NOISY, CLEAN} <= made.keys():
@@ -177,7 +177,7 @@ def _training_set(study: Study) -> DemoStep:
     )
 
 
-def _retriever(comparison: Compare, runs: set[str]) -> DemoStep:
+def _retriever_step(comparison: Compare, runs: set[str]) -> DemoStep:
     title = "See what cleaning changes in the retriever"
     if not {BEFORE, TRAINED_NOISY, TRAINED_CLEAN} <= runs:
         return DemoStep(
@@ -212,17 +212,17 @@ def cleaning_verdict(pair: Comparison) -> str:
         else:
             open_at.append(f"{k} ({signed_number(value)})")
     sentences = (
-        [f"In this one training, the clean set changes Success by {_listed(established)} against the noisy set."]
+        [f"In this one training, the clean set changes Success by {_join_words(established)} against the noisy set."]
         if established
         else []
     )
     if open_at:
-        sentences.append(f"No difference between the two is established at {_listed(open_at)}.")
+        sentences.append(f"No difference between the two is established at {_join_words(open_at)}.")
     measured = f"Measured over {pair.units.count_words()}. Training with another seed may give another result."
     return " ".join([*sentences, measured])
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     """Return the words as a list, such as "1, 5 and 20"."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 

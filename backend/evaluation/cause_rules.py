@@ -91,7 +91,7 @@ class RunCauses:
         return self._subset(self.missed)
 
     @property
-    def among_found(self) -> RunCauses:
+    def causes_of_found(self) -> RunCauses:
         """Return the causes of only the questions that the run finds."""
         return self._subset(~self.missed)
 
@@ -164,7 +164,7 @@ class _Questions:
 
     @cached_property
     def gold_passages(self) -> list[list[GoldPassage]]:
-        read = _passages(self.study, (row for rows in self.gold for row in rows))
+        read = _passages_by_row(self.study, (row for rows in self.gold for row in rows))
         prepared = {row: GoldPassage.from_passage(passage) for row, passage in read.items()}
         return [[prepared[row] for row in rows] for rows in self.gold]
 
@@ -193,7 +193,7 @@ class _Questions:
 
     def near_namesake(self) -> Iterable[Answer]:
         winners = self.hits[:, 0].tolist() if self.hits.shape[1] else [-1] * len(self.rows)
-        read = _passages(self.study, (winner for winner in winners if winner >= 0))
+        read = _passages_by_row(self.study, (winner for winner in winners if winner >= 0))
         for question, winner, gold in zip(self.questions, winners, self.gold, strict=True):
             if not question.subject or winner < 0:
                 yield None
@@ -266,7 +266,7 @@ class _Questions:
         hits = np.asarray(self.other.hits.ordinals[self.other_rows[self.rows]])
         relevant = np.where(found, hits[np.arange(len(hits)), np.maximum(first - 1, 0)], -1).tolist()
         asked = list(zip(self.questions, relevant, self.gold, strict=True))
-        read = _passages(self.study, (row for question, row, gold in asked if row >= 0 and row not in gold))
+        read = _passages_by_row(self.study, (row for question, row, gold in asked if row >= 0 and row not in gold))
         for question, row, gold in asked:
             if row < 0 or not question.subject:
                 yield None
@@ -361,7 +361,7 @@ def _rows_by_fact(questions: Sequence[Question]) -> dict[Fact, np.ndarray]:
     return {fact: np.array(each) for fact, each in rows.items() if len(each) > 1}
 
 
-def _passages(study: Study, rows: Iterable[int]) -> dict[int, Passage]:
+def _passages_by_row(study: Study, rows: Iterable[int]) -> dict[int, Passage]:
     """Return passages by row, reading each passage once."""
     wanted = sorted(set(rows))
     return dict(zip(wanted, study.corpus.passages(wanted), strict=True))

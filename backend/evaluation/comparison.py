@@ -114,7 +114,7 @@ class Measured:
 
         return self._values.get_or_make((measure.name, k), compute_values)
 
-    def measured_alike(self, name: str) -> Measured:
+    def measure_other_run(self, name: str) -> Measured:
         """Measure another run of the study with the same kind of relevance. Raises Missing for an unknown run."""
         return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
 
@@ -240,7 +240,7 @@ class Comparison:
             return known[name]
         key = name, self.run_a.study.run(name).manifest.get("made")
         if key not in self._other_runs:
-            self._other_runs[key] = self.run_a.measured_alike(name)
+            self._other_runs[key] = self.run_a.measure_other_run(name)
         return self._other_runs[key]
 
     @cached_property
@@ -307,7 +307,7 @@ class Comparison:
     @cached_property
     def contrast(self) -> np.ndarray:
         """The reciprocal rank of the first relevant passage in A minus that in B, (q,) float64, from -1 to 1."""
-        return _reciprocal(self.first_ranks_a) - _reciprocal(self.first_ranks_b)
+        return _reciprocal_ranks(self.first_ranks_a) - _reciprocal_ranks(self.first_ranks_b)
 
     @cached_property
     def overlap(self) -> np.ndarray:
@@ -346,7 +346,7 @@ def set_label(dataset: str, split: str) -> str:
     return split if dataset in ("", split) else f"{split} · {dataset}"
 
 
-def _reciprocal(first_ranks: np.ndarray) -> np.ndarray:
+def _reciprocal_ranks(first_ranks: np.ndarray) -> np.ndarray:
     return np.divide(1.0, first_ranks, out=np.zeros(len(first_ranks)), where=first_ranks > 0)
 
 

@@ -22,7 +22,7 @@ from blindspot.backend.evaluation.comparison import (
     measure_all,
     overall,
 )
-from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
+from blindspot.backend.evaluation.comparison_words import conclusion, limits_sentence, method
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved
@@ -147,7 +147,7 @@ def _figures_dict(paired: PairedFigures) -> dict:
     if paired.measure is SUCCESS:
         counts = {key: getattr(paired.flips, key) for key in FLIP_KEYS}
     else:
-        counts = dict(zip(BETTER_KEYS, _better(paired), strict=True))
+        counts = dict(zip(BETTER_KEYS, _counts_of_better(paired), strict=True))
     return {
         "k": paired.k,
         "n": paired.n,
@@ -166,14 +166,14 @@ def _figures_dict(paired: PairedFigures) -> dict:
     }
 
 
-def _better(paired: PairedFigures) -> tuple[int, int, int]:
+def _counts_of_better(paired: PairedFigures) -> tuple[int, int, int]:
     """Return the number of questions on which A is better, B is better, and both are equal."""
     a, b = paired.difference.only_a, paired.difference.only_b
     return a, b, paired.n - a - b
 
 
 def _row(name: str, paired: PairedFigures) -> list[object]:
-    counts: tuple[int, ...] = _better(paired)
+    counts: tuple[int, ...] = _counts_of_better(paired)
     if paired.measure is SUCCESS:
         counts = (paired.flips.both, paired.flips.only_a, paired.flips.only_b, paired.flips.neither)
     n = n_value(paired.n, paired.units, paired.unit)
@@ -230,7 +230,7 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
     if not len(rows):
         raise BadInput("no question of these runs is in that slice")
     shown = sorted({each for each in KS if each <= compared.depth} | {k}) if by_measure.has_cut_off else [k]
-    members, names = _members(study, facts, by)
+    members, names = _rows_of_groups(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
     whole = overall(compared, shown, rows, SEED, by_measure)
     concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.figures_at[k], run_a, run_b, whole.tests)
@@ -246,7 +246,7 @@ def compare_with(study: Study, run_a: str, run_b: str, options: ComparisonOption
         by_group(compared, k, groups, SEED, by_measure),
         names,
         concluded,
-        reservation(compared.run_a.kind, rule),
+        limits_sentence(compared.run_a.kind, rule),
         method(compared.units.name, SEED, by_measure),
         [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
         by_measure,
@@ -265,7 +265,7 @@ def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
     return said
 
 
-def _members(study: Study, facts: Facts, grouping: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def _rows_of_groups(study: Study, facts: Facts, grouping: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     if grouping is None:
         return {}, {}
     if grouping == "slice":

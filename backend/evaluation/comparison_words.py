@@ -50,7 +50,7 @@ def conclusion(paired: PairedFigures, run_a: str, run_b: str, tests: int = 1) ->
     )
 
 
-def significance(paired: PairedFigures, tests: int) -> str:
+def significance_sentence(paired: PairedFigures, tests: int) -> str:
     """Return the sentence below a comparison's headline: how many questions it rests on, and how significant it is."""
     p, (_, low, high) = paired.difference.p_shown, paired.difference.estimate.percent
     after = f"{p_words(p)} after Holm's method for {tests} tests"
@@ -65,7 +65,7 @@ def significance(paired: PairedFigures, tests: int) -> str:
     return f"Inconclusive over these {paired.questions}: the difference is not significant ({after}){adjusted}."
 
 
-def reservation(kind: str, rule: str) -> str:
+def limits_sentence(kind: str, rule: str) -> str:
     """Return one sentence on the limits of a comparison's conclusion."""
     if kind in ("gold", "labels"):
         known = "gold passages" if kind == "gold" else "gold passages and passages that people labelled positive"

@@ -57,7 +57,7 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
     figures = figures_at(comparison, k)
     points = frequency_points(comparison, k)
     sentences = [RunFinding("difference", _difference(figures, names))]
-    for sentence in _falls_with_frequency(points, names):
+    for sentence in _frequency_sentences(points, names):
         sentences.append(RunFinding("frequency", sentence))
     only_one_run: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
@@ -101,7 +101,7 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
     )
 
 
-def _falls_with_frequency(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
+def _frequency_sentences(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
     """Return a sentence for each run whose accuracy differs between frequent and rare subjects, or one sentence if
     neither run's accuracy differs.
     """

@@ -18,7 +18,7 @@ def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> 
     """
     asked = json.dumps(list(questions))
     likely: dict[str, set[str]] = {}
-    for store in _calibrated(study):
+    for store in _open_calibrated_scores(study):
         of_asked = "FROM score WHERE question IN (SELECT value FROM json_each(?))"
         for (question,) in store.connection.execute(f"SELECT DISTINCT question {of_asked}", (asked,)):
             likely.setdefault(question, set())
@@ -38,14 +38,14 @@ def highest_probabilities(study: Study, pairs: Sequence[tuple[str, str]]) -> dic
         "SELECT s.question, s.passage, s.probability FROM json_each(?) asked JOIN score s "
         "ON s.question = json_extract(asked.value, '$[0]') AND s.passage = json_extract(asked.value, '$[1]')"
     )
-    for store in _calibrated(study):
+    for store in _open_calibrated_scores(study):
         for question, passage, probability in store.connection.execute(sql, (asked,)):
             pair = question, passage
             highest[pair] = max(probability, highest.get(pair, 0.0))
     return highest
 
 
-def _calibrated(study: Study) -> Iterator[PerThread]:
+def _open_calibrated_scores(study: Study) -> Iterator[PerThread]:
     """Yield the opened scores of each calibrated judge, and close them afterwards."""
     for name, manifest in study.parts("scores").items():
         if manifest.get("calibrated") and manifest.get("corpus") == study.corpus.digest:

@@ -24,7 +24,7 @@ NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GoldRank:
     """The rank of a question's gold passage in one run.
 
     Attributes:
@@ -45,7 +45,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ContentWords:
     """The question's content words that a passage contains in its title or text, and the words that it lacks."""
 
     shared: tuple[str, ...]
@@ -78,19 +78,19 @@ class MissExplanation:
     """
 
     question: Question
-    standings: list[Standing]
+    standings: list[GoldRank]
     passages: dict[int, Passage]
-    words: dict[int, Words]
+    words: dict[int, ContentWords]
     holds_answer: dict[int, bool]
     namesake: dict[int, float]
     frequency: int | None
     frequency_source: str | None
-    trained: Trained | None
+    trained: TrainingQuestionCounts | None
     neighbours: dict[str, list[Neighbour]]
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingQuestionCounts:
     """The number of training questions with a question's relation, with its template, and about its subject."""
 
     relation: int
@@ -137,7 +137,7 @@ def explain_question(
     )
 
 
-def namesake_sentence(explanation: MissExplanation, run_result: Standing) -> str:
+def namesake_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
     """Return a sentence if the run ranks a passage about another entity with a similar name first; else ""."""
     if run_result.winner is None or run_result.winner not in explanation.namesake or run_result.rank == 1:
         return ""
@@ -145,7 +145,7 @@ def namesake_sentence(explanation: MissExplanation, run_result: Standing) -> str
     return f"{run_result.run} ranks another entity with a similar name first: {title} instead of {explanation.question.subject}."
 
 
-def false_negative_sentence(explanation: MissExplanation, run_result: Standing) -> str:
+def false_negative_sentence(explanation: MissExplanation, run_result: GoldRank) -> str:
     """Return a sentence if the run ranks an unlabelled passage that contains an answer above the gold
     passage; else "".
     """
@@ -176,7 +176,7 @@ def _contains_answer(question: Question, passage: Passage, rule: str) -> bool:
     return has_answer(passage.text, question.answers, rule_for(question, rule), passage.title)
 
 
-def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence[int]) -> Standing | None:
+def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence[int]) -> GoldRank | None:
     run = study.run(run) if isinstance(run, str) else run
     row = run.row(question.id)
     if row is None:
@@ -187,7 +187,7 @@ def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence
     searched = len(ordinals) > 0 and ordinals[0] >= 0
     top = float(scores[0]) if searched else None
     score = None if column is None else float(scores[column])
-    return Standing(
+    return GoldRank(
         run.name,
         str(run.manifest.get("retriever") or "imported"),
         run.hits.k,
@@ -200,11 +200,11 @@ def _run_result(study: Study, run: str | Run, question: Question, gold: Sequence
     )
 
 
-def shared_words(question: str, passage: Passage) -> Words:
+def shared_words(question: str, passage: Passage) -> ContentWords:
     """Return which content words of a question are in a passage's title or text."""
     text = f"{spaced_tokens(nfd(passage.title))}{spaced_tokens(nfd(passage.text))}"
     words = dict.fromkeys(word for word in spaced_tokens(nfd(question)).split() if word in content_words(question))
-    return Words(tuple(w for w in words if f" {w} " in text), tuple(w for w in words if f" {w} " not in text))
+    return ContentWords(tuple(w for w in words if f" {w} " in text), tuple(w for w in words if f" {w} " not in text))
 
 
 def name_words(name: str) -> list[str]:
@@ -245,7 +245,7 @@ def pattern(question: Question) -> str | None:
     return f"{before}[X]{after}" if parts_of_text else None
 
 
-def related_training_questions(study: Study, question: Question) -> Trained | None:
+def related_training_questions(study: Study, question: Question) -> TrainingQuestionCounts | None:
     """Count the training questions with this question's relation, template and subject; None without training
     questions.
     """
@@ -253,7 +253,7 @@ def related_training_questions(study: Study, question: Question) -> Trained | No
     if not known:
         return None
     key, wording = subject_key(question.subject) if question.subject else None, pattern(question)
-    return Trained(
+    return TrainingQuestionCounts(
         sum(q.relation == question.relation for q in known) if question.relation else 0,
         sum(pattern(q) == wording for q in known) if wording else 0,
         sum(q.subject is not None and subject_key(q.subject) == key for q in known) if key else 0,
@@ -262,7 +262,7 @@ def related_training_questions(study: Study, question: Question) -> Trained | No
 
 
 def _neighbours(
-    study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int
+    study: Study, standings: Sequence[GoldRank], gold: Sequence[int], count: int
 ) -> dict[str, list[Neighbour]]:
     """Return by encoder the passages nearest to the best-ranked gold passage, for indexes whose vectors are stored in
     the study.

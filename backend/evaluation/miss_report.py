@@ -114,7 +114,7 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
     return tables
 
 
-def nothing_missed(table: MissTable) -> list[str]:
+def sentences_without_misses(table: MissTable) -> list[str]:
     """Return a sentence for each run that misses no question."""
     return [
         f"{run.run} finds every one of the {count_with_units(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
@@ -169,7 +169,7 @@ def misses(study: Study, run_a: str, run_b: str | None = None, options: MissOpti
         compared, k, rows, ("a",) if run_b is None or run_b == run_a else ("a", "b"), not chosen_by_results
     )
     said = [CHOSEN_BY_RESULTS] if chosen_by_results and len(table.runs) == 2 else []
-    said += nothing_missed(table)
+    said += sentences_without_misses(table)
     return MissReport(table, compared.run_a.kind, options.slice, [*said, *notes(study, compared, None)])
 
 

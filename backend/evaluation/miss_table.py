@@ -127,7 +127,7 @@ def miss_table(
     causes = {side: run_causes(comparison, side, k).of_rows(rows) for side in sides}
     runs = [_run_misses(comparison, side, each) for side, each in causes.items()]
     paired = (
-        _paired(causes["a"], causes["b"], comparison.units.codes[causes["a"].rows])
+        _paired_differences(causes["a"], causes["b"], comparison.units.codes[causes["a"].rows])
         if tests and len(sides) == 2 and len(rows)
         else {}
     )
@@ -135,7 +135,7 @@ def miss_table(
 
 
 def _run_misses(comparison: Comparison, side: Side, causes: RunCauses) -> RunMisses:
-    misses, found, units = causes.misses, causes.among_found, comparison.units.codes
+    misses, found, units = causes.misses, causes.causes_of_found, comparison.units.codes
     lines = []
     for cause in ORDER:
         shares = [
@@ -172,7 +172,7 @@ def _cause_line(
     return CauseLine(str(name), title, rule, int(has_cause.sum()), share, found, difference, examples)
 
 
-def _paired(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
+def _paired_differences(causes_a: RunCauses, causes_b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
     """Return the paired difference for each cause that could be measured for a miss of at least one run."""
     measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
         str(cause): (causes_a.missed & causes_a.has_cause(cause), causes_b.missed & causes_b.has_cause(cause))

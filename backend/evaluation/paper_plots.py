@@ -120,7 +120,7 @@ def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, 
             raise BadInput(f"A plot of kind {kind!r} cannot be saved for a paper. Use the camera button of the plot")
     for along, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if places[along]:
-            names = [_shortened(_plain_text(name)) if along == "y" else _plain_text(name) for name in places[along]]
+            names = [_shorten(_plain_text(name)) if along == "y" else _plain_text(name) for name in places[along]]
             axis.set_ticks(list(places[along].values()), names, fontsize=6)
 
 
@@ -133,7 +133,7 @@ def _category_positions(traces: Sequence[Mapping[str, Any]], layout: Mapping[str
     return {name: place for place, name in enumerate(dict.fromkeys([*declared, *occurring]))}
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     counted = re.search(r"\s*\(n [\d,]+\)$", name)
     tail = counted.group() if counted else ""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - len(tail) - 1].rstrip()}…{tail}"
@@ -153,7 +153,7 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
     symbol = str(marker.get("symbol") or "circle")
     many = len(x) > 500
     label = _plain_text(str(trace["name"])) if trace.get("name") and trace.get("showlegend") is not False else None
-    x_error, y_error = _whiskers(trace.get("error_x")), _whiskers(trace.get("error_y"))
+    x_error, y_error = _error_bar_lengths(trace.get("error_x")), _error_bar_lengths(trace.get("error_y"))
     capsize = 0.0 if x_error is None and y_error is None else 1.5
     axes.errorbar(
         x,
@@ -174,7 +174,7 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
     )
 
 
-def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:
+def _error_bar_lengths(error: Mapping[str, Any] | None) -> np.ndarray | None:
     """Return the lengths of the error bars below and above each point, (2, n)."""
     if not error or error.get("array") is None:
         return None

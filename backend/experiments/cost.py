@@ -195,10 +195,10 @@ class _CostEstimator:
         import torch
 
         from blindspot.backend.training.checkpoints import uses_bfloat16
-        from blindspot.backend.training.initial_model import Shape, load_initial_model
+        from blindspot.backend.training.initial_model import ModelShape, load_initial_model
 
         settings, device = part.settings, self._device
-        shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
+        shape = ModelShape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
         encoder: Any = load_initial_model(self.bench.settings.encoders[_part_origin(part.start)], shape, device)[0]
         network = encoder.auto_model.train(trained)
         half = uses_bfloat16(settings.precision, device)

@@ -22,7 +22,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import STOP_WORDS
 from blindspot.backend.text.gold_matching import lower_tokens
 from blindspot.backend.training.examples import Example, TrainingExamples, TrainingSetExamples
-from blindspot.backend.training.initial_model import Shape
+from blindspot.backend.training.initial_model import ModelShape
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
@@ -123,7 +123,7 @@ class Begun(Part):
     """The initial encoder before training, modified to have two towers, fewer layers or another pooling."""
 
     start: StudyEncoder
-    shape: Shape
+    shape: ModelShape
 
     def title(self) -> str:
         return "preparing the initial model"

@@ -22,7 +22,7 @@ from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, encoder_settings
-from blindspot.backend.training.checkpoints import TrainingPlace, new_model_folder
+from blindspot.backend.training.checkpoints import TrainingFolders, new_model_folder
 from blindspot.backend.training.dual_encoder import train
 from blindspot.backend.training.examples import Subset, TrainingExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings
@@ -102,16 +102,16 @@ def _train_one(
     """Train the encoder of one relation, and store only its question tower."""
     from sentence_transformers import SentenceTransformer
 
-    from blindspot.backend.training.initial_model import has_two_towers, tower
+    from blindspot.backend.training.initial_model import has_two_towers, tower_modules
 
     whole, working = folder.with_name(f"{folder.name}~whole"), folder.with_name(f"{folder.name}~working")
-    place = TrainingPlace(whole, working, device, about=description, progress=progress)
+    place = TrainingFolders(whole, working, device, about=description, progress=progress)
     trained = train(start, examples, place, settings)
     with readable_model(whole):
         model = SentenceTransformer(str(whole), device="cpu")
     if not has_two_towers(model):
         raise Refused("this encoder has one tower for questions and passages; training it would change the index")
-    alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
+    alone = SentenceTransformer(modules=list(tower_modules(model, "question")), device="cpu")
     alone.save_pretrained(str(folder), create_model_card=False)
     done = {key: getattr(trained, key) for key in ("steps", "best_step", "average_rank")}
     write_json(folder / "done.json", {"folder": folder.name, "questions": len(examples), **done})

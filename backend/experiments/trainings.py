@@ -75,7 +75,7 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from blindspot.backend.training_sets.builder import NothingTrains, make_training_set
+        from blindspot.backend.training_sets.builder import NoTrainableQuestion, make_training_set
         from blindspot.backend.training_sets.spec import TrainingSetSpec
 
         request = TrainingSetSpec(
@@ -97,7 +97,7 @@ class TrainingData(Part):
         )
         try:
             make_training_set(bench, request, progress)
-        except NothingTrains:
+        except NoTrainableQuestion:
             if not self.may_be_empty:
                 raise
 
@@ -160,14 +160,14 @@ class DualEncoder(Model):
         return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from blindspot.backend.training.checkpoints import TrainingPlace
+        from blindspot.backend.training.checkpoints import TrainingFolders
         from blindspot.backend.training.dual_encoder import train
         from blindspot.backend.training.training_log import working_folder
 
         train(
             self._start(bench),
             examples_of(bench, self.data),
-            TrainingPlace(
+            TrainingFolders(
                 bench.path("models", name), working_folder(bench, name), device=bench.device, progress=progress
             ),
             self.settings,

@@ -74,7 +74,7 @@ def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Proba
     return ProbabilityCalibration("platt", float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
 
 
-def cross_validated(
+def cross_validated_probabilities(
     scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], method: str, seed: int = 0
 ) -> np.ndarray | None:
     """Return each pair's probability, (n,), from a calibration fitted to the pairs of other questions; None if there
@@ -95,7 +95,7 @@ def cross_validated(
     return probabilities
 
 
-def at_thresholds(
+def measure_thresholds(
     probabilities: np.ndarray, positive: np.ndarray, thresholds: Sequence[float] = THRESHOLDS
 ) -> list[dict]:
     """Measure each threshold: pairs at or above it are taken as positives, and pairs below it as negatives.
@@ -133,7 +133,7 @@ def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BIN
     ]
 
 
-def brier(probabilities: np.ndarray, positive: np.ndarray) -> float:
+def brier_score(probabilities: np.ndarray, positive: np.ndarray) -> float:
     """Return the Brier score: the mean squared difference between probability and label. Smaller is better."""
     return float(np.mean((probabilities - positive) ** 2))
 

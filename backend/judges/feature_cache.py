@@ -28,7 +28,7 @@ from blindspot.db.records import Question
 FOLDER = "cache"
 
 
-def kept_features(
+def cached_features(
     study: Study,
     run: Run,
     questions: Sequence[Question],
@@ -46,7 +46,7 @@ def kept_features(
     """
     lists = lists_of(run, questions, depth)
     dense = None if encoder is None else Dense(study, encoder)
-    path = _path(study, run, dense, lists.rows.shape[1])
+    path = _features_path(study, run, dense, lists.rows.shape[1])
     stored = _read_features(path, lists.rows.shape[1])
     absent = [place for place, question in enumerate(questions) if question.id not in stored]
     if absent:
@@ -76,7 +76,7 @@ def word_weights(study: Study) -> WordWeights:
     return weights
 
 
-def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
+def _features_path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
     """Return the file with a run's features. Its name contains a hash of everything that the features depend on."""
     index = [] if dense is None else [dense.name, dense.manifest["model_hash"], dense.manifest.get("made", "")]
     about = [

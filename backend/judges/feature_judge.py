@@ -37,7 +37,7 @@ from blindspot.backend.judges.feature_model import (
     FeatureModel,
     fit_model,
     report,
-    spoke_for,
+    strongest_contributions,
 )
 from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
@@ -97,7 +97,7 @@ def learn_judge(
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
     """
-    from blindspot.backend.judges.feature_cache import kept_features, word_weights
+    from blindspot.backend.judges.feature_cache import cached_features, word_weights
 
     started = time.monotonic()
     chosen = build_settings(FeatureJudgeSettings, settings or {})
@@ -107,10 +107,10 @@ def learn_judge(
     refuse_judge(study, name)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
-    _, features = kept_features(study, opened, lists.questions, ranks_learned(chosen), encoder, progress)
+    _, features = cached_features(study, opened, lists.questions, trained_ranks(chosen), encoder, progress)
     present = lists.rows >= 0
     others = reference_questions(study, opened, lists.questions)
-    reference = kept_features(study, opened, others, ranks_learned(chosen), encoder, progress)[1] if others else None
+    reference = cached_features(study, opened, others, trained_ranks(chosen), encoder, progress)[1] if others else None
     examples = examples_of(lists, features, truth, answers, reference)
     if progress is not None:
         progress(0, None, "learning")
@@ -136,7 +136,7 @@ def learn_judge(
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
     probabilities[present] = out_of_fold
-    _keep_out_of_fold(study, name, lists, probabilities, replace)
+    _store_out_of_fold(study, name, lists, probabilities, replace)
     return LearnedJudge(name, about, round(time.monotonic() - started, 1))
 
 
@@ -175,11 +175,11 @@ def labelled_lists(
     # Every question that a person judged, and a sample of those with gold alone.
     sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
     questions = [q for q in questions if q.id in by_people or q.id in sampled]
-    lists = lists_of(run, questions, ranks_learned(settings))
-    return (lists, *truth_of(study, run, lists, by_people, progress))
+    lists = lists_of(run, questions, trained_ranks(settings))
+    return (lists, *labels_and_answers_of(study, run, lists, by_people, progress))
 
 
-def ranks_learned(settings: FeatureJudgeSettings) -> int:
+def trained_ranks(settings: FeatureJudgeSettings) -> int:
     """Return how many ranks of a list the judge is trained on: enough for judging and for reranking."""
     return max(settings.depth, RERANK_DEPTH)
 
@@ -233,7 +233,7 @@ def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
     return by_question
 
 
-def truth_of(
+def labels_and_answers_of(
     study: Study, run: Run, lists: Lists, by_people: Mapping[str, Mapping[str, int]], progress: Progress | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels (q, k) int8 of the hits of some lists, and which hits contain an answer; see
@@ -288,7 +288,7 @@ def features_of(
     return features_by_list
 
 
-def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
+def _store_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
     """Store the cross-validated (out-of-fold) probabilities for the judge's own training questions."""
     if replace:
         ScoreStore.remove(study, name)
@@ -464,7 +464,9 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
     contributions = judge.model.contributions(features[present])
     passages = study.corpus.passages(lists.rows[0, present].tolist())
     return [
-        ExplainedHit(int(place) + 1, passage.id, passage.title, float(probability), spoke_for(contribution))
+        ExplainedHit(
+            int(place) + 1, passage.id, passage.title, float(probability), strongest_contributions(contribution)
+        )
         for place, passage, probability, contribution in zip(
             present, passages, probabilities, contributions, strict=True
         )

@@ -378,7 +378,7 @@ def report(
     }
 
 
-def spoke_for(contributions: np.ndarray, count: int = 3) -> list[tuple[str, float]]:
+def strongest_contributions(contributions: np.ndarray, count: int = 3) -> list[tuple[str, float]]:
     """Return the features with the largest contributions for or against one pair: (label, log-odds), the largest first.
 
     Args:

@@ -22,7 +22,7 @@ KS = (1, 5, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class GoldMeasured:
+class GoldQuality:
     """The quality of a feature judge on gold. auc: for gold passages against the other hits in the top `depth`.
     success: Success@k for each of KS of the run, of the reranked run, and the difference. n: number of questions with
     gold passages.
@@ -45,7 +45,7 @@ class GoldMeasured:
         return lines
 
 
-def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None = None) -> GoldMeasured:
+def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None = None) -> GoldQuality:
     """Measure a feature judge on the questions of a run that have gold.
 
     Raises Missing if no question of the run has gold, Refused for training questions (judges are trained on them), and
@@ -80,4 +80,4 @@ def measure_on_gold(study: Study, name: str, run: str, progress: Progress | None
             mean_difference(hits[1].astype(float) - hits[0], units),
         )
     auc = float(roc_auc_score(gold[:, : judge.depth][first], scores[:, : judge.depth][first]))
-    return GoldMeasured(judge.depth, len(found.questions), auc, success)
+    return GoldQuality(judge.depth, len(found.questions), auc, success)

@@ -133,7 +133,7 @@ def _judgements_of_known_pairs(
     questions = {id: id for id in study.questions.known_ids({each.question for each in ids})}
     passages = {id: id for id in study.corpus.ordinals({each.passage for each in ids})}
     texts = [each for each in judgements if each.by_text]
-    question_texts, passage_texts = _by_text(study, texts) if texts else ({}, {})
+    question_texts, passage_texts = _ids_by_text(study, texts) if texts else ({}, {})
     by_pair: dict[tuple[str, str], ImportedJudgement] = {}
     for each in judgements:
         question = (question_texts if each.by_text else questions).get(each.question)
@@ -146,7 +146,7 @@ def _judgements_of_known_pairs(
     return by_pair
 
 
-def _by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dict[str, str], dict[str, str]]:
+def _ids_by_text(study: Study, judgements: Iterable[ImportedJudgement]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the ids of the study's questions and passages, by text, for the texts in these judgements."""
     asked = {each.question for each in judgements}
     wanted = {each.passage for each in judgements}

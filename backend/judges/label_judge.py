@@ -20,8 +20,13 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import Manifest, atomic_folder, read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.feature_cache import kept_features
-from blindspot.backend.judges.feature_judge import apply_labels, settled_labels, trainable_questions, truth_of
+from blindspot.backend.judges.feature_cache import cached_features
+from blindspot.backend.judges.feature_judge import (
+    apply_labels,
+    labels_and_answers_of,
+    settled_labels,
+    trainable_questions,
+)
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
 from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
 from blindspot.backend.judges.lists import Lists, refuse_other_retriever, scored_rows
@@ -115,7 +120,7 @@ def fit_label_model(
     return LabelModel(scaler.mean_, scaler.scale_, regression.coef_[0], regression.intercept_[0])
 
 
-def fitted(pairs: LabelledLists, seed: int = 0) -> LabelModel:
+def fit_to_pairs(pairs: LabelledLists, seed: int = 0) -> LabelModel:
     """Fit the model to the labelled pairs of some lists."""
     known = pairs.labelled
     return fit_label_model(pairs.features[known], pairs.truth[known] == POSITIVE, pairs.features, pairs.prior, seed)
@@ -148,14 +153,16 @@ def labelled_pairs(
     if not ids:
         raise Refused(f"run {run!r} holds no question that may train; retrieve over train")
     records = study.questions.with_ids(ids)
-    lists, features = kept_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
+    lists, features = cached_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
     labels = Labels(study.labels_path, read_only=True)
     consensus = labels.consensus() if last_event is None else labels.consensus_as_of(last_event) if last_event else []
     by_people = settled_labels(pair for pair in consensus if pair.question in trainable)
-    _, answers = truth_of(study, opened, lists, {}, progress)
+    _, answers = labels_and_answers_of(study, opened, lists, {}, progress)
     truth = np.full(lists.rows.shape, UNLABELLED, np.int8)
     apply_labels(study, lists, by_people, truth)
-    return flattened(lists, features, answers, subjects_named(study, lists, answers), truth, gold_rows(study, records))
+    return flatten_lists(
+        lists, features, answers, hits_with_answer_and_subject(study, lists, answers), truth, gold_rows(study, records)
+    )
 
 
 def gold_rows(study: Study, questions: Sequence[Question]) -> list[set[int]]:
@@ -164,7 +171,7 @@ def gold_rows(study: Study, questions: Sequence[Question]) -> list[set[int]]:
     return [{rows[id] for id in question.gold if id in rows} for question in questions]
 
 
-def subjects_named(study: Study, lists: Lists, answers: np.ndarray) -> np.ndarray:
+def hits_with_answer_and_subject(study: Study, lists: Lists, answers: np.ndarray) -> np.ndarray:
     """Return which hits contain an answer and name the question's subject, (q, k) bool."""
     named = np.zeros(answers.shape, bool)
     rows = np.unique(lists.rows[answers]).tolist()
@@ -176,7 +183,7 @@ def subjects_named(study: Study, lists: Lists, answers: np.ndarray) -> np.ndarra
     return named
 
 
-def flattened(
+def flatten_lists(
     lists: Lists,
     features: np.ndarray,
     answers: np.ndarray,
@@ -252,7 +259,7 @@ def learn_label_judge(
     folder = study.path("judges", check_name(name, "judge"))
     refuse_taken(study, name, KIND, replace)
     pairs = labelled_pairs(study, run, encoder, last_event=until, progress=progress)
-    model = fitted(pairs, seed)
+    model = fit_to_pairs(pairs, seed)
     labels, positives = int(pairs.labelled.sum()), int((pairs.truth == POSITIVE).sum())
     if not labels:
         raise Refused(

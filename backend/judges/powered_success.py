@@ -112,7 +112,7 @@ class _TopHits:
 
     @classmethod
     def at_cutoff(cls, run: CorrectedRun, k: int) -> _TopHits:
-        relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.present))
+        relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.is_filled))
         needed = present & ~gold
         certain = (gold & corrected_relevance(relevant, labels)).any(axis=1)
         lowest, highest = (success_at(each, k) for each in relevance_bounds(relevant, gold, labels, present))

@@ -32,7 +32,7 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
     if quality.together is None or quality.together.four.value is None:
         return None
     alpha = quality.together.four.value
-    sentence = f"alpha {alpha:.2f}: {strength(alpha)}"
+    sentence = f"alpha {alpha:.2f}: {agreement_strength(alpha)}"
     disputes = sum(count for _, _, count in quality.clashes)
     if not disputes:
         return AgreementWords(sentence, "", "Nobody disagrees.")
@@ -46,6 +46,6 @@ def agreement_in_words(quality: Quality) -> AgreementWords | None:
     return AgreementWords(sentence, label if most > MAIN_SHARE * disputes else "", detail)
 
 
-def strength(alpha: float) -> str:
+def agreement_strength(alpha: float) -> str:
     """Return a word for the strength of Krippendorff's alpha, using the two thresholds that Krippendorff proposed."""
     return next((word for least, word in STRENGTHS if alpha >= least), POOR)

@@ -22,7 +22,7 @@ from blindspot.analysis.relations import relation_order
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
-from blindspot.backend.judging.quality import standing_labels
+from blindspot.backend.judging.quality import labels_in_force
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Batch, Candidate, Item, Queue
 
@@ -35,7 +35,7 @@ RANK_GROUPS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class AuditRates:
     """The share of sampled passages that are positive (false negatives), and the share that are positive or related."""
 
     positive: Rate
@@ -60,8 +60,8 @@ class Audit:
     drawn: int
     bad: int
     waiting: int
-    overall: Rates | None
-    by: dict[str, dict[str, Rates]] = field(default_factory=dict)
+    overall: AuditRates | None
+    by: dict[str, dict[str, AuditRates]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BatchProgress:
 
     batch: Batch
     arms: dict[str, int]
-    strata: dict[str, Rates]
+    strata: dict[str, AuditRates]
 
 
 def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audit:
@@ -93,7 +93,7 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     audited = tuple(dict.fromkeys(name for name, _ in drawn))
     if not drawn:
         return Audit(audited, 0, 0, 0, None)
-    good, complete = _complete(labels, drawn)
+    good, complete = _completely_judged(labels, drawn)
     bad_count, waiting = len(drawn) - len(good), len(good) - len(complete)
     if not complete:
         return Audit(audited, len(drawn), bad_count, waiting, None)
@@ -107,7 +107,7 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
     A pair that two audits drew occurs once, with the inclusion probability of the first audit.
     """
     drawn = _audited_items(study, None)
-    complete = _complete(Labels(study.labels_path), drawn)[1] if drawn else []
+    complete = _completely_judged(Labels(study.labels_path), drawn)[1] if drawn else []
     probabilities: dict[tuple[str, str], float] = {}
     for item in complete:
         for candidate in item.candidates:
@@ -139,17 +139,17 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
     settings = {stored.name: stored.settings for stored in Queue(study.labels_path).batches()}
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in drawn:
-        frames[_frame(settings[name], name)].append((name, item))
+        frames[_frame_key(settings[name], name)].append((name, item))
     samples = []
     for rows in frames.values():
-        good, complete = _complete(Labels(study.labels_path), rows)
+        good, complete = _completely_judged(Labels(study.labels_path), rows)
         kept = {(name, item.question) for name, item in good}
         bad = [item for name, item in rows if (name, item.question) not in kept]
         samples.append(AuditSample(settings[rows[0][0]], complete, bad, tuple(dict.fromkeys(name for name, _ in rows))))
     return samples
 
 
-def _frame(settings: dict[str, Any], name: str) -> str:
+def _frame_key(settings: dict[str, Any], name: str) -> str:
     """Return a key that identifies the sampling frame of a batch."""
     return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)
 
@@ -163,11 +163,11 @@ def _audited_items(study: Study, batch: str | None) -> list[tuple[str, Item]]:
     return as_one_sample(drawn, {stored.name: stored.settings for stored in batches})
 
 
-def _complete(labels: Labels, draws: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
+def _completely_judged(labels: Labels, draws: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
     """Return the drawn questions that nobody marked as bad, and those of them that are completely judged."""
     questions = {item.question for _, item in draws}
     done = {
-        (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
+        (event.batch, event.question, event.passage) for event in labels_in_force(labels.events(questions=questions))
     }
     bad = labels.bad_questions()
     good = [(name, item) for name, item in draws if item.question not in bad]
@@ -200,7 +200,7 @@ def as_one_sample(draws: list[tuple[str, Item]], settings: dict[str, dict[str, A
     """
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in draws:
-        frames[_frame(settings[name], name)].append((name, item))
+        frames[_frame_key(settings[name], name)].append((name, item))
     combined = []
     for sample in frames.values():
         first, item = sample[0]
@@ -226,7 +226,9 @@ def _with_probability(item: Item, share: float) -> Item:
     return replace(item, candidates=candidates, inclusion_probability=share)
 
 
-def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tuple[Rates, dict[str, dict[str, Rates]]]:
+def _rates(
+    study: Study, labels: Labels, items: list[Item], target: float
+) -> tuple[AuditRates, dict[str, dict[str, AuditRates]]]:
     rows = [(item.question, candidate) for item in items for candidate in item.candidates]
     probabilities = np.array([candidate.inclusion_probability for _, candidate in rows], np.float64)
     units = units_by_id(study, [question for question, _ in rows])
@@ -262,15 +264,15 @@ class _Sample:
         self._rest = (np.isin(label, SETTLED), probabilities, np.array([question for question, _ in rows], dtype=str))
         self._target = target
 
-    def overall_rates(self) -> Rates:
-        return Rates(
+    def overall_rates(self) -> AuditRates:
+        return AuditRates(
             **{
                 name: rate(hits, *self._rest, target=self._target, units=self._units)
                 for name, hits in self._hits.items()
             }
         )
 
-    def rates_by_group(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
+    def rates_by_group(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, AuditRates]:
         """Return the rates by group, sorted by the key function `order`. `groups`: the group of each
         passage, or None.
         """
@@ -278,7 +280,7 @@ class _Sample:
             name: rates_by(groups, hits, *self._rest, self._target, self._units) for name, hits in self._hits.items()
         }
         return {
-            group: Rates(**{name: rates[name][group] for name in rates})
+            group: AuditRates(**{name: rates[name][group] for name in rates})
             for group in sorted(rates["positive"], key=order)
         }
 
@@ -287,7 +289,7 @@ def _consensus_labels(labels: Labels, questions: Iterable[str]) -> dict[tuple[st
     return {(pair.question, pair.passage): pair.label for pair in labels.consensus(questions)}
 
 
-def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, Rates]:
+def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, AuditRates]:
     if "pairs" not in settings:
         return {}
     judged = _consensus_labels(labels, {item.question for item in items})

@@ -81,7 +81,7 @@ class BatchBuilder:
                 "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a "
                 "greater depth"
             )
-        self.calibration = Calibration(self._outcomes())
+        self.calibration = Calibration(self._settled_evidence())
         self.waiting = self.queue.unfinished_questions() | self.queue.practised_questions()
         self.active = {person.name for person in People(study.labels_path).all() if person.active}
         self.used: set[str] = set()
@@ -112,7 +112,7 @@ class BatchBuilder:
         """
         judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free_passages()}
         free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
-        return [self._repeat_item(id, "second", None) for id in self._draw(free, count)]
+        return [self._repeat_item(id, "second", None) for id in self._draw_ids(free, count)]
 
     def repeat_items(self, count: int) -> list[Item]:
         """Draw settled questions, and assign each to one of the active annotators who judged it before."""
@@ -122,18 +122,18 @@ class BatchBuilder:
             for id in self._free_passages()
             if id not in opened
         }
-        drawn = self._draw([id for id, names in judges.items() if names], count)
+        drawn = self._draw_ids([id for id, names in judges.items() if names], count)
         return [self._repeat_item(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
         """Select unsettled candidates of at most `count` questions, by the selection method of the batch."""
         if self.settings.order == "priority":
-            return self._by_harm(count, people_needed)
-        return self._at_random(count, people_needed)
+            return self._items_by_harm(count, people_needed)
+        return self._random_items(count, people_needed)
 
-    def _by_harm(self, count: int, people_needed: int) -> list[Item]:
+    def _items_by_harm(self, count: int, people_needed: int) -> list[Item]:
         """Select the questions whose candidates have the highest P(false negative) x harm."""
-        done, scored, trained_negatives = self._settled(), self._judge_scores(), self.evidence.trained
+        done, scored, trained_negatives = self._settled_pairs(), self._judge_scores(), self.evidence.trained
         trained = self._ordinals({passage for passages in trained_negatives.values() for passage in passages})
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
         for id in self._free_passages():
@@ -160,9 +160,9 @@ class BatchBuilder:
             for id in chosen
         ]
 
-    def _at_random(self, count: int, people_needed: int) -> list[Item]:
+    def _random_items(self, count: int, people_needed: int) -> list[Item]:
         """Draw unsettled pairs uniformly within the limits, and group them by question."""
-        done = self._settled()
+        done = self._settled_pairs()
         rows = [
             (id, pooled)
             for id in self._free_passages()
@@ -189,7 +189,7 @@ class BatchBuilder:
             for id, pools in drawn.items()
         ]
 
-    def _settled(self) -> set[tuple[str, int]]:
+    def _settled_pairs(self) -> set[tuple[str, int]]:
         """Return (question id, row) for the pairs whose label is settled."""
         settled = {
             (pair.question, pair.passage) for pair in Labels(self.study.labels_path).consensus() if pair.state != "open"
@@ -210,7 +210,7 @@ class BatchBuilder:
     def _free_passages(self) -> list[str]:
         return [id for id in self.frame if id not in self.used and id not in self.waiting]
 
-    def _draw(self, ids: list[str], count: int) -> list[str]:
+    def _draw_ids(self, ids: list[str], count: int) -> list[str]:
         drawn = [ids[index] for index in self.random.permutation(len(ids))[:count].tolist()]
         self.used.update(drawn)
         return drawn
@@ -255,7 +255,7 @@ class BatchBuilder:
         ]
         return tuple(group_duplicates(candidates))
 
-    def _outcomes(self) -> list[tuple[Evidence, int | None, str]]:
+    def _settled_evidence(self) -> list[tuple[Evidence, int | None, str]]:
         """Return (evidence, rank, label) for the settled candidates of all batches."""
         outcomes = self.queue.settled_candidates()
         held = self._ordinals({outcome.passage for outcome in outcomes if outcome.answer})

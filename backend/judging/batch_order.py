@@ -26,8 +26,8 @@ def mix_arms(priority: Sequence[Item], other_items: Sequence[Item], random: np.r
     return [next(queues[place in places]) for place in range(len(priority) + len(other_items))]
 
 
-def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
-    """Select the ids of `count` questions, spread over frequency buckets and relations.
+def select_spread(questions: Iterable[Question], priority: Mapping[str, float], question_count: int) -> list[str]:
+    """Select the ids of `question_count` questions, spread over frequency buckets and relations.
 
     Questions are taken from the buckets in turn, rarest bucket first. From a bucket, the question with the highest
     quotient is taken: its priority divided by one plus the number of questions of its relation selected so far.
@@ -47,8 +47,8 @@ def select_spread(questions: Iterable[Question], priority: Mapping[str, float], 
     ]
     chosen: list[str] = []
     taken_per_bucket: Counter[str] = Counter()
-    while waiting and len(chosen) < count:
-        for relations in waiting[: count - len(chosen)]:
+    while waiting and len(chosen) < question_count:
+        for relations in waiting[: question_count - len(chosen)]:
             best = min(
                 relations,
                 key=lambda name: (-priority[relations[name][0]] / (1 + taken_per_bucket[name]), relations[name][0]),

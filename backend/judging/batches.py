@@ -95,14 +95,16 @@ def make_batch(
         Refused: the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
-    _check(settings)
+    _check_settings(settings)
     rule_named(settings.rule)
     evidence = PriorityEvidence(scores, scored_by is not None, trained or {})
     if progress:
         progress(0, None, "pooling")
     pools = Pools(study, runs, settings.depth, settings.rule)
-    builder = BatchBuilder(study, pools, _eligible(study, pools.question_ids(), settings), settings, evidence, progress)
-    items = _items(builder, settings)
+    builder = BatchBuilder(
+        study, pools, _eligible_questions(study, pools.question_ids(), settings), settings, evidence, progress
+    )
+    items = _build_items(builder, settings)
     asked = settings.slice
     recorded = {
         "runs": list(runs),
@@ -120,7 +122,7 @@ def make_batch(
     return _summary(name, items, len(builder.frame))
 
 
-def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
+def _build_items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     """Build all arms of a batch and mix their items."""
     size, mix, people = settings.size, settings.mix, settings.people_needed
     audit = builder.audit(round(size * mix.audit), people)
@@ -129,7 +131,7 @@ def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
     return mix_arms(priority, [*audit, *others], builder.random)
 
 
-def former_order(batch: Batch) -> str:
+def former_order_note(batch: Batch) -> str:
     """Return a note if a batch was selected by the method of an older version; else ""."""
     order = batch.settings.get("order", "priority")
     return "" if order in ORDERS else f"chosen in the order {order!r}, which is no longer made"
@@ -236,7 +238,7 @@ def questions_of(
     ]
 
 
-def _eligible(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
+def _eligible_questions(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
     """Return the questions that the runs searched and that are in the splits and the slice of the settings."""
     asked = settings.slice
     questions = study.questions.all() if asked is None else study.questions.with_ids(dict.fromkeys(asked))
@@ -248,7 +250,7 @@ def _refuse_absent(noun: str, names: Sequence[str], known_names: AbstractSet[str
         raise Missing(f"no question has the {noun} {absent!r}; there are: {', '.join(sorted(known_names)) or 'none'}")
 
 
-def _check(settings: BatchSettings) -> None:
+def _check_settings(settings: BatchSettings) -> None:
     if settings.pairs is not None and settings.order == "priority":
         raise BadInput("the order priority chooses whole questions; limit the pairs of the order random")
     shares = (settings.mix.audit, settings.mix.second, settings.mix.repeat)

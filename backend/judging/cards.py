@@ -26,7 +26,7 @@ BEFORE = 60  # maximum characters of the excerpt before the first answer
 _CACHE_SIZE = 500
 
 
-def key(batch: str | None, question: str) -> str:
+def card_key(batch: str | None, question: str) -> str:
     """Return the key by which the browser identifies a card."""
     return f"{batch or ''}\n{question}"
 
@@ -38,7 +38,7 @@ class Cards:
         self._study, self._labels, self._queue = study, Labels(study.labels_path), Queue(study.labels_path)
         self._cache: OrderedDict[str, Card] = OrderedDict()
 
-    def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
+    def cards_of_leases(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
         """Return the cards for an annotator's leases, in the order of the leases.
 
         A passage's run, rank, score and (in practice batches) settled label are not sent to the browser until the
@@ -51,7 +51,7 @@ class Cards:
         cards: dict[str, Card] = {}
         for batch, questions in by_batch.items():
             own_labels = self._labels.labels_by(annotator, questions, batch)
-            for card in self._of_batch(batch, questions):
+            for card in self._cards_of_batch(batch, questions):
                 labels = own_labels.get(card["question"], {})
                 settled = None
                 if (batch, card["question"]) in practice:
@@ -61,9 +61,9 @@ class Cards:
                     shown if shown["passage"] in labels else shown | {"where": ""} for shown in card["candidates"]
                 ]
                 cards[card["key"]] = card | {"given": labels, "settled": settled, "candidates": candidates}
-        return [cards[name] for lease in leases if (name := key(lease.batch, lease.question)) in cards]
+        return [cards[name] for lease in leases if (name := card_key(lease.batch, lease.question)) in cards]
 
-    def disputed(self, questions: Sequence[str]) -> list[Card]:
+    def adjudication_cards(self, questions: Sequence[str]) -> list[Card]:
         """Return cards for adjudication: the disputed passages and the number of annotators for each label, without
         names.
         """
@@ -92,9 +92,9 @@ class Cards:
             cards.append(card | {"given": votes.get(question.id, {})})
         return cards
 
-    def _of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:
+    def _cards_of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:
         questions = list(questions)
-        missing = [id for id in questions if key(batch, id) not in self._cache]
+        missing = [id for id in questions if card_key(batch, id) not in self._cache]
         if missing:
             items = self._queue.items(batch, missing)
             records = {
@@ -102,7 +102,7 @@ class Cards:
             }
             for item in items:
                 self._cache_card(self._make_card(batch, records[item.question], item.candidates))
-        names = [name for id in questions if (name := key(batch, id)) in self._cache]
+        names = [name for id in questions if (name := card_key(batch, id)) in self._cache]
         for name in names:
             self._cache.move_to_end(name)
         return [self._cache[name] for name in names]
@@ -119,7 +119,7 @@ class Cards:
         known = [id for id in ids if id in ordinals]
         passages = dict(zip(known, self._study.corpus.passages([ordinals[id] for id in known]), strict=True))
         return {
-            "key": key(batch, question.id),
+            "key": card_key(batch, question.id),
             "batch": batch,
             "question": question.id,
             "text": question.text,
@@ -130,7 +130,7 @@ class Cards:
                 _passage_dict(passages[id], question) for id in question.gold if id in passages and id not in asked
             ],
             "candidates": [
-                _candidate(candidate, passages[candidate.passage], question, place, candidates)
+                _candidate_dict(candidate, passages[candidate.passage], question, place, candidates)
                 for place, candidate in enumerate(candidates)
                 if candidate.passage in passages
             ],
@@ -149,7 +149,7 @@ class Cards:
         }
 
 
-def _candidate(
+def _candidate_dict(
     candidate: Candidate, passage: Passage, question: Question, place: int, candidates: Sequence[Candidate]
 ) -> dict[str, Any]:
     group = candidate.near_duplicates

@@ -42,14 +42,14 @@ class CorrectedRun:
     units: Units
 
     @property
-    def present(self) -> np.ndarray:
+    def is_filled(self) -> np.ndarray:
         hits: np.ndarray = self.ordinals >= 0
         return hits
 
     def figures_at(self, ks: Sequence[int]) -> list[JudgedFigures]:
         """Return the figures at each cut-off in `ks` that does not exceed the run's depth."""
         within = [k for k in ks if k <= self.relevant.shape[1]]
-        return judged_figures(self.relevant, self.gold, self.labels, self.present, within, self.units.codes)
+        return judged_figures(self.relevant, self.gold, self.labels, self.is_filled, within, self.units.codes)
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:

@@ -43,7 +43,7 @@ class Guidelines:
     version: str
     text: str
 
-    def tree(self) -> list[Any]:
+    def as_elements(self) -> list[Any]:
         """Return the text as elements for a browser: [tag, attributes, *children], or a string. HTML in the text is
         shown as plain text.
         """
@@ -90,7 +90,7 @@ def edit_guidelines(study: Study, text: str, actor: str | None = None) -> Guidel
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class GuidelineVersion:
     """A version of the guidelines that the study keeps.
 
     Attributes:
@@ -104,12 +104,12 @@ class Version:
     at: float
 
     @property
-    def when(self) -> str:
+    def time_text(self) -> str:
         """The time in UTC, as in "2026-03-01 14:05"."""
         return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def guideline_versions(study: Study) -> list[Version]:
+def guideline_versions(study: Study) -> list[GuidelineVersion]:
     """Return the kept versions, those first that came into force last. The version in force is first."""
     in_force = guidelines(study.folder).version  # also keeps that version, if nobody has judged yet
     changes = {change.name: change for change in Descriptions(study.labels_path).changes(VERSIONS)}
@@ -118,7 +118,9 @@ def guideline_versions(study: Study) -> list[Version]:
         change = changes.get(path.stem)
         text = path.read_text(encoding="utf-8", errors="replace")
         found.append(
-            Version(path.stem, text, change.by if change else None, change.time if change else path.stat().st_mtime)
+            GuidelineVersion(
+                path.stem, text, change.by if change else None, change.time if change else path.stat().st_mtime
+            )
         )
     return sorted(found, key=lambda each: (each.version == in_force, each.at), reverse=True)
 

@@ -269,10 +269,10 @@ class _LabelImporter:
                 self._keep_event(line.event)
 
     def _keep_event(self, event: EventRow) -> None:
-        number = _number(event)
+        number = _event_number(event)
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None:
-            self.known[number] = _number(stored)
+            self.known[number] = _event_number(stored)
         else:
             self.events.append(event)
         self._by_number[number], self._last = event, number
@@ -286,7 +286,7 @@ class _LabelImporter:
             return f"question {event.question!r} is not in the study"
         if event.passage is not None and event.passage not in self._passages:
             return f"passage {event.passage!r} is not in the study"
-        if _number(event) <= self._last:
+        if _event_number(event) <= self._last:
             return f"event {event.number} comes after event {self._last}; sort the events by number"
         if (event.gesture, event.part) in self._parts:
             return f"part {event.part} of gesture {event.gesture!r} occurs twice"
@@ -296,9 +296,9 @@ class _LabelImporter:
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None and not self._is_same_event(stored, event):
             return f"gesture {event.gesture!r} is already in the study with different content"
-        return None if event.undoes is None else self._wrong_undo(event, event.undoes)
+        return None if event.undoes is None else self._undo_problem(event, event.undoes)
 
-    def _wrong_undo(self, event: EventRow, number: int) -> str | None:
+    def _undo_problem(self, event: EventRow, number: int) -> str | None:
         undone = self._by_number.get(number)
         if undone is None:
             return f"it undoes event {number}, which is not in the file before it, or was left out"
@@ -318,7 +318,7 @@ class _LabelImporter:
         return _event_content(stored) == _event_content(event) and stored.undoes == undoes
 
 
-def _number(event: EventRow) -> int:
+def _event_number(event: EventRow) -> int:
     """Return the number of an event that was read from a file or a store, which always has one."""
     if event.number is None:
         raise ValueError(f"{event} has no number")

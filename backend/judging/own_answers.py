@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.cards import key
+from blindspot.backend.judging.cards import card_key
 from blindspot.db.events import LABELS
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -30,7 +30,7 @@ def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> l
     bad = labels.bad_marks(annotator)
     return [
         {
-            "key": key(batch, question),
+            "key": card_key(batch, question),
             "text": texts[question],
             "labels": _count_words(label_counts.get((batch, question), Counter())),
             "bad": bad.get((batch, question)),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.audit import Rate
 from blindspot.backend.judging.quality import (
     AnnotatorStats,
+    annotator_stats,
+    labels_in_force,
     last_blind_labels,
     repeated_judgements,
-    share_same,
-    standing_labels,
-    work_of,
+    share_of_equal_labels,
 )
 from blindspot.backend.text.number_words import duration, noun_form, quantity
 from blindspot.db.events import LABELS, EventRow
@@ -37,17 +37,20 @@ labels.
 def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
     """Return a person's own figures as (name, words), without practice labels; [] before their first label."""
     labels = Labels(study.labels_path)
-    standing = standing_labels(labels.events(by_people=True))
+    standing = labels_in_force(labels.events(by_people=True))
     own = [event for event in standing if event.annotator == annotator]
     if not own:
         return []
     again = [(question, same) for question, name, same in repeated_judgements(standing) if name == annotator]
-    work = work_of(annotator, own, len(again), sum(same for _, same in again))
+    work = annotator_stats(annotator, own, len(again), sum(same for _, same in again))
     rows = [("In all", _count_sentence(own, work)), ("Pace", _pace_sentence(work))]
     rows.append(("Agreement with others", _agreement_with_others(study, _comparisons_with_others(standing, annotator))))
     if again:
         rows.append(
-            ("Agreement with yourself", _agreement_sentence(share_same(study, again), "second labels", "the first"))
+            (
+                "Agreement with yourself",
+                _agreement_sentence(share_of_equal_labels(study, again), "second labels", "the first"),
+            )
         )
     return [*rows, ("What your labels change", _change_sentence(labels, own))]
 
@@ -83,7 +86,7 @@ def _comparisons_with_others(label_events: Sequence[EventRow], annotator: str) -
 def _agreement_with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
     if len(compared) < MIN_COMPARED:
         return f"fewer than {MIN_COMPARED} labels of others on your passages"
-    return _agreement_sentence(share_same(study, compared), "labels of others on your passages", "yours")
+    return _agreement_sentence(share_of_equal_labels(study, compared), "labels of others on your passages", "yours")
 
 
 def _agreement_sentence(rate: Rate, what: str, other_noun: str) -> str:

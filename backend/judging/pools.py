@@ -33,7 +33,7 @@ class Pools:
         if depth < 1:
             raise BadInput("the depth must be 1 or more")
         self._corpus, self._depth = study.corpus, depth
-        self._runs = [(run, _matrix(run, rule)) for run in map(study.run, dict.fromkeys(runs))]
+        self._runs = [(run, _answer_matrix(run, rule)) for run in map(study.run, dict.fromkeys(runs))]
 
     def question_ids(self) -> set[str]:
         """Return the ids of the questions that at least one of the runs searched."""
@@ -46,7 +46,7 @@ class Pools:
         """
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
         pools = {
-            question.id: self._pool(question, {gold[id] for id in question.gold if id in gold})
+            question.id: self._question_pool(question, {gold[id] for id in question.gold if id in gold})
             for question in questions
         }
         return self._with_subjects(questions, pools) if subjects else pools
@@ -68,7 +68,7 @@ class Pools:
             for id, question in subjects.items()
         }
 
-    def _pool(self, question: Question, gold: set[int]) -> list[PooledPassage]:
+    def _question_pool(self, question: Question, gold: set[int]) -> list[PooledPassage]:
         best: dict[int, PooledPassage] = {}
         for run, answers in self._runs:
             row = run.row(question.id)
@@ -92,7 +92,7 @@ class Pools:
         return sorted(best.values(), key=lambda pooled: (pooled.rank, pooled.ordinal))
 
 
-def _matrix(run: Run, rule: str) -> np.ndarray | None:
+def _answer_matrix(run: Run, rule: str) -> np.ndarray | None:
     try:
         return run.answers(rule)
     except Missing:

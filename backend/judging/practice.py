@@ -61,14 +61,14 @@ def make_practice(study: Study, name: str, size: int = SIZE, actor: str | None =
             f"{noun_form(len(settled), 'has')} settled labels; {advice}"
         )
     chosen = sorted(
-        settled, key=lambda id: (-_annotators_of(settled[id]), not _adjudicated_questions(settled[id]), id)
+        settled, key=lambda id: (-_annotator_count(settled[id]), not _has_adjudicated_pair(settled[id]), id)
     )[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
     batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", actor=actor)
     return PracticeSummary(
         batch,
-        sum(_adjudicated_questions(settled[id]) for id in chosen),
-        sum(_annotators_of(settled[id]) <= 1 for id in chosen),
+        sum(_has_adjudicated_pair(settled[id]) for id in chosen),
+        sum(_annotator_count(settled[id]) <= 1 for id in chosen),
     )
 
 
@@ -82,9 +82,9 @@ def _settled_questions(labels: Labels) -> dict[str, list[Consensus]]:
     }
 
 
-def _annotators_of(pairs: list[Consensus]) -> int:
+def _annotator_count(pairs: list[Consensus]) -> int:
     return min(pair.people for pair in pairs)
 
 
-def _adjudicated_questions(pairs: list[Consensus]) -> bool:
+def _has_adjudicated_pair(pairs: list[Consensus]) -> bool:
     return any(pair.state == "adjudicated" for pair in pairs)

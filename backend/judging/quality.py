@@ -57,7 +57,7 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreements:
+class PairAgreement:
     """Agreement between all annotators, or between two of them.
 
     Attributes:
@@ -116,8 +116,8 @@ class Quality:
     events: int
     disputes: tuple[Dispute, ...]
     bad: tuple[tuple[str, str, int], ...]
-    together: Agreements | None
-    pairs: tuple[Agreements, ...]
+    together: PairAgreement | None
+    pairs: tuple[PairAgreement, ...]
     work: tuple[AnnotatorStats, ...]
     drift: Rate
     clashes: tuple[tuple[Label, Label, int], ...] = ()
@@ -126,7 +126,7 @@ class Quality:
 def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
-    labels_now = standing_labels(labels.events(by_people=True))
+    labels_now = labels_in_force(labels.events(by_people=True))
     agreements = _agreements(study, labels_now)
     again = repeated_judgements(labels_now)
     return Quality(
@@ -136,12 +136,12 @@ def quality(study: Study) -> Quality:
         agreements[0],
         agreements[1],
         _annotator_stats(labels_now, again),
-        share_same(study, [(question, same) for question, _, same in again]),
+        share_of_equal_labels(study, [(question, same) for question, _, same in again]),
         label_clashes(labels_now),
     )
 
 
-def standing_labels(events: Iterable[EventRow]) -> list[EventRow]:
+def labels_in_force(events: Iterable[EventRow]) -> list[EventRow]:
     """Return the label events that were not undone, in order, without practice and adjudication labels."""
     events = list(events)
     undone = {event.undoes for event in events if event.undoes is not None}
@@ -203,7 +203,7 @@ def missed_positives(labels: Labels) -> tuple[int, int]:
     """
     state = {(pair.question, pair.passage): pair.state for pair in labels.consensus() if pair.label == "positive"}
     labels_by_passage: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
-    for event in standing_labels(labels.events(by_people=True)):
+    for event in labels_in_force(labels.events(by_people=True)):
         if event.passage is None or event.label is None or event.label == "unsure" or not event.blind:
             continue
         pair = event.question, event.passage
@@ -218,7 +218,7 @@ def missed_positives(labels: Labels) -> tuple[int, int]:
     return sum(label != "positive" for label in counted), len(counted)
 
 
-def share_same(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
+def share_of_equal_labels(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
     """Return the share of equal labels, with a bootstrap interval over units of observation.
 
     Args:
@@ -276,7 +276,9 @@ def last_blind_labels(label_events: Sequence[EventRow]) -> dict[tuple[str, str, 
     }
 
 
-def _agreements(study: Study, label_events: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+def _agreements(
+    study: Study, label_events: Sequence[EventRow]
+) -> tuple[PairAgreement | None, tuple[PairAgreement, ...]]:
     last = last_blind_labels(label_events)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
@@ -288,13 +290,13 @@ def _agreements(study: Study, label_events: Sequence[EventRow]) -> tuple[Agreeme
     questions, units = np.array(asked, dtype=str), units_by_id(study, asked)
     codes = np.array([[votes.get(name, -1) for name in people] for votes in by_pair.values()])
     binary = np.select([codes == _CODE["positive"], (codes == -1) | (codes == _CODE["unsure"])], [1, -1], 0)
-    together = Agreements(tuple(people), _alpha(codes, questions, units), _alpha(binary, questions, units))
+    together = PairAgreement(tuple(people), _alpha(codes, questions, units), _alpha(binary, questions, units))
     pairs = []
     for a, b in combinations(range(len(people)), 2):
         both = (codes[:, a] >= 0) & (codes[:, b] >= 0)
         if both.any():
             kappas = (_kappa(matrix[:, a], matrix[:, b], questions, units) for matrix in (codes, binary))
-            pairs.append(Agreements((people[a], people[b]), *kappas))
+            pairs.append(PairAgreement((people[a], people[b]), *kappas))
     return together, tuple(pairs)
 
 
@@ -316,10 +318,12 @@ def _annotator_stats(
         by_person[event.annotator].append(event)
     repeated = Counter(annotator for _, annotator, _ in repeated_labels)
     same = Counter(annotator for _, annotator, is_same in repeated_labels if is_same)
-    return tuple(work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
+    return tuple(
+        annotator_stats(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items())
+    )
 
 
-def work_of(name: str, events: Sequence[EventRow], repeated: int, same_labels: int) -> AnnotatorStats:
+def annotator_stats(name: str, events: Sequence[EventRow], repeated: int, same_labels: int) -> AnnotatorStats:
     """Return the statistics of one annotator's labels that were not undone."""
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.quality import MAX_GESTURE_MS, standing_labels
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, labels_in_force
 from blindspot.db.events import EventRow
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
@@ -29,7 +29,7 @@ many timed labels.
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayOfWork:
     """One day (UTC) of a person's work.
 
     Attributes:
@@ -57,7 +57,7 @@ class PersonProgress:
     finished: dict[str, int]
     remaining: dict[str, int]
     labels: int
-    days: tuple[Day, ...]
+    days: tuple[DayOfWork, ...]
     timed: int
     fast: int
 
@@ -70,7 +70,7 @@ class PersonProgress:
 def team_progress(study: Study) -> list[PersonProgress]:
     """Return the progress of everybody who has labelled or can get questions, by name."""
     queue, by_person = Queue(study.labels_path), defaultdict(list)
-    for event in standing_labels(Labels(study.labels_path).events()):
+    for event in labels_in_force(Labels(study.labels_path).events()):
         by_person[event.annotator].append(event)
     words = _word_counts(study, {event.passage for events in by_person.values() for event in events if event.passage})
     found = []
@@ -79,18 +79,18 @@ def team_progress(study: Study) -> list[PersonProgress]:
         remaining = queue.available_counts(person.name) if person.active else {}
         events = by_person[person.name]
         if events or finished or remaining:
-            timed, fast = too_fast(events, words)
+            timed, fast = count_fast_labels(events, words)
             labels = len({(event.question, event.passage) for event in events})
-            found.append(PersonProgress(person.name, finished, remaining, labels, days(events), timed, fast))
+            found.append(PersonProgress(person.name, finished, remaining, labels, days_of_work(events), timed, fast))
     return found
 
 
-def days(events: Iterable[EventRow]) -> tuple[Day, ...]:
+def days_of_work(events: Iterable[EventRow]) -> tuple[DayOfWork, ...]:
     """Return the days on which labels were given, with the labels per hour of each day."""
     by_day: dict[str, list[EventRow]] = defaultdict(list)
     for event in events:
         by_day[datetime.fromtimestamp(event.server_time, UTC).strftime("%Y-%m-%d")].append(event)
-    return tuple(Day(date, len(by_day[date]), _per_hour(by_day[date])) for date in sorted(by_day))
+    return tuple(DayOfWork(date, len(by_day[date]), _per_hour(by_day[date])) for date in sorted(by_day))
 
 
 def _per_hour(events: Sequence[EventRow]) -> float | None:
@@ -99,7 +99,7 @@ def _per_hour(events: Sequence[EventRow]) -> float | None:
     return sum(event.gesture in times for event in events) * 3_600_000 / spent if spent else None
 
 
-def too_fast(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tuple[int, int]:
+def count_fast_labels(events: Iterable[EventRow], word_counts: Mapping[str, int]) -> tuple[int, int]:
     """Return the number of labels with a known time, and the number of these that were given faster than a person can
     read.
 

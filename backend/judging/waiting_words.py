@@ -26,7 +26,7 @@ def waiting_lines(waiting: Iterable[UnfinishedQuestion], people: Iterable[Person
     ]
 
 
-def reassigned_words(result: Reassignment) -> str:
+def reassignment_sentence(result: Reassignment) -> str:
     """Describe in a sentence or two how blocked questions were reassigned to other people."""
     if not (result.moved or result.done or result.left):
         return "No question is waiting for a person who is not active."

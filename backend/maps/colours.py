@@ -173,8 +173,8 @@ def _passages_found(view: MapView, run: Run) -> list[str]:
 
 
 def hits_of_two(first_run: Sequence[str], second_run: Sequence[str]) -> list[str]:
-    """Return which of two runs finds each point, from the hits and misses of both. A point that is a hit or a miss of
-    one run only keeps the category it has for the other.
+    """Return which of two runs finds each point, from the hits and misses of both. A point that one of the
+    runs says nothing of is in no cell: it keeps that category.
     """
     return [
         CELLS.get((first, second), first if first not in (FOUND, MISSED) else second)

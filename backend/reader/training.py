@@ -24,11 +24,11 @@ from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, Run
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.training.checkpoints import (
-    TrainingPlace,
+    TrainingFolders,
     best_checkpoint,
-    building_model,
     copy_model,
     load_checkpoint,
+    lock_model,
     new_model_folder,
     readable_training_errors,
     set_schedule,
@@ -85,15 +85,15 @@ def train_reader(
     new_model_folder(study, name, options.replace)
     chosen, opened = ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
-    place = TrainingPlace.in_study(study, name, options, progress, run=run, run_hash=run_hash(opened))
-    with building_model(study, name, options.replace):
+    place = TrainingFolders.in_study(study, name, options, progress, run=run, run_hash=run_hash(opened))
+    with lock_model(study, name, options.replace):
         return train(start_folder(study, options.start), examples, place, chosen, examples.left_out)
 
 
 def train(
     start: str,
     examples: ReaderExamples,
-    place: TrainingPlace,
+    place: TrainingFolders,
     settings: ReaderSettings | None = None,
     left_out: dict[str, int] | None = None,
 ) -> TrainedReader:
@@ -122,7 +122,7 @@ def train(
         request = training_request(start, settings, examples.digest, place.about)
         checkpoint = load_checkpoint(working, request, place.restart)
         dataset = NegativeSampler(training, settings.passages_on(on) - 1, settings.seed)
-        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, place.shown)
+        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, place.main_process_progress)
         facts = training_facts(KIND, target.name, sampler, on, began)
         sizes: dict[str, Any] = {"held_out": len(held_out), "questions": len(training), "left_out": left_out or {}}
         result = TrainedReader(

@@ -60,7 +60,7 @@ NO_UNLABELLED = (
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeMade:
+class RecipeResult:
     """The result of a recipe. runs: the dev run of each step's retriever, in order. skipped: for each skipped step the
     reason. notes: remarks for the user.
     """
@@ -106,7 +106,7 @@ def train_rocketqa(
     settings: Mapping[str, Any] | None = None,
     device: str | None = None,
     progress: Progress | None = None,
-) -> RecipeMade | None:
+) -> RecipeResult | None:
     """Run all four steps, or the remaining ones (a job). Returns None in processes other than the main one.
 
     Args:
@@ -177,7 +177,7 @@ def _stage_progress(progress: Progress | None, stage: Stage) -> Progress:
     return report
 
 
-def _finish(recipe: Recipe) -> RecipeMade:
+def _finish(recipe: Recipe) -> RecipeResult:
     """Write the report and the recipe's manifest, or read them if they exist."""
     manifest: Mapping[str, Any] | None = read_manifest(recipe.folder)
     if manifest is None:
@@ -199,7 +199,7 @@ def _finish(recipe: Recipe) -> RecipeMade:
             },
         )
     skipped = {int(step): why for step, why in manifest["skipped"].items()}
-    return RecipeMade(recipe.name, manifest["runs"], skipped, manifest["notes"], manifest["seconds"])
+    return RecipeResult(recipe.name, manifest["runs"], skipped, manifest["notes"], manifest["seconds"])
 
 
 def dev_report(study: Study, runs: Sequence[str]) -> Report:
@@ -309,18 +309,18 @@ class Recipe:
         first, free, judge = f"{name}-1-train", f"{name}-3-unlabelled", f"{name}-2-judge"
         by_judge = {"policy": f"cross_encoder{over}", "model": judge}
         return [
-            *([self._run(0, "dev run", f"{name}-0-dev", self.start, "dev")] if pinned["before"] else []),
-            *self._retriever(1, pinned, runs=[self.run], policy="none"),
-            self._run(1, "training run", first, f"{name}-1", "train"),
+            *([self._run_stage(0, "dev run", f"{name}-0-dev", self.start, "dev")] if pinned["before"] else []),
+            *self._retriever_stages(1, pinned, runs=[self.run], policy="none"),
+            self._run_stage(1, "training run", first, f"{name}-1", "train"),
             self._training_set_stage(
-                2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy
+                2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.random_negatives
             ),
-            Stage(2, "cross-encoder", "model", judge, self._cross_encoder, everywhere=True),
-            Stage(2, "scores", "scores", judge, lambda progress: self._score(first, progress)),
-            *self._retriever(3, pinned, runs=[first], **by_judge),
-            self._run(4, "run", free, f"{name}-3", "unlabelled", self._no_unlabelled),
-            Stage(4, "scores", "scores", judge, lambda progress: self._score(free, progress)),
-            *self._retriever(
+            Stage(2, "cross-encoder", "model", judge, self._train_cross_encoder, everywhere=True),
+            Stage(2, "scores", "scores", judge, lambda progress: self._score_run(first, progress)),
+            *self._retriever_stages(3, pinned, runs=[first], **by_judge),
+            self._run_stage(4, "run", free, f"{name}-3", "unlabelled", self._why_no_unlabelled_questions),
+            Stage(4, "scores", "scores", judge, lambda progress: self._score_run(free, progress)),
+            *self._retriever_stages(
                 4,
                 pinned,
                 runs=[first, free],
@@ -346,7 +346,7 @@ class Recipe:
             notes.append("positives are gold only: there is no BM25 index to find passages for questions without gold")
         return notes
 
-    def _retriever(self, step: int, pinned: Mapping[str, Any], **spec: Any) -> list[Stage]:
+    def _retriever_stages(self, step: int, pinned: Mapping[str, Any], **spec: Any) -> list[Stage]:
         """Return the stages for one step's retriever: training set, dual encoder, index, and dev run."""
         name = f"{self.name}-{step}"
 
@@ -358,12 +358,12 @@ class Recipe:
                 self.study, name, name, settings, start=self.start, device=self.device, progress=progress
             )
 
-        unless = self.nothing_taught if step == 4 else str
+        unless = self.why_nothing_to_teach if step == 4 else str
         return [
             self._training_set_stage(step, pinned, **spec),
             Stage(step, "dual encoder", "model", name, train, everywhere=True, skip_reason=unless),
-            Stage(step, "index", "index", name, lambda progress: self._index(name, progress)),
-            *([self._run(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
+            Stage(step, "index", "index", name, lambda progress: self._build_index(name, progress)),
+            *([self._run_stage(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
         ]
 
     def _training_set_stage(self, step: int, pinned: Mapping[str, Any], *, runs: list[str], **spec: Any) -> Stage:
@@ -385,7 +385,7 @@ class Recipe:
 
         return Stage(step, "training set", "training set", name, make)
 
-    def _run(
+    def _run_stage(
         self, step: int, noun: str, name: str, encoder: str, split: str, skip_reason: Callable[[], str] = str
     ) -> Stage:
         def search(progress: Progress | None) -> None:
@@ -405,7 +405,7 @@ class Recipe:
 
         return Stage(step, noun, "run", name, search, skip_reason=skip_reason)
 
-    def _cross_encoder(self, progress: Progress | None) -> None:
+    def _train_cross_encoder(self, progress: Progress | None) -> None:
         from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         start, settings = model_of(self.study, self.start), self.settings.cross_settings()
@@ -419,7 +419,7 @@ class Recipe:
             progress=progress,
         )
 
-    def _index(self, name: str, progress: Progress | None) -> None:
+    def _build_index(self, name: str, progress: Progress | None) -> None:
         from blindspot.backend.retrieval.dense import build_index
 
         if name not in self.study.settings.encoders:  # killed after the training, before study.toml named the model
@@ -433,15 +433,15 @@ class Recipe:
             add_encoder(self.study.settings_path, name, encoder)
         build_index(self.study, name, device=self.device, progress=progress)
 
-    def _score(self, run: str, progress: Progress | None) -> None:
+    def _score_run(self, run: str, progress: Progress | None) -> None:
         from blindspot.backend.training.scoring import score_run
 
         score_run(self.study, f"{self.name}-2-judge", run, self.settings.ranks, self.device, progress)
 
-    def _no_unlabelled(self) -> str:
+    def _why_no_unlabelled_questions(self) -> str:
         return "" if any(count["split"] == "unlabelled" for count in self.study.questions.counts()) else NO_UNLABELLED
 
-    def nothing_taught(self) -> str:
+    def why_nothing_to_teach(self) -> str:
         """Return why step 4 cannot use the unlabelled questions; "" if it can."""
         from blindspot.backend.training_sets.training_set import TrainingSet
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.declared import Field, build_settings, settings_class
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
+from blindspot.backend.training.training_settings import (
+    LARGEST_SEED,
+    CrossEncoderSettings,
+    DualEncoderSettings,
+    check_settings,
+)
 from blindspot.backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
 from blindspot.db.errors import BadInput, Refused
 
@@ -117,7 +122,7 @@ class RecipeSettings:
         result = build_settings(
             cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds}
         )
-        check(build_settings(DualEncoderSettings, result.dual_settings(3), "dual"))
+        check_settings(build_settings(DualEncoderSettings, result.dual_settings(3), "dual"))
         build_settings(CrossEncoderSettings, result.cross_settings(), "cross")
         Thresholds(*result.thresholds).check()
         return result
@@ -127,7 +132,7 @@ class RecipeSettings:
         return self.depth if self.depth is not None else SMALL_DEPTH if self.small else DEPTH
 
     @property
-    def easy(self) -> int:
+    def random_negatives(self) -> int:
         """Return the number of random passages per question for training the cross-encoder. Together with the mined
         passages there are as many as in the paper.
         """

@@ -109,25 +109,25 @@ def reasons(explanation: MissExplanation, run_name: str) -> list[str]:
     return sentences
 
 
-def _hit_list(study: Study, measured_run: Measured, row: int, first_ranks: int, question: Question, k: int) -> str:
+def _hit_list(study: Study, measured_run: Measured, row: int, first_rank: int, question: Question, k: int) -> str:
     """Return the top hits of a run as HTML, and also its first relevant hit if that is within the top k."""
     ordinals = np.asarray(measured_run.run.hits.ordinals[row])[:k]
     ranks = [rank for rank in range(1, min(SHOWN, len(ordinals)) + 1) if ordinals[rank - 1] >= 0]
-    if SHOWN < first_ranks <= len(ordinals):
-        ranks.append(first_ranks)
+    if SHOWN < first_rank <= len(ordinals):
+        ranks.append(first_rank)
     passages = study.corpus.passages([int(ordinals[rank - 1]) for rank in ranks])
     hits = "".join(
-        _hit(rank, passage, question, measured_run.rule) for rank, passage in zip(ranks, passages, strict=True)
+        _hit_html(rank, passage, question, measured_run.rule) for rank, passage in zip(ranks, passages, strict=True)
     )
     where = (
-        f"first relevant passage at rank {first_ranks}"
-        if first_ranks
+        f"first relevant passage at rank {first_rank}"
+        if first_rank
         else f"no relevant passage in its first {measured_run.k}"
     )
     return f"<div><h4>{escape(measured_run.name)}: {where}</h4><ol>{hits}</ol></div>"
 
 
-def _hit(rank: int, passage: Passage, question: Question, rule: str) -> str:
+def _hit_html(rank: int, passage: Passage, question: Question, rule: str) -> str:
     matching = rule_for(question, rule)
     answers = answer_spans(passage.text, question.answers, matching) if question.answers else []
     words = query_spans(passage.text, question.text)

@@ -20,7 +20,7 @@ from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import findings
-from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
+from blindspot.backend.evaluation.miss_report import cause_tables, sentences_without_misses
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.pairs import default_pair
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
@@ -81,7 +81,7 @@ def html_report(
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
-    sets = _by_question_set(study, names)
+    sets = _runs_by_question_set(study, names)
     pairs = [_main_pair(study, members) for members in sets]
     compared = [None if pair is None else _comparison(study, *pair, relevance, rule) for pair in pairs]
     k = min([HEADLINE_K, *(each.depth for each in compared if each is not None)])
@@ -89,7 +89,7 @@ def html_report(
     models = trained_models(study, k, relevance, rule)
     pairs_compared = [each for each in compared if each is not None]
     conclusions = [
-        *((words, f"pair{n}") for n, each in enumerate(pairs_compared) for words in _findings(study, each, k)),
+        *((words, f"pair{n}") for n, each in enumerate(pairs_compared) for words in _finding_sentences(study, each, k)),
         *((words, LABELS) for words in (label_sentences(labels, k) if labels else ())),
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
@@ -101,7 +101,7 @@ def html_report(
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
-        sections += _causes(each, f"causes{number}", hidden)
+        sections += _causes_section(each, f"causes{number}", hidden)
     if pairs_compared:
         sections += example_parts(study, max(pairs_compared, key=len), k, hidden)
     sections += label_parts(labels) if labels else ()
@@ -112,7 +112,7 @@ def html_report(
     sections += [remark(words) for words in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
-        sections += _panel(study, members, relevance, rule)
+        sections += _accuracy_section(study, members, relevance, rule)
         for other in members[1:]:
             sections += _comparison_section(study, members[0], other, relevance, rule)
     sections.append(f'<p class="notice">{escape(CLOSING)}</p>')
@@ -134,7 +134,7 @@ def _comparison(study: Study, run_a: str, run_b: str, relevance: Kind, rule: str
     return compared if len(compared) else None
 
 
-def _findings(study: Study, comparison: Comparison, k: int) -> list[str]:
+def _finding_sentences(study: Study, comparison: Comparison, k: int) -> list[str]:
     names = comparison.run_a.name, comparison.run_b.name
     return [each.sentence[0].upper() + each.sentence[1:] for each in findings(comparison, k, names)]
 
@@ -146,7 +146,7 @@ def _conclusions(conclusions: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f'<ul class="conclusions">{items}</ul>'
 
 
-def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
+def _runs_by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
     sets: dict[str, list[str]] = {}
     for name in names:
         sets.setdefault(str(study.run(name).manifest.get("question_set", name)), []).append(name)
@@ -184,7 +184,7 @@ def _frequency_and_slices(study: Study, comparison: Comparison, k: int, anchor: 
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
+def _causes_section(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
     k = min(HEADLINE_K, comparison.depth)
     table = miss_table(comparison, k, np.arange(len(comparison))).without_examples(hidden)
@@ -194,10 +194,10 @@ def _causes(comparison: Comparison, anchor: str, hidden: Set[str]) -> Iterator[s
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from (each.as_html() for each in cause_tables(table))
-    yield from map(remark, [*nothing_missed(table), table.method])
+    yield from map(remark, [*sentences_without_misses(table), table.method])
 
 
-def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
+def _accuracy_section(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
     """Yield the plots and tables of runs over the same questions: first by frequency, then by relation."""
     panel = Panel.of_runs(measure_all(study, members, relevance, rule))
     k = min(published.K, panel.depth)

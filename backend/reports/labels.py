@@ -86,7 +86,7 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
     yield heading("Labels of annotators", ANCHOR)
     together = findings.quality.together
     if together is not None and together.four.passages:
-        yield _agreement(together.four, together.positive).as_html()
+        yield _agreement_table(together.four, together.positive).as_html()
         yield remark(
             f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the "
             "same people."
@@ -98,11 +98,11 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
         ]
         heads = ["", "four labels", "positive or not", "passages"]
         yield ResultTable("Pairs of annotators: Cohen's kappa", heads, rows).as_html()
-    yield _people(findings.quality).as_html()
+    yield _people_table(findings.quality).as_html()
     disputed = sum(len(dispute.passages) for dispute in findings.quality.disputes)
     yield remark(f"{quantity(disputed, 'passage')} disputed or unsure, and not yet settled.")
     if findings.corrected:
-        yield _corrected(findings.corrected).as_html()
+        yield _corrected_table(findings.corrected).as_html()
         yield remark(
             "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no unjudged passage were relevant, and if every one were: further labels cannot move it beyond these bounds."
         )
@@ -116,7 +116,7 @@ def label_parts(findings: LabelFindings) -> Iterator[str]:
             yield remark(" ".join(each.sentences()))
 
 
-def _agreement(four: Agreement, positive: Agreement) -> ResultTable:
+def _agreement_table(four: Agreement, positive: Agreement) -> ResultTable:
     rows = [
         [
             name,
@@ -131,7 +131,7 @@ def _agreement(four: Agreement, positive: Agreement) -> ResultTable:
     return ResultTable("Agreement of all annotators", heads, rows)
 
 
-def _people(quality: Quality) -> ResultTable:
+def _people_table(quality: Quality) -> ResultTable:
     rows = [
         [
             each.name,
@@ -146,7 +146,7 @@ def _people(quality: Quality) -> ResultTable:
     return ResultTable("Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows)
 
 
-def _corrected(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
+def _corrected_table(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
     rows = [
         [
             name,

@@ -78,18 +78,18 @@ def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator
         return
     yield heading("What training changed", ANCHOR)
     if sets:
-        yield _sets(study).as_html()
+        yield _training_sets_table(study).as_html()
         first = next((name for name, manifest in sets.items() if manifest["policy"] == "none"), next(iter(sets)))
         for name in (name for name in sets if name != first):
             yield from _differences(study, first, name)
     if models:
-        yield _models(models, k).as_html()
+        yield _models_table(models, k).as_html()
         yield remark(
             "Before: the run of the initial model over the same questions. Intervals and p values are paired by question."
         )
 
 
-def _sets(study: Study) -> ResultTable:
+def _training_sets_table(study: Study) -> ResultTable:
     rows = []
     for name, manifest in training_sets(study).items():
         counts = manifest["counts"]
@@ -118,7 +118,7 @@ def _differences(study: Study, run_before: str, run_after: str) -> Iterator[str]
     yield ResultTable(title, ["", "reason", "pairs"], rows).as_html()
 
 
-def _models(models: list[TrainedModel], k: int) -> ResultTable:
+def _models_table(models: list[TrainedModel], k: int) -> ResultTable:
     rows = []
     for model in models:
         figures = model.figures

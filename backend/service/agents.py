@@ -146,7 +146,7 @@ class AgentTools:
 
         found = reading.describe_study(self._study)
         retrievers = live.answering_retrievers(self._study) if self._study.has_corpus else []
-        sets = [_split_off(each, "dataset") for each in found["questions"]]
+        sets = [_separate_untrusted(each, "dataset") for each in found["questions"]]
         return {**found, "questions": sets, "retrievers": retrievers}
 
     def list_runs(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class AgentTools:
     def find_slices(self, a: RunName, b: RunName, k: CutOff = None, slice: SliceOf = "") -> dict[str, Any]:
         """Find the groups of questions in which the difference of two runs departs from the rest, with adjusted p values."""
         found = reading.find_slices(self._study, KEEPER, a, b, k, "answers", slice)
-        return {**found, "slices": [_split_off(each, "slice") for each in found["slices"]]}
+        return {**found, "slices": [_separate_untrusted(each, "slice") for each in found["slices"]]}
 
     def missed_questions(
         self,
@@ -197,13 +197,14 @@ class AgentTools:
         from blindspot.backend.evaluation.cause_rules import ORDER
         from blindspot.backend.evaluation.miss_report import MissOptions, causes_of_misses
 
-        _check(limit, MAX_PASSAGES, "limit")
-        _check(offset + 1, 10_000_000, "offset")
+        _check_limit(limit, MAX_PASSAGES, "limit")
+        _check_limit(offset + 1, 10_000_000, "offset")
         causes, ids = causes_of_misses(self._study, run, run, MissOptions(k=k, relevance=relevance, slice=slice))
         shown = ids[offset : offset + limit]
         questions = {question.id: question for question in self._study.questions.with_ids(set(shown))}
         items = [
-            _question(questions[id]) | {"causes": [cause for cause, has in zip(ORDER, present, strict=True) if has]}
+            _question_dict(questions[id])
+            | {"causes": [cause for cause, has in zip(ORDER, present, strict=True) if has]}
             for id, present in zip(shown, causes.present[offset : offset + limit].tolist(), strict=True)
         ]
         return {"run": run, "k": causes.k, "total": len(ids), "offset": offset, "items": items}
@@ -213,7 +214,7 @@ class AgentTools:
     ) -> dict[str, Any]:
         """Explain how runs did on one question (by its id): the gold's rank, the passage at rank 1, shared words."""
         found = reading.explain_question(self._study, KEEPER, question, runs)
-        shown = [_split_off(each, "title", "shared_words", "missing_words") for each in found.pop("passages")]
+        shown = [_separate_untrusted(each, "title", "shared_words", "missing_words") for each in found.pop("passages")]
         summary = found.pop("summary")
         return {**found, "question": question, "untrusted": {"summary": summary}, "passages": shown}
 
@@ -226,10 +227,10 @@ class AgentTools:
         limit: Limit = 50,
     ) -> dict[str, Any]:
         """List questions, all or those with these words, of a split (train, dev, test, unlabelled) or a relation."""
-        _check(limit, MAX_PASSAGES, "limit")
-        _check(offset + 1, 10_000_000, "offset")
+        _check_limit(limit, MAX_PASSAGES, "limit")
+        _check_limit(offset + 1, 10_000_000, "offset")
         questions, total = self._study.questions.page(split, None, relation, words.split(), offset=offset, limit=limit)
-        return {"total": total, "offset": offset, "items": [_question(each) for each in questions]}
+        return {"total": total, "offset": offset, "items": [_question_dict(each) for each in questions]}
 
     def question(
         self,
@@ -238,7 +239,7 @@ class AgentTools:
         k: Hits = 5,
     ) -> dict[str, Any]:
         """Read one question (by its id) with the texts of its gold passages and of the first k passages of some runs."""
-        _check(k, MAX_K, "k")
+        _check_limit(k, MAX_K, "k")
         asked = self._study.questions.get(question)
         gold = [id for id in asked.gold if id in self._study.corpus.ordinals(asked.gold)]
         lists = {}
@@ -246,8 +247,8 @@ class AgentTools:
             found = reading.hits(self._study, KEEPER, run, k, [question], (0, 1))["items"][0]["hits"]
             lists[run] = [{**hit, "gold": hit["passage"] in asked.gold} for hit in self._with_texts(found)]
         return {
-            **_question(asked),
-            "gold": [_passage(each) for each in reading.passages(self._study, gold[:MAX_PASSAGES])],
+            **_question_dict(asked),
+            "gold": [_passage_dict(each) for each in reading.passages(self._study, gold[:MAX_PASSAGES])],
             "runs": lists,
         }
 
@@ -260,7 +261,7 @@ class AgentTools:
         """Search the passages now with a retriever of the study, for a question or any other text."""
         from blindspot.backend.retrieval import live
 
-        _check(k, MAX_K, "k")
+        _check_limit(k, MAX_K, "k")
         found = live.search(self._study, retriever, [question], min(k, len(self._study.corpus)))
         return {"retriever": retriever, "hits": self._with_texts(reading.named_hits(self._study, found)[0])}
 
@@ -284,8 +285,8 @@ class AgentTools:
 
     def passages(self, ids: Annotated[list[str], Field(description="Ids of passages, at most 50.")]) -> dict[str, Any]:
         """Read passages by their ids, at most 50."""
-        _check(len(ids), MAX_PASSAGES, "number of ids")
-        return {"passages": [_passage(each) for each in reading.passages(self._study, ids)]}
+        _check_limit(len(ids), MAX_PASSAGES, "number of ids")
+        return {"passages": [_passage_dict(each) for each in reading.passages(self._study, ids)]}
 
     def label(
         self,
@@ -300,7 +301,7 @@ class AgentTools:
         """
         if self._machine is None:
             raise BadInput("this server was started without a name for the agent (--as NAME), so it cannot label")
-        _check(len(labels), MAX_LABELS, "number of labels")
+        _check_limit(len(labels), MAX_LABELS, "number of labels")
         given = labelling.MachineLabels(id or f"agent-{secrets.token_hex(12)}", question, labels)
         (receipt,) = labelling.store_judgements(self._study, KEEPER, self._machine, [given])
         return {"machine": self._machine, **receipt}
@@ -318,35 +319,36 @@ class AgentTools:
         id: OwnId = None,
     ) -> dict[str, Any]:
         """Start a job, such as kind "retrieve" with {"kind": "bm25", "split": "dev"}, in a process of its own."""
-        started = job_requests.start(self._study, self._asks_jobs, kind, arguments, id)
-        return _job(job_requests.state(self._study, self._asks_jobs, started))
+        started = job_requests.start_job(self._study, self._asks_jobs, kind, arguments, id)
+        return _job_dict(job_requests.job_state(self._study, self._asks_jobs, started))
 
     def list_jobs(self) -> dict[str, Any]:
         """List the last 20 jobs, newest first."""
-        return {"jobs": [_job(each) for each in job_requests.recent(self._study, self._asks_jobs, 20)]}
+        return {"jobs": [_job_dict(each) for each in job_requests.recent_jobs(self._study, self._asks_jobs, 20)]}
 
     def job_state(self, job: JobId) -> dict[str, Any]:
         """Tell the state of a job: waiting, running, done, failed or cancelled, with its progress."""
-        return _job(job_requests.state(self._study, self._asks_jobs, job))
+        return _job_dict(job_requests.job_state(self._study, self._asks_jobs, job))
 
     def cancel_job(self, job: JobId) -> dict[str, Any]:
         """Ask a job to stop. It keeps its finished work."""
-        return _job(job_requests.cancel(self._study, self._asks_jobs, job))
+        return _job_dict(job_requests.cancel_job(self._study, self._asks_jobs, job))
 
     def _with_texts(self, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
         texts = reading.passages(self._study, [hit["passage"] for hit in hits])
         return [
-            {key: value for key, value in hit.items() if key != "title"} | {"untrusted": _passage(each)["untrusted"]}
+            {key: value for key, value in hit.items() if key != "title"}
+            | {"untrusted": _passage_dict(each)["untrusted"]}
             for hit, each in zip(hits, texts, strict=True)
         ]
 
 
-def _passage(passage: Passage) -> dict[str, Any]:
+def _passage_dict(passage: Passage) -> dict[str, Any]:
     text = passage.text if len(passage.text) <= MAX_TEXT else passage.text[:MAX_TEXT] + " …"
     return {"passage": passage.id, "untrusted": {"title": passage.title, "text": text}}
 
 
-def _question(question: Question) -> dict[str, Any]:
+def _question_dict(question: Question) -> dict[str, Any]:
     return {
         "question": question.id,
         "split": question.split,
@@ -360,16 +362,16 @@ def _question(question: Question) -> dict[str, Any]:
     }
 
 
-def _job(record: dict[str, Any]) -> dict[str, Any]:
-    return _split_off(record, "title", "doing", "error", "result")
+def _job_dict(record: dict[str, Any]) -> dict[str, Any]:
+    return _separate_untrusted(record, "title", "doing", "error", "result")
 
 
-def _split_off(record: dict[str, Any], *keys: str) -> dict[str, Any]:
+def _separate_untrusted(record: dict[str, Any], *keys: str) -> dict[str, Any]:
     """Return a record with some of its fields under "untrusted"."""
     untrusted = {key: record[key] for key in keys}
     return {key: value for key, value in record.items() if key not in keys} | {"untrusted": untrusted}
 
 
-def _check(number: int, limit: int, noun: str) -> None:
+def _check_limit(number: int, limit: int, noun: str) -> None:
     if not 1 <= number <= limit:
         raise BadInput(f"the {noun} is {number}; it must be from 1 to {limit}")

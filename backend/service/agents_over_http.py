@@ -7,7 +7,7 @@ import hmac
 import socket
 from typing import TYPE_CHECKING
 
-from blindspot.backend.service.guard import Guard, Guesses, Hosts, PatientProtocol
+from blindspot.backend.service.guard import Guard, Hosts, PatientProtocol, TokenGuesses
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -21,7 +21,7 @@ class NeedsToken:
     """Middleware that refuses requests without the token, and slows down client addresses that guess tokens."""
 
     def __init__(self, app: ASGIApp, token: str):
-        self._app, self._token, self._guesses = app, f"Bearer {token}".encode(), Guesses()
+        self._app, self._token, self._guesses = app, f"Bearer {token}".encode(), TokenGuesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import JSONResponse

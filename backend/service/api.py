@@ -30,11 +30,11 @@ from blindspot.backend.service.guard import (
     REQUESTS_PER_SECOND,
     UPLOADS,
     Guard,
-    Guesses,
     Hosts,
     RequestRate,
+    TokenGuesses,
 )
-from blindspot.backend.service.page import page
+from blindspot.backend.service.page import api_page
 from blindspot.backend.service.service import Service
 from blindspot.backend.service.v1 import answers
 from blindspot.backend.service.v1.callers import CallerOf
@@ -193,7 +193,7 @@ class TokenCheck:
     """
 
     def __init__(self, token: str | None):
-        self._token, self._guesses = token, Guesses()
+        self._token, self._guesses = token, TokenGuesses()
 
     def __call__(self, request: Request) -> None:
         request.state.caller = None
@@ -243,7 +243,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
             )
         seconds = time.monotonic() - started
         service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
-        return JSONResponse(_answer(asked, hits, digest, seconds))
+        return JSONResponse(_search_answer(asked, hits, digest, seconds))
 
 
 def _add_descriptions(
@@ -291,14 +291,14 @@ def _add_descriptions(
     @api.get("/", include_in_schema=False, response_class=HTMLResponse)
     @api.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     def documentation() -> HTMLResponse:
-        return HTMLResponse(page(api.openapi()))
+        return HTMLResponse(api_page(api.openapi()))
 
 
 def _with_documentation(*codes: int) -> dict[int | str, dict]:
     return {code: {"model": Error, "description": ERRORS[code]} for code in codes}
 
 
-def _answer(request: SearchRequest, batched: BatchedHits, digest: str, seconds: float) -> dict:
+def _search_answer(request: SearchRequest, batched: BatchedHits, digest: str, seconds: float) -> dict:
     lengths = (batched.hits.ordinals >= 0).sum(1).tolist()
     return {
         "retriever": request.retriever,
@@ -350,7 +350,7 @@ def _methods(scope: Scope) -> list[str]:
     return sorted([*found, "OPTIONS"]) if found else []
 
 
-def _status(error: BlindspotError) -> int:
+def _http_status(error: BlindspotError) -> int:
     statuses = {Missing: 404, Forbidden: 403, NotSaved: 503, BadInput: 400, Refused: 400}
     return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
@@ -365,7 +365,7 @@ def _answer_errors_in_one_line(api: FastAPI) -> None:
 
     @api.exception_handler(BlindspotError)
     async def refused_error(_: Request, error: BlindspotError) -> JSONResponse:
-        return line(_status(error), str(error))
+        return line(_http_status(error), str(error))
 
     @api.exception_handler(AnyHTTPException)
     async def http_error(_: Request, error: AnyHTTPException) -> JSONResponse:

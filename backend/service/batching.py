@@ -95,7 +95,7 @@ class Batcher:
             self._changed.notify_all()
         return request.answer
 
-    def waiting(self) -> dict[str, int]:
+    def queue_lengths(self) -> dict[str, int]:
         """Return the number of requests in each worker's queue."""
         with self._changed:
             return {thread: len(queue) for thread, queue in self._queues.items()}
@@ -111,14 +111,14 @@ class Batcher:
             self._changed.notify_all()
 
     def _run_worker(self, thread: str) -> None:
-        while batch := self._next(self._queues[thread]):
+        while batch := self._next_batch(self._queues[thread]):
             started = time.monotonic()
-            self._answer(batch)
+            self._search_and_answer(batch)
             if self._on_batch is not None:
                 count = sum(len(request.questions) for request in batch)
                 self._on_batch(batch[0].retriever, len(batch), count, time.monotonic() - started)
 
-    def _next(self, queue: deque[_Request]) -> list[_Request]:
+    def _next_batch(self, queue: deque[_Request]) -> list[_Request]:
         """Wait for the oldest request, and return it with the requests that fit into its batch; [] after `close`."""
         with self._changed:
             while not self._closed:
@@ -149,7 +149,7 @@ class Batcher:
                 room -= len(request.questions)
         return batch
 
-    def _answer(self, batch: list[_Request]) -> None:
+    def _search_and_answer(self, batch: list[_Request]) -> None:
         questions = [question for request in batch for question in request.questions]
         try:
             batched = self._search(batch[0].retriever, questions, batch[0].k)
@@ -158,7 +158,7 @@ class Batcher:
                 batch[0].answer.set_exception(error)
             else:  # one bad question must not fail other people's requests
                 for request in batch:
-                    self._answer([request])
+                    self._search_and_answer([request])
             return
         row = 0
         for request in batch:

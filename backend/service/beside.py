@@ -45,7 +45,7 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
     else:
         if url != NO_SERVICE:
             Backend(url)
-        with _environment({BACKEND: None if url == NO_SERVICE else url}):
+        with _environment_variables({BACKEND: None if url == NO_SERVICE else url}):
             yield None if url == NO_SERVICE else url
 
 
@@ -66,10 +66,10 @@ def running_service(study: Study) -> Iterator[str]:
         try:
             _wait_until_ready(service, Backend(url, token))
             service.watch()
-            with _environment({BACKEND: url, TOKEN: token}):
+            with _environment_variables({BACKEND: url, TOKEN: token}):
                 yield url
         finally:
-            service.end()
+            service.stop_service()
 
 
 class _ServiceProcess:
@@ -103,7 +103,7 @@ class _ServiceProcess:
         self.process.wait()
         self._listening.close()  # from now on requests fail immediately
 
-    def end(self) -> None:
+    def stop_service(self) -> None:
         self._ending.set()
         end_child(self.process)
         while self._watcher.is_alive():  # it may have been starting another process
@@ -125,7 +125,7 @@ def _wait_until_ready(service: _ServiceProcess, backend: Backend) -> None:
 
 
 @contextmanager
-def _environment(variables: dict[str, str | None]) -> Iterator[None]:
+def _environment_variables(variables: dict[str, str | None]) -> Iterator[None]:
     """Set environment variables of this process during the `with` block. A value of None removes a variable."""
     before = {name: os.environ.get(name) for name in variables}
     _set_variables(variables)

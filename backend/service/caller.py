@@ -47,7 +47,7 @@ class Caller:
                 f"the token of the service does not let you {ACTIONS[action].description}; send a person's token instead"
             )
 
-    def may(self, study: Study, action: str) -> bool:
+    def is_allowed(self, study: Study, action: str) -> bool:
         """Return whether the caller has the right to an action."""
         try:
             self.require(study, action)
@@ -55,7 +55,7 @@ class Caller:
             return False
         return True
 
-    def person(self, study: Study, action: str) -> str:
+    def person_with_right(self, study: Study, action: str) -> str:
         """Return the name of the calling person. Raises Forbidden if the caller is not a person, or lacks the right to
         the action.
         """
@@ -64,7 +64,7 @@ class Caller:
             raise Forbidden(f"a person must be named, to {ACTIONS[action].description}")
         return self.name
 
-    def hidden(self, study: Study) -> frozenset[str]:
+    def hidden_questions(self, study: Study) -> frozenset[str]:
         """Return the questions whose results the caller must not see yet, because they still have to judge them."""
         return frozenset() if self.name is None else Queue(study.labels_path).hidden_questions(self.name)
 
@@ -75,7 +75,7 @@ class Caller:
         from blindspot.backend.judging.live_refusal import refuse_live
 
         self.require(study, "ask live")
-        hidden, sees_others = self.hidden(study), self.may(study, "see others' labels")
+        hidden, sees_others = self.hidden_questions(study), self.is_allowed(study, "see others' labels")
         for question in questions:
             refuse_live(study, question, hidden, sees_others)
 
@@ -83,11 +83,11 @@ class Caller:
         """Return whether causes of misses may be computed with people's labels. False for an annotator who still has
         questions to judge.
         """
-        return not self.hidden(study) or self.may(study, "see others' labels")
+        return not self.hidden_questions(study) or self.is_allowed(study, "see others' labels")
 
     def refuse_hidden(self, study: Study, question: str) -> None:
         """Raise Refused if the results of a question are hidden from the caller."""
-        if question in self.hidden(study):
+        if question in self.hidden_questions(study):
             raise Refused(f"{self.name} has still to judge question {question!r}; its results are hidden until then")
 
 

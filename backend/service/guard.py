@@ -50,7 +50,7 @@ def is_loopback(address: str) -> bool:
     """Return whether only this machine can reach a server on this address: localhost, 127.0.0.0/8 or ::1."""
     if address.lower() == "localhost":
         return True
-    ip = _ip(address)
+    ip = _parse_ip(address)
     return ip is not None and ip.is_loopback
 
 
@@ -61,7 +61,7 @@ def reachable_host(address: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 
 
-def in_url(host: str) -> str:
+def host_in_url(host: str) -> str:
     """Return a host as written in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
@@ -83,7 +83,7 @@ def bind_socket(address: str, port: int) -> socket.socket:
         listening.close()
         reason = getattr(error, "strerror", None) or error
         raise Refused(
-            f"cannot listen on {in_url(address)}:{port} ({reason}); give another --port or --address"
+            f"cannot listen on {host_in_url(address)}:{port} ({reason}); give another --port or --address"
         ) from error
     return listening
 
@@ -109,7 +109,7 @@ class Hosts:
         name = _name_of_host(host) if isinstance(host, str) else None
         if name is None:
             return False
-        ip = _ip(name)
+        ip = _parse_ip(name)
         if ip is not None:
             return ip.is_loopback or name in self._names or not self.is_local
         return name in self._names
@@ -134,7 +134,7 @@ class RequestRate:
         return wait
 
 
-class Guesses:
+class TokenGuesses:
     """Handles requests without a valid token. Each is refused, and client addresses that send many of them are slowed
     down.
     """
@@ -185,7 +185,7 @@ class Guard:
             return
         await self._app(
             scope,
-            self._limit_body(receive, self._limit(scope)) if scope["type"] == "http" else receive,
+            self._limit_body(receive, self._body_limit(scope)) if scope["type"] == "http" else receive,
             _with_headers(send),
         )
 
@@ -196,7 +196,7 @@ class Guard:
             return 400, _wrong_host(host, self._hosts.is_local), {}
         if any(_authority(origin) != host.lower() for origin in origins):
             return 403, "a page of another site sent this request; open this server's own page", {}
-        length, most = headers.get("content-length", ["0"])[0], self._limit(scope)
+        length, most = headers.get("content-length", ["0"])[0], self._body_limit(scope)
         if length.isdigit() and int(length) > most:
             return 413, f"a request may have at most {most:,} bytes", {}
         if self._rate is not None:
@@ -205,7 +205,7 @@ class Guard:
                 return 429, "too many requests from your address; try again in a moment", _retry_after(wait)
         return None
 
-    def _limit(self, scope: Scope) -> int:
+    def _body_limit(self, scope: Scope) -> int:
         """Return the maximum size of a request's body in bytes. Uploads have a separate limit above `max_body`."""
         if (
             self._uploads is None
@@ -300,7 +300,7 @@ class PatientProtocol(H11Protocol):
             self._write_timer = None
 
 
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -351,14 +351,16 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, line: str, headers: dict[str, str]) -> None:
+async def _refuse(
+    scope: Scope, receive: Receive, send: Send, status: int, message: str, headers: dict[str, str]
+) -> None:
     """Respond to a request with one line of JSON, or refuse a websocket before it is accepted."""
-    logging.getLogger(__name__).debug("refused with %d: %s", status, line)
+    logging.getLogger(__name__).debug("refused with %d: %s", status, message)
     if scope["type"] == "websocket":
         await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": line[:120]})
+        await send({"type": "websocket.close", "code": 1008, "reason": message[:120]})
         return
     from starlette.responses import Response
 
-    answer = Response(json.dumps({"error": line}), status, {**headers, "Connection": "close"}, "application/json")
+    answer = Response(json.dumps({"error": message}), status, {**headers, "Connection": "close"}, "application/json")
     await answer(scope, receive, send)

@@ -69,7 +69,7 @@ class StartableJob:
 
 def startable(kind: str) -> StartableJob:
     """Return the arguments of a kind of job. Raises BadInput for a kind that clients cannot start."""
-    parameters = inspect.signature(_kind(kind).function).parameters.values()
+    parameters = inspect.signature(_job_kind(kind).function).parameters.values()
     named = [each for each in parameters if each.name not in WITHHELD and each.kind is not each.VAR_KEYWORD]
     return StartableJob(
         kind,
@@ -79,7 +79,7 @@ def startable(kind: str) -> StartableJob:
     )
 
 
-def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
+def start_job(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
     """Start a job in a separate process, and return its id.
 
     Args:
@@ -90,7 +90,7 @@ def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any],
         Forbidden: The caller may not start it. Refused: The job itself refuses its arguments.
     """
     takes = startable(kind)
-    asked = jobs.JobRequest(_kind(kind), dict(arguments))
+    asked = jobs.JobRequest(_job_kind(kind), dict(arguments))
     caller.require(study, asked.action)
     if len(json.dumps(asked.arguments)) > MAX_ARGUMENTS:
         raise BadInput(f"the arguments of a job may have at most {MAX_ARGUMENTS:,} characters")
@@ -117,28 +117,28 @@ def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any],
     return id
 
 
-def cancel(study: Study, caller: Caller, id: str) -> dict[str, Any]:
+def cancel_job(study: Study, caller: Caller, id: str) -> dict[str, Any]:
     """Ask a job to stop, and return its state. Raises Forbidden if the caller lacks the right, and Missing for an
     unknown job.
     """
     caller.require(study, "cancel jobs")
     jobs.status(study, id)
     jobs.cancel(study, id, caller.name)
-    return state(study, caller, id)
+    return job_state(study, caller, id)
 
 
-def recent(study: Study, caller: Caller, count: int) -> list[dict[str, Any]]:
+def recent_jobs(study: Study, caller: Caller, count: int) -> list[dict[str, Any]]:
     """Return the states of the last jobs, newest first."""
-    return [_record(study, caller, each) for each in jobs.recent(study, count)]
+    return [_job_record(study, caller, each) for each in jobs.recent(study, count)]
 
 
-def state(study: Study, caller: Caller, id: str) -> dict[str, Any]:
+def job_state(study: Study, caller: Caller, id: str) -> dict[str, Any]:
     """Return the current state of a job. The reason of a failure is shown only to callers who may start the job,
     because it may contain paths of the server.
 
     Raises Missing for an unknown job.
     """
-    return _record(study, caller, jobs.status(study, id))
+    return _job_record(study, caller, jobs.status(study, id))
 
 
 def log_end(study: Study, id: str) -> str:
@@ -147,7 +147,7 @@ def log_end(study: Study, id: str) -> str:
     return jobs.log(study, id)[-LOG_END:]
 
 
-def _kind(kind: str) -> jobs.JobKind:
+def _job_kind(kind: str) -> jobs.JobKind:
     if kind not in STARTABLE:
         raise BadInput(f"a job of the kind {str(kind)[:80]!r} cannot be started here; known: {', '.join(STARTABLE)}")
     importlib.import_module(STARTABLE[kind])
@@ -157,9 +157,9 @@ def _kind(kind: str) -> jobs.JobKind:
     return found
 
 
-def _record(study: Study, caller: Caller, job: Job) -> dict[str, Any]:
+def _job_record(study: Study, caller: Caller, job: Job) -> dict[str, Any]:
     error = job.error
-    if error is not None and job.state == "failed" and not caller.may(study, action_of_job(job.kind)):
+    if error is not None and job.state == "failed" and not caller.is_allowed(study, action_of_job(job.kind)):
         error = HIDDEN_ERROR
     return {
         "job": job.id,

@@ -33,7 +33,7 @@ class MachineLabels:
     labels: Mapping[str, Label]
 
 
-def labels(study: Study, caller: Caller, question: str) -> dict[str, Any]:
+def labels_of_question(study: Study, caller: Caller, question: str) -> dict[str, Any]:
     """Return the labels of a question's passages: everybody's if the caller may see them, or else only the caller's
     own.
 
@@ -43,7 +43,7 @@ def labels(study: Study, caller: Caller, question: str) -> dict[str, Any]:
         Refused: The question is hidden from the caller.
     """
     study.questions.get(question)
-    sees_others = caller.may(study, OTHERS)
+    sees_others = caller.is_allowed(study, OTHERS)
     if not sees_others and caller.name is None:
         caller.require(study, OTHERS)
     caller.refuse_hidden(study, question)
@@ -62,7 +62,7 @@ def store_events(study: Study, caller: Caller, events: Sequence[Mapping[str, Any
     Raises:
         Forbidden: The caller is no person, or may not judge. NotSaved: The database cannot be written.
     """
-    name = caller.person(study, "judge")
+    name = caller.person_with_right(study, "judge")
     receipts = label_store(study).add_all(name, events, guidelines(study.folder).version)
     return [asdict(each) for each in receipts]
 
@@ -74,7 +74,7 @@ def take_questions(study: Study, caller: Caller, count: int) -> list[dict[str, A
 
     Raises Forbidden as `store_events` does, and Refused if the person is paused.
     """
-    name = caller.person(study, "judge")
+    name = caller.person_with_right(study, "judge")
     leases = Queue(study.labels_path).claim(name, count)
     until = {(lease.batch, lease.question): lease.expires for lease in leases}
     return [
@@ -90,7 +90,7 @@ def take_questions(study: Study, caller: Caller, count: int) -> list[dict[str, A
                 for each in card["candidates"]
             ],
         }
-        for card in Cards(study).leased(name, leases)
+        for card in Cards(study).cards_of_leases(name, leases)
     ]
 
 
@@ -98,14 +98,14 @@ def _passage_texts(passage: Mapping[str, Any]) -> dict[str, str]:
     return {"title": passage["title"], "text": "".join(piece for piece, _ in passage["pieces"])}
 
 
-def machines(study: Study) -> list[dict[str, Any]]:
+def machine_annotators(study: Study) -> list[dict[str, Any]]:
     """Return the machine annotators with the number of their labels."""
     return [
         {"machine": name, "labels": count} for name, count in Labels(study.labels_path).machine_label_counts().items()
     ]
 
 
-def judgements(study: Study, machine: str, offset: int, limit: int) -> dict[str, Any]:
+def machine_judgements(study: Study, machine: str, offset: int, limit: int) -> dict[str, Any]:
     """Return a page of the labels of a machine annotator, by question and passage. Raises Missing if there is none."""
     store = Labels(study.labels_path)
     if machine not in store.machine_label_counts():

@@ -14,7 +14,7 @@ td, th { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; } t
 """
 
 
-def page(description: dict) -> str:
+def api_page(description: dict) -> str:
     """Return the HTML page of an OpenAPI description."""
     schemas = description["components"]["schemas"]
     parts = [

@@ -63,15 +63,15 @@ def passages(study: Study, ids: Iterable[str]) -> list[Passage]:
 
 def runs(study: Study) -> list[dict[str, Any]]:
     """Return the finished runs with the main facts of their manifests, oldest first."""
-    return [_run(name, manifest) for name, manifest in study.parts("runs").items()]
+    return [_run_record(name, manifest) for name, manifest in study.parts("runs").items()]
 
 
 def run(study: Study, name: str) -> dict[str, Any]:
     """Return one run. Raises Missing for an unknown run."""
-    return _run(name, study.run(name).manifest)
+    return _run_record(name, study.run(name).manifest)
 
 
-def _run(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
+def _run_record(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
     return {"run": name, **{key: manifest.get(key) for key in OF_A_RUN}}
 
 
@@ -88,7 +88,7 @@ def hits(
         Missing: The run, or one of the questions in it, does not exist.
         Refused: One of the questions is hidden from the caller.
     """
-    opened, hidden = study.run(name), caller.hidden(study)
+    opened, hidden = study.run(name), caller.hidden_questions(study)
     for each in question_ids:
         caller.refuse_hidden(study, each)
         if opened.row(each) is None:
@@ -101,12 +101,13 @@ def hits(
         "offset": offset,
         "hidden": len(hidden.intersection(opened.question_ids)),
         "items": [
-            {"question": id, "hits": found} for id, found in zip(shown, _hits(study, opened, shown, k), strict=True)
+            {"question": id, "hits": found}
+            for id, found in zip(shown, _hits_of_questions(study, opened, shown, k), strict=True)
         ],
     }
 
 
-def _hits(study: Study, run: Run, ids: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
+def _hits_of_questions(study: Study, run: Run, ids: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
     from blindspot.backend.core.runs import answer_matrix
 
     rows = [row for id in ids if (row := run.row(id)) is not None]
@@ -144,9 +145,9 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
 
     caller.require(study, "see results")
     annotator = None
-    if place == "notes" and not caller.may(study, "see others' labels"):
-        annotator = caller.person(study, "judge")
-    result = found_texts(study, words, place, limit, caller.hidden(study), annotator)
+    if place == "notes" and not caller.is_allowed(study, "see others' labels"):
+        annotator = caller.person_with_right(study, "judge")
+    result = found_texts(study, words, place, limit, caller.hidden_questions(study), annotator)
     return {
         "place": result.place,
         "how": result.how,
@@ -172,7 +173,7 @@ def compare(study: Study, caller: Caller, run_a: str, run_b: str, options: Compa
 
     from blindspot.backend.evaluation.comparison_report import compare_with
 
-    hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
+    hidden, evidence = caller.hidden_questions(study), caller.may_use_labels(study)
     return compare_with(study, run_a, run_b, replace(options, hidden=hidden, evidence=evidence)).as_dict()
 
 
@@ -182,7 +183,7 @@ def find_slices(
     """Find the slices that explain the difference of two runs, as `blindspot compare --find-slices --json` does."""
     from blindspot.backend.evaluation.slice_report import find_in_runs
 
-    hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
+    hidden, evidence = caller.hidden_questions(study), caller.may_use_labels(study)
     found = find_in_runs(study, (run_a, run_b), k, relevance, slice=slice, hidden=hidden, with_evidence=evidence)
     return found.as_dict()
 

@@ -47,7 +47,7 @@ def serve(
 
     Raises Refused if other machines could reach the address and no token is required, or if the port is taken.
     """
-    from blindspot.backend.service.guard import Hosts, bind_socket, in_url, is_loopback
+    from blindspot.backend.service.guard import Hosts, bind_socket, host_in_url, is_loopback
 
     require("service")
     token = None if token_file is None else read_token(token_file)
@@ -58,7 +58,7 @@ def serve(
         )
     listening = bind_socket(address, port)
     print(
-        f"{study.settings.name} answers on http://{in_url(address)}:{listening.getsockname()[1]} "
+        f"{study.settings.name} answers on http://{host_in_url(address)}:{listening.getsockname()[1]} "
         "(Ctrl-C ends it; indexes load now)",
         flush=True,
     )

@@ -144,6 +144,6 @@ class _WaitingRequests(Collector):
         gauge = GaugeMetricFamily(
             "blindspot_waiting_requests", "Requests that wait for a worker thread.", labels=["thread"]
         )
-        for thread, count in self._batcher.waiting().items():
+        for thread, count in self._batcher.queue_lengths().items():
             gauge.add_metric([thread], count)
         yield gauge

@@ -21,9 +21,9 @@ from blindspot.backend.core.manifest import atomic_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
-from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, pad_rows
+from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn_map, pad_rows
 from blindspot.backend.training.checkpoints import write_training_json
-from blindspot.backend.training.judged_lists import SHARPNESS, JudgedLists, judged_lists, one_source
+from blindspot.backend.training.judged_lists import SHARPNESS, JudgedLists, judged_lists, required_teacher
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -91,9 +91,9 @@ def train_adapter(
     folder = study.path("models", check_name(name, "model"))
     if folder.exists() and not replace:
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
-    dense = _adaptable(Dense(study, encoder))
-    questions, source = _questions(study, dense, training_set, run, chosen, progress)
-    learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
+    dense = _require_adaptable_index(Dense(study, encoder))
+    questions, source = _training_questions(study, dense, training_set, run, chosen, progress)
+    learned = learn_map(questions, dense.vectors, dense.unit_length, chosen, progress)
     about = {
         "kind": "adapter",
         "name": name,
@@ -106,7 +106,7 @@ def train_adapter(
         "seconds": round(time.monotonic() - started, 1),
     }
     with study.lock_part(f"models/{name}"), atomic_folder(folder) as building:
-        _save(dense, learned.map, building)
+        _save_adapted_encoder(dense, learned.map, building)
         write_training_json(building, about)
     if known is None:
         base = study.settings.encoders[encoder]
@@ -121,7 +121,7 @@ def train_adapter(
     )
 
 
-def _adaptable(dense: Dense) -> Dense:
+def _require_adaptable_index(dense: Dense) -> Dense:
     """Return the index if an adapter can be trained for it. Raises Refused otherwise."""
     if dense.manifest["similarity"] == "l2":
         raise Refused(
@@ -134,7 +134,7 @@ def _adaptable(dense: Dense) -> Dense:
     return dense
 
 
-def _questions(
+def _training_questions(
     study: Study,
     dense: Dense,
     training_set: str | None,
@@ -147,26 +147,26 @@ def _questions(
         raise Refused(
             "an adapter learns from a training set (--on) or from a judge of a run's lists (--distil), not both"
         )
-    if (judge := one_source(training_set, settings.distil, run)) is not None:
+    if (judge := required_teacher(training_set, settings.distil, run)) is not None:
         lists = judged_lists(study, judge, run, progress)
-        return taught_questions(study, dense, lists, progress), {"run": lists.run, "fingerprint": lists.digest}
+        return questions_of_lists(study, dense, lists, progress), {"run": lists.run, "fingerprint": lists.digest}
     assert training_set is not None
     opened = TrainingSet.open(study, training_set)
     questions = read_questions(study, dense, opened, progress, settings.positives)
     return questions, {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
 
 
-def taught_questions(
+def questions_of_lists(
     study: Study,
     dense: Dense,
     lists: JudgedLists,
     progress: Progress | None = None,
-    ranks: int = TAUGHT_RANKS,
+    list_depth: int = TAUGHT_RANKS,
     sharpness: float = SHARPNESS,
 ) -> TrainingQuestions:
     """Return the questions of judged lists: each learns the judge's distribution over the first ranks of its list."""
     vectors = question_vectors(study, dense, [question.text for question in lists.questions], progress)
-    rows, log_odds = lists.rows[:, :ranks], sharpness * lists.log_odds[:, :ranks]
+    rows, log_odds = lists.rows[:, :list_depth], sharpness * lists.log_odds[:, :list_depth]
     return TrainingQuestions(vectors, rows, np.empty((len(rows), 0), np.int64), log_odds)
 
 
@@ -224,7 +224,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
     return by_question
 
 
-def _save(dense: Dense, mapped: Module, folder: Path) -> None:
+def _save_adapted_encoder(dense: Dense, mapped: Module, folder: Path) -> None:
     """Save the base model and the map as one sentence-transformers folder, using only modules of that library."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router

@@ -52,7 +52,7 @@ class TrainingQuestions:
         return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows], log_odds)
 
     @property
-    def known(self) -> np.ndarray:
+    def known_positives(self) -> np.ndarray:
         """(q, p) rows of the passages that count as right: the positives, of judged lists the first one alone."""
         return self.positives if self.log_odds is None else self.positives[:, :1]
 
@@ -232,7 +232,7 @@ class MapLearner:
     def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
         """Return Success@1, 5 and 20 over all passages, (3,), with the known positives as relevant."""
         hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
-        known = np.where(questions.known == PADDED, PADDED - 1, questions.known)
+        known = np.where(questions.known_positives == PADDED, PADDED - 1, questions.known_positives)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
 
@@ -245,7 +245,7 @@ class MapSettings(NamedTuple):
     steps: int
 
 
-def learn(
+def learn_map(
     questions: TrainingQuestions,
     vectors: np.ndarray,
     unit_length: bool,

@@ -10,7 +10,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.retriever import kind_of_run
 
 
-def start_name(study: Study, description: Mapping[str, Any]) -> str | None:
+def initial_encoder_name(study: Study, description: Mapping[str, Any]) -> str | None:
     """Return the name in study.toml of a model's initial encoder, or else the initial model's folder or name; None if
     unknown.
     """
@@ -36,6 +36,6 @@ def run_before(
         for name, manifest in runs.items()
         if name != after and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
     ]
-    start = start_name(study, description)
+    start = initial_encoder_name(study, description)
     last = before[-1] if before else None
     return next((name for name in before if start and runs[name].get("retriever") == start), last)

@@ -41,7 +41,7 @@ STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
 
 
 @dataclass(frozen=True)
-class TrainingPlace:
+class TrainingFolders:
     """The folders and options of one training.
 
     Attributes:
@@ -59,14 +59,14 @@ class TrainingPlace:
     progress: Progress | None = None
 
     @property
-    def shown(self) -> Progress | None:
+    def main_process_progress(self) -> Progress | None:
         """The progress callback in the main process; None in other processes."""
         return self.progress if is_main_process() else None
 
     @classmethod
     def in_study(
         cls, study: Study, name: str, options: TrainingOptions, progress: Progress | None, **about: Any
-    ) -> TrainingPlace:
+    ) -> TrainingFolders:
         """Return the training place for a model of a study."""
         folders = study.path("models", name), working_folder(study, name)
         return cls(*folders, options.device, options.restart, about, progress)
@@ -84,7 +84,7 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 
 @contextmanager
-def building_model(study: Study, name: str, replace: bool) -> Iterator[None]:
+def lock_model(study: Study, name: str, replace: bool) -> Iterator[None]:
     """Let only one training at a time build the model `name`. In distributed training, the main process reserves the
     name.
 
@@ -152,7 +152,7 @@ def load_checkpoint(working_folder: Path, request: dict, restart: bool) -> Path 
             shutil.rmtree(working_folder, ignore_errors=True)
         working_folder.mkdir(parents=True, exist_ok=True)
         if (working_folder / REQUEST).is_file():
-            if differs := _differences(read_object(working_folder / REQUEST), request):
+            if differs := _request_differences(read_object(working_folder / REQUEST), request):
                 raise Refused(
                     f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same "
                     "arguments, take another name, or give --restart"
@@ -165,7 +165,7 @@ def load_checkpoint(working_folder: Path, request: dict, restart: bool) -> Path 
     return last_checkpoint(working_folder)
 
 
-def _differences(old_request: dict, new_request: dict) -> list[str]:
+def _request_differences(old_request: dict, new_request: dict) -> list[str]:
     names = [key for key in new_request if key != "settings" and old_request.get(key) != new_request[key]]
     return names + [
         key
@@ -192,7 +192,7 @@ class BestCheckpoint:
 def best_checkpoint(working_folder: Path, metric: str) -> BestCheckpoint:
     last = last_checkpoint(working_folder)
     assert last is not None, "a finished training has a checkpoint"
-    state = state_of(last)
+    state = trainer_state(last)
     step = state.best_global_step or state.global_step
     curve = [line for line in read_lines(working_folder) if metric in line]
     value = next((line[metric] for line in curve if line["step"] == step), None)
@@ -294,18 +294,20 @@ def set_schedule(
 ) -> None:
     """Set the arguments that depend on the number of steps.
 
-    The parameters after `batch_size` are those of `every_steps`.
+    The parameters after `batch_size` are those of `steps_between_checkpoints`.
     """
     arguments.max_steps, arguments.per_device_train_batch_size = steps, batch_size
     arguments.warmup_steps = round(settings.warmup * steps)
-    arguments.eval_steps = arguments.save_steps = every_steps(
+    arguments.eval_steps = arguments.save_steps = steps_between_checkpoints(
         settings, steps, evaluations, trained_texts, compared_texts
     )
     arguments.logging_steps = max(1, min(50, steps // 100))
     arguments.eval_strategy = type(arguments.eval_strategy)("steps" if evaluations else "no")
 
 
-def every_steps(settings: Any, steps: int, evaluations: int, trained_texts: int, compared_texts: int) -> int:
+def steps_between_checkpoints(
+    settings: Any, steps: int, evaluations: int, trained_texts: int, compared_texts: int
+) -> int:
     """Return the number of steps between two checkpoints. Every checkpoint is evaluated.
 
     If the settings do not determine it, there are `evaluations` evaluations in total, or fewer if evaluation would take more
@@ -350,22 +352,24 @@ def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]
 
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint, and delete incomplete ones."""
-    drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
-    return max(_checkpoints(folder).items(), default=(0, None))[1]
+    delete_checkpoints(
+        folder, {step for step, path in _checkpoints_by_step(folder).items() if (path / WHOLE).is_file()}
+    )
+    return max(_checkpoints_by_step(folder).items(), default=(0, None))[1]
 
 
-def drop_checkpoints(folder: Path, kept_steps: set[int | None]) -> None:
-    for step, path in _checkpoints(folder).items():
+def delete_checkpoints(folder: Path, kept_steps: set[int | None]) -> None:
+    for step, path in _checkpoints_by_step(folder).items():
         if step not in kept_steps:
             shutil.rmtree(path)
 
 
-def state_of(checkpoint: Path) -> TrainerState:
+def trainer_state(checkpoint: Path) -> TrainerState:
     from transformers.trainer_callback import TrainerState
 
     read_object(checkpoint / "trainer_state.json")  # raises a one-line error for a damaged file
     return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
 
 
-def _checkpoints(folder: Path) -> dict[int, Path]:
+def _checkpoints_by_step(folder: Path) -> dict[int, Path]:
     return {int(path.name.rsplit("-", 1)[1]): path for path in folder.glob("checkpoint-*")}

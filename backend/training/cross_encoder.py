@@ -25,11 +25,11 @@ from blindspot.backend.core.manifest import atomic_folder, write_json
 from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
-    TrainingPlace,
+    TrainingFolders,
     best_checkpoint,
-    building_model,
     copy_model,
     load_checkpoint,
+    lock_model,
     new_model_folder,
     readable_training_errors,
     set_schedule,
@@ -126,31 +126,31 @@ def train_cross_encoder(
         ]
 
     asked = {"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}
-    with building_model(study, name, options.replace):
+    with lock_model(study, name, options.replace):
         return train(
             options.start,
             TrainingSetExamples(study, opened, hard=False),
-            TrainingPlace.in_study(study, name, options, progress, **asked),
+            TrainingFolders.in_study(study, name, options, progress, **asked),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
-            retrieved=lambda one: _example_as_retrieved(mined[places[one.id]], opened),
+            keep_retrieved=lambda one: _example_as_retrieved(mined[places[one.id]], opened),
         )
 
 
 def train(
     start: str,
     examples: TrainingExamples,
-    place: TrainingPlace,
+    place: TrainingFolders,
     settings: CrossEncoderSettings | None = None,
     *,
     labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
-    retrieved: Callable[[Example], Example] | None = None,
+    keep_retrieved: Callable[[Example], Example] | None = None,
 ) -> TrainedCrossEncoder:
     """Train, or resume an interrupted training, and write the best model with its calibration to `place.target`.
 
     Args:
         labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
-        retrieved: returns a held-out example with retrieved passages only; None if it has no others. If no positive of
+        keep_retrieved: returns a held-out example with retrieved passages only; None if it has no others. If no positive of
             any held-out question was retrieved, all their positives count.
 
     Raises:
@@ -164,10 +164,10 @@ def train(
     settings = settings or CrossEncoderSettings()
     target, working, on = place.target, place.working, training_device(place.device)
     arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)
-    every = _both_kinds(with_positives(examples))
+    every = _with_hard_negatives(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
     training = Subset(every, chosen)
-    aside = _retrieved_lists([every[number] for number in held_out], retrieved)
+    aside = _retrieved_lists([every[number] for number in held_out], keep_retrieved)
     pairs = held_out_pairs(aside, settings.pairs, settings.seed)
     began = time.monotonic()
     with readable_training_errors(settings.batch):
@@ -175,7 +175,7 @@ def train(
         request = training_request(start, settings, examples_digest(every), place.about)
         checkpoint = load_checkpoint(working, request, place.restart)
         dataset = NegativeSampler(training, settings.negatives, settings.seed)
-        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, place.shown)
+        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, place.main_process_progress)
         facts = training_facts("cross-encoder", target.name, sampler, on, began)
         steps = sampler.steps
         result = TrainedCrossEncoder(target.name, str(target), steps, steps, None, None, facts["seconds"])
@@ -194,7 +194,7 @@ def cross_encoder_parts(
     """Return the initial model, the examples with their negatives, and the batch sampler of a training, for estimates
     of its duration.
     """
-    every = _both_kinds(with_positives(examples))
+    every = _with_hard_negatives(with_positives(examples))
     chosen, _ = hold_out(every, settings.held_out, settings.seed)
     dataset = NegativeSampler(Subset(every, chosen), settings.negatives, settings.seed)
     return _initial_model(start, settings, device), dataset, batch_sampler(len(chosen), settings)
@@ -206,13 +206,13 @@ def _example_as_retrieved(mined: Example, training_set: TrainingSet) -> Example:
     return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))
 
 
-def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Example] | None) -> list[Example]:
+def _retrieved_lists(examples: list[Example], keep_retrieved: Callable[[Example], Example] | None) -> list[Example]:
     """Return the held-out examples restricted to retrieved passages. If no positive of any example was retrieved, all
     positives are kept.
     """
-    if retrieved is None:
+    if keep_retrieved is None:
         return examples
-    lists = [retrieved(example) for example in examples]
+    lists = [keep_retrieved(example) for example in examples]
     if any(example.positives for example in lists):
         return lists
     return [replace(example, positives=own.positives) for example, own in zip(lists, examples, strict=True)]
@@ -254,7 +254,7 @@ def held_out_pairs(examples: Sequence[Example], maximum: int, seed: int = 0) -> 
     return pairs
 
 
-def _both_kinds(examples: Subset) -> Subset:
+def _with_hard_negatives(examples: Subset) -> Subset:
     """Return the examples that have a hard negative. Raises Refused if there are none."""
     numbers = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(numbers) < world_size() or not numbers:
@@ -275,7 +275,7 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     folder = open_model(start)
     with readable_model(folder.path):
         if settings.head == "mean":
-            return _mean_pooled(folder, settings, device)
+            return _load_mean_pooled(folder, settings, device)
         model = CrossEncoder(
             folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
@@ -285,7 +285,7 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     return model.float()
 
 
-def _mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
+def _load_mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
     """Return a cross-encoder that computes its score from the mean of the token vectors, using only modules of
     sentence-transformers.
     """

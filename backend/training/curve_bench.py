@@ -18,16 +18,16 @@ from blindspot.backend.core.sampling import nested_sample
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import Relevance, relevant
-from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_cache import cached_features
 from blindspot.backend.judges.feature_judge import (
     MAXIMUM_QUESTIONS,
     Lists,
     examples_of,
-    ranks_learned,
+    labels_and_answers_of,
     reference_questions,
     settled_labels,
     trainable_questions,
-    truth_of,
+    trained_ranks,
 )
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, RANK, UNKNOWN, FeatureRanker, fit_ranker
 from blindspot.backend.judges.rerank import rerank
@@ -37,7 +37,7 @@ from blindspot.backend.retrieval.dense import Dense, dense_indexes
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
 from blindspot.backend.text.answers import DEFAULT_RULE, match_run
-from blindspot.backend.training.adapter_map import TrainingQuestions, learn, pad_rows
+from blindspot.backend.training.adapter_map import TrainingQuestions, learn_map, pad_rows
 from blindspot.backend.training.curve_points import (
     FOLDER,
     ChangedPair,
@@ -121,7 +121,7 @@ class CurveBench:
         self.labels = Labels(study.labels_path, read_only=True)
         self.train, self.dev = study.run(inputs.train), study.run(inputs.dev)
         self.settings = FeatureJudgeSettings(depth=min(20, self.train.hits.k, self.dev.hits.k), seed=seed)
-        self.depth = min(ranks_learned(self.settings), self.train.hits.k, self.dev.hits.k)
+        self.depth = min(trained_ranks(self.settings), self.train.hits.k, self.dev.hits.k)
         self.adapter_settings = AdapterSettings(scale=20.0, weight_decay=0.0, held_out=0, seed=seed)
         self.trainable = set(trainable_questions(study, self.train))
 
@@ -165,17 +165,19 @@ class CurveBench:
         if scope == "all":
             ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled_questions]
         questions = [q for q in self.study.questions.with_ids(ids) if q.gold or q.id in by_people]
-        lists, features = kept_features(
+        lists, features = cached_features(
             self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress
         )
-        return lists, features, *truth_of(self.study, self.train, lists, by_people, self.progress)
+        return lists, features, *labels_and_answers_of(self.study, self.train, lists, by_people, self.progress)
 
     def fit(self, lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> FeatureRanker:
         """Train a ranker on the result of `training_lists`. Without labels the ranker is the prior."""
         others = reference_questions(self.study, self.train, lists.questions)
         reference = None
         if others:
-            reference = kept_features(self.study, self.train, others, self.depth, self.inputs.encoder, self.progress)[1]
+            reference = cached_features(self.study, self.train, others, self.depth, self.inputs.encoder, self.progress)[
+                1
+            ]
         self.report("learning the judge")
         return fit_ranker(examples_of(lists, features, truth, answers, reference), self.settings)
 
@@ -206,7 +208,7 @@ class CurveBench:
                 if labels[1][question].get(passage) == label
             }
         )
-        machine = self._machine_roles(touched)
+        machine = self._roles_without_labels(touched)
         pairs = []
         for question, passage in touched:
             roles = [
@@ -217,14 +219,14 @@ class CurveBench:
                 pairs.append(ChangedPair(question, passage, *roles))
         return pairs
 
-    def _machine_roles(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    def _roles_without_labels(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return the role of each pair if there were no labels: by gold, or else by the training run's list."""
         if not pairs:
             return {}
         questions = self.study.questions.with_ids(dict.fromkeys(question for question, _ in pairs))
         rows = self.study.corpus.ordinals({passage for _, passage in pairs})
-        lists, _ = kept_features(self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress)
-        truth, _ = truth_of(self.study, self.train, lists, {}, self.progress)
+        lists, _ = cached_features(self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress)
+        truth, _ = labels_and_answers_of(self.study, self.train, lists, {}, self.progress)
         places = {question.id: i for i, question in enumerate(questions)}
         roles = {}
         for question, passage in pairs:
@@ -254,7 +256,7 @@ class CurveBench:
             )
         return relevance
 
-    def measuring(self, limit: int) -> np.ndarray:
+    def measured_questions(self, limit: int) -> np.ndarray:
         """Return the indexes of at most `limit` measurable dev questions, in their order."""
         return np.sort(np.random.default_rng(self.seed).permutation(len(self.relevance.rows))[:limit])
 
@@ -265,9 +267,9 @@ class CurveBench:
     @cached_property
     def dev_features(self) -> np.ndarray:
         questions = self.study.questions.with_ids(self.dev.question_ids)
-        return kept_features(self.study, self.dev, questions, self.depth, self.inputs.encoder, self.progress)[1]
+        return cached_features(self.study, self.dev, questions, self.depth, self.inputs.encoder, self.progress)[1]
 
-    def reranked(self, ranker: FeatureRanker) -> tuple[Hits, np.ndarray]:
+    def rerank_dev_run(self, ranker: FeatureRanker) -> tuple[Hits, np.ndarray]:
         """Rerank the top hits of the dev run with a ranker. Return the hits, and whether each question's first hit is
         relevant, (q',) bool.
         """
@@ -287,7 +289,9 @@ class CurveBench:
         texts = [question.text for question in self.relevance.questions]
         return question_vectors(self.study, self.dense, texts, self.progress)
 
-    def adapted(self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]) -> np.ndarray | None:
+    def adapter_successes(
+        self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]
+    ) -> np.ndarray | None:
         """Return for each dev question whether an adapter trained on the same questions finds an answer in its top 20,
         (q',) bool; None if there is no index.
 
@@ -299,15 +303,15 @@ class CurveBench:
         positives, negatives = self._training_rows(lists, truth, by_people)
         learnable = [i for i, row in enumerate(positives) if row]
         if len(learnable) < ADAPTER_QUESTIONS:
-            return self.base_adapter
+            return self.base_encoder_successes
         texts = [lists.questions[i].text for i in learnable]
         training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
             pad_rows([positives[i] for i in learnable]),
             pad_rows([negatives[i] for i in learnable]),
         )
-        return self._found_by(
-            learn(
+        return self._map_successes(
+            learn_map(
                 training_questions, self.dense.vectors, self.dense.unit_length, self.adapter_settings, self.progress
             ).map
         )
@@ -330,13 +334,13 @@ class CurveBench:
         return positives, negatives
 
     @cached_property
-    def base_adapter(self) -> np.ndarray | None:
+    def base_encoder_successes(self) -> np.ndarray | None:
         """Return for each dev question whether the encoder without an adapter finds an answer in its top 20, (q',)
         bool.
         """
-        return None if self.dense is None else self._found_by(None)
+        return None if self.dense is None else self._map_successes(None)
 
-    def _found_by(self, mapped: Any) -> np.ndarray:
+    def _map_successes(self, mapped: Any) -> np.ndarray:
         """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
         mapped if `mapped` is given.
         """
@@ -375,7 +379,7 @@ class CurveBench:
         }
         return write_run(self.study, name, self.dev.question_ids, hits, about, rule=self.rule, replace=True)
 
-    def outcomes(self, point: CurvePoint, scope: Scope) -> np.ndarray | None:
+    def stored_outcomes(self, point: CurvePoint, scope: Scope) -> np.ndarray | None:
         """Return the dev questions on which the reranker of an earlier point succeeded, (q',) bool; None if that point
         was measured on other questions.
         """
@@ -386,7 +390,7 @@ class CurveBench:
             return file[f"{scope}_reranker"]
 
 
-def share(hits: np.ndarray, units: np.ndarray) -> Share:
+def share_with_interval(hits: np.ndarray, units: np.ndarray) -> Share:
     """Return a share with its interval. hits: (q,) bool, at least one; units: (q,) int, the unit of each question."""
     found = proportion(hits, units)
     assert found.value is not None and found.low is not None and found.high is not None

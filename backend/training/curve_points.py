@@ -136,18 +136,18 @@ def curve_points(study: Study) -> list[CurvePoint]:
 
 def _read_point(folder: Path) -> CurvePoint | None:
     try:
-        return _point_at(folder, (folder / MANIFEST).stat().st_mtime_ns)
+        return _cached_point(folder, (folder / MANIFEST).stat().st_mtime_ns)
     except FileNotFoundError:
         return None
 
 
 @lru_cache(maxsize=1000)
-def _point_at(folder: Path, modified_ns: int) -> CurvePoint | None:
+def _cached_point(folder: Path, modified_ns: int) -> CurvePoint | None:
     """Return a point. The result is cached, because points never change and all of them are needed after
     every label.
     """
     manifest = read_manifest(folder)
-    return None if manifest is None else _point(manifest)
+    return None if manifest is None else _parse_point(manifest)
 
 
 def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:
@@ -166,7 +166,7 @@ def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
     return [ChangedPair(*row) for row in read_json(path)]
 
 
-def worked_batches(point: CurvePoint) -> list[str]:
+def change_sentences(point: CurvePoint) -> list[str]:
     """Describe in sentences what the labels since the previous point changed."""
     if point.before is None:
         return []
@@ -219,7 +219,7 @@ def finished_batches(study: Study) -> tuple[str, ...]:
         queue.close()
 
 
-def _point(manifest: dict[str, Any]) -> CurvePoint:
+def _parse_point(manifest: dict[str, Any]) -> CurvePoint:
     """Read a point. Entries added by a newer version are ignored."""
 
     def share_of(values: dict[str, Any] | None) -> Share | None:

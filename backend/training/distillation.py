@@ -93,14 +93,14 @@ class Teacher:
         Raises:
             Refused: pairs have no score, and the cross-encoder is not in the study.
         """
-        shares = list(_by_question(sampler))[rank() :: world_size()]
+        shares = list(_epochs_by_example(sampler))[rank() :: world_size()]
         for begin in range(0, len(shares), PER_BLOCK):
             if progress is not None:
                 progress(begin, len(shares), f"scoring passages with {self.name}")
             block = [_sampled_passages(dataset, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
-            missing = self._missing(block)
+            missing = self._unscored_pairs(block)
             if missing:
-                self._score(missing)
+                self._score_and_store(missing)
         self._judge = None  # frees its memory for training
         wait_for_all()
         if self._store is None and self.name in self.study.parts("scores"):  # another process created the store
@@ -112,11 +112,11 @@ class Teacher:
         """
         import torch
 
-        pairs = [(drawn.example.id, passage.id) for drawn in batch for passage in _passages(drawn)]
+        pairs = [(drawn.example.id, passage.id) for drawn in batch for passage in _sampled_example_passages(drawn)]
         known = self._stored_scores(pairs)
         taught = torch.full((len(batch), 1 + hard_negatives), -torch.inf)
         for row, drawn in enumerate(batch):
-            for column, passage in enumerate(_passages(drawn)):
+            for column, passage in enumerate(_sampled_example_passages(drawn)):
                 taught[row, column] = _label_log_odds(drawn.example, passage) or log_odds(
                     known[drawn.example.id, passage.id]
                 )
@@ -128,14 +128,16 @@ class Teacher:
         Raises:
             Refused: as `prepare` does.
         """
-        first = [(drawn.example, _passages(drawn)) for drawn in (dataset[key] for key in next(iter(sampler)))]
-        missing = self._missing(first)
+        first = [
+            (drawn.example, _sampled_example_passages(drawn)) for drawn in (dataset[key] for key in next(iter(sampler)))
+        ]
+        missing = self._unscored_pairs(first)
         if not missing:
             return ScoringCost(0, 0.0)
-        self._score(missing[:1])  # the first pair loads the model
+        self._score_and_store(missing[:1])  # the first pair loads the model
         began = time.monotonic()
         tried = missing[1 : 1 + TIMED_PAIRS]
-        self._score(tried)
+        self._score_and_store(tried)
         each = (time.monotonic() - began) / max(len(tried), 1)
         pairs = round(
             sampler.steps
@@ -149,7 +151,7 @@ class Teacher:
     def _stored_scores(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         return {} if self._store is None else self._store(pairs)
 
-    def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
+    def _unscored_pairs(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
         """Return the distinct unscored pairs. Judged pairs need no score."""
         pairs = {
             (example.id, passage.id): (example, passage)
@@ -160,7 +162,7 @@ class Teacher:
         known = self._stored_scores(list(pairs))
         return [score for pair, score in pairs.items() if pair not in known]
 
-    def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
+    def _score_and_store(self, missing: Sequence[tuple[Example, Passage]]) -> None:
         from blindspot.backend.training.scoring import CrossEncoderScorer
 
         if not self._can_score:
@@ -193,11 +195,11 @@ def _label_log_odds(example: Example, passage: Passage) -> float | None:
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
 
 
-def _passages(sampled: SampledExample[Example]) -> tuple[Passage, ...]:
+def _sampled_example_passages(sampled: SampledExample[Example]) -> tuple[Passage, ...]:
     return (sampled.positive, *sampled.negatives)
 
 
-def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
+def _epochs_by_example(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
     """Yield (example number, epochs in which it is sampled), ordered by number."""
     keys = np.fromiter(chain.from_iterable(chain.from_iterable(sampler)), np.int32).reshape(-1, 2)
     keys = keys[np.lexsort((keys[:, 0], keys[:, 1]))]
@@ -208,5 +210,8 @@ def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
 def _sampled_passages(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
     """Return an example, and its passages that are sampled in any of these epochs."""
     example = dataset.examples[number]
-    rows = (_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed)) for epoch in epochs)
+    rows = (
+        _sampled_example_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed))
+        for epoch in epochs
+    )
     return example, list({passage.id: passage for passage in chain.from_iterable(rows)}.values())

@@ -27,7 +27,7 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def place_of_process(device: str | None) -> tuple[str, str | None]:
+def shard_and_device(device: str | None) -> tuple[str, str | None]:
     """Return the shard of this process, as in "2/8", and its device: a GPU of its own where this machine has GPUs."""
     import torch
 

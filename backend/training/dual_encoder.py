@@ -23,11 +23,11 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training.checkpoints import (
     TRAINING,
-    TrainingPlace,
+    TrainingFolders,
     best_checkpoint,
-    building_model,
     copy_model,
     load_checkpoint,
+    lock_model,
     new_model_folder,
     readable_training_errors,
     set_schedule,
@@ -43,9 +43,9 @@ from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
     dual_encoder_loss,
     dual_encoder_sampler,
+    encoded_text_counts,
     initial_dual_encoder,
     split_examples,
-    texts_encoded,
 )
 from blindspot.backend.training.examples import (
     BatchSampler,
@@ -56,11 +56,16 @@ from blindspot.backend.training.examples import (
     examples_digest,
     with_positives,
 )
-from blindspot.backend.training.initial_model import normalises, tower
+from blindspot.backend.training.initial_model import normalises, tower_modules
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.stored_vectors import StoredVectors
 from blindspot.backend.training.training_log import write_line
-from blindspot.backend.training.training_settings import DualEncoderSettings, TrainingOptions, check, scale_of
+from blindspot.backend.training.training_settings import (
+    DualEncoderSettings,
+    TrainingOptions,
+    check_settings,
+    training_scale,
+)
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -113,17 +118,17 @@ def train_dual_encoder(
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
-    made = None if options.replace or known else _unregistered(study, name, training_set, chosen)
+    made = None if options.replace or known else _finished_but_unregistered(study, name, training_set, chosen)
     target = new_model_folder(study, name, options.replace or made is not None)
-    begin = start_encoder(study, options.start)
+    begin = initial_encoder_settings(study, options.start)
     if made is None:
         source = training_source(study, training_set, chosen, run, options.device, progress)
         stored = chosen.only == "question"
-        with building_model(study, name, options.replace):
+        with lock_model(study, name, options.replace):
             made = train(
                 begin,
                 source.examples,
-                TrainingPlace.in_study(study, name, options, progress, **source.about),
+                TrainingFolders.in_study(study, name, options, progress, **source.about),
                 chosen,
                 teacher=source.teacher,
                 stored=StoredVectors.open(study, options.start, chosen.passage_tokens) if stored else None,
@@ -161,10 +166,10 @@ def training_source(
     Raises as `judged_lists`, `TrainingSet.open` and `Teacher` do.
     """
     from blindspot.backend.training.examples import TrainingSetExamples
-    from blindspot.backend.training.judged_lists import ListExamples, ListTeacher, judged_lists, one_source
+    from blindspot.backend.training.judged_lists import ListExamples, ListTeacher, judged_lists, required_teacher
     from blindspot.backend.training_sets.training_set import TrainingSet
 
-    if (judge := one_source(training_set, settings.distil, run)) is not None:
+    if (judge := required_teacher(training_set, settings.distil, run)) is not None:
         lists = judged_lists(study, judge, run, progress)
         about = {"run": lists.run, "fingerprint": lists.digest}
         return TrainingSource(ListExamples(study, lists), ListTeacher(study, lists), about)
@@ -175,7 +180,7 @@ def training_source(
     return TrainingSource(TrainingSetExamples(study, opened), teacher, about)
 
 
-def _unregistered(
+def _finished_but_unregistered(
     study: Study, name: str, training_set: str | None, settings: DualEncoderSettings
 ) -> TrainedDualEncoder | None:
     """Return the finished model of this job if the job was killed before the model was added to study.toml;
@@ -200,7 +205,7 @@ def _unregistered(
     )
 
 
-def start_encoder(study: Study, start: str) -> EncoderSettings:
+def initial_encoder_settings(study: Study, start: str) -> EncoderSettings:
     """Return the settings of the initial encoder: an encoder of study.toml, or else a folder or Hugging Face name."""
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
@@ -208,7 +213,7 @@ def start_encoder(study: Study, start: str) -> EncoderSettings:
 def train(
     start: EncoderSettings,
     examples: TrainingExamples,
-    place: TrainingPlace,
+    place: TrainingFolders,
     settings: DualEncoderSettings | None = None,
     *,
     dev: Sequence[Example] | None = None,
@@ -230,7 +235,7 @@ def train(
     """
     settings = settings or DualEncoderSettings()
     require("train")
-    check(settings)
+    check_settings(settings)
     if settings.distil is not None and teacher is None:
         raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
     training = _Training(start, examples, place, settings, training_device(place.device), teacher, stored, dev)
@@ -246,7 +251,7 @@ class _Training:
 
     start: EncoderSettings
     examples: TrainingExamples
-    place: TrainingPlace
+    place: TrainingFolders
     settings: DualEncoderSettings
     device: str
     teacher: PassageTeacher | None
@@ -263,14 +268,14 @@ class _Training:
         every = with_positives(self.examples)
         chosen, pool = split_examples(every, settings, self.dev)
         model = initial_dual_encoder(self.start, settings, self.device)
-        scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
+        scale, sampler = training_scale(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
         taught = {"teacher_hash": self.teacher.model_hash} if self.teacher else {}
         also = {"pool": pool.digest if pool else None, **taught, **(place.about or {})}
         request = training_request(asdict(self.start), settings, examples_digest(every), also)
         checkpoint = load_checkpoint(place.working, request, place.restart)
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if self.teacher is not None:
-            self.teacher.prepare(dataset, sampler, place.shown)
+            self.teacher.prepare(dataset, sampler, place.main_process_progress)
         collator = dual_encoder_collator(model, settings, self.start.passage_template, self.teacher, self.stored)
         self._run_trainer(model, arguments, scale, collator, dataset, sampler, pool, checkpoint)
         facts = training_facts("dual encoder", place.target.name, sampler, self.device, began) | {
@@ -307,7 +312,7 @@ class _Training:
             sampler.steps,
             sampler.batch,
             10 if pool else 0,
-            *texts_encoded(sampler, settings, pool),
+            *encoded_text_counts(sampler, settings, pool),
         )
         if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
             return
@@ -319,7 +324,7 @@ class _Training:
         if evaluator is not None and checkpoint is None and is_main_process():
             write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
         frozen = (
-            [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
+            [tower_modules(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
             if settings.only
             else []
         )
@@ -333,7 +338,9 @@ class _Training:
             loss=dual_encoder_loss(model, settings, scale),
             data_collator=collator,
             callbacks=[
-                CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, self.place.shown)
+                CheckpointCallback(
+                    working, sampler, (FIGURE, "first"), settings.patience, sizes, self.place.main_process_progress
+                )
             ],
         )
         run(trainer, checkpoint)

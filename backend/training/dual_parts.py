@@ -17,7 +17,7 @@ from blindspot.backend.training.examples import (
     hold_out,
     make_pool,
 )
-from blindspot.backend.training.initial_model import has_two_towers, load_initial_model, normalises, tower
+from blindspot.backend.training.initial_model import has_two_towers, load_initial_model, normalises, tower_modules
 from blindspot.backend.training.lora import add_updates
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.db.errors import Refused
@@ -36,7 +36,9 @@ def initial_dual_encoder(start: EncoderSettings, settings: DualEncoderSettings, 
     """
     model = load_initial_model(start, settings.shape, device)
     if settings.lora:
-        add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
+        add_updates(
+            model, tower_modules(model, settings.only) if settings.only else model, settings.lora, settings.seed
+        )
     return model
 
 
@@ -97,7 +99,7 @@ def dual_encoder_collator(
     """
     from blindspot.backend.training.trainer import Collator
 
-    if stored is not None and not (settings.only == "question" and stored.vectors_agree(model, template)):
+    if stored is not None and not (settings.only == "question" and stored.matches_model(model, template)):
         stored = None
     return Collator(
         model,
@@ -111,7 +113,7 @@ def dual_encoder_collator(
     )
 
 
-def texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
+def encoded_text_counts(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
     """Return the number of texts encoded in one training step, and in one evaluation."""
     return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
 

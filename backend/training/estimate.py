@@ -7,22 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blindspot.backend.core.settings import EncoderSettings
-from blindspot.backend.training.checkpoints import every_steps, training_device
+from blindspot.backend.training.checkpoints import steps_between_checkpoints, training_device
 from blindspot.backend.training.cross_encoder import cross_encoder_parts
 from blindspot.backend.training.distillation import PassageTeacher, ScoringCost
 from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
     dual_encoder_loss,
     dual_encoder_sampler,
+    encoded_text_counts,
     initial_dual_encoder,
     split_examples,
-    texts_encoded,
 )
 from blindspot.backend.training.examples import BatchSampler, NegativeSampler, TrainingExamples, with_positives
 from blindspot.backend.training.initial_model import normalises
 from blindspot.backend.training.scoring import TEMPLATE
 from blindspot.backend.training.stored_vectors import StoredVectors
-from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings, check, scale_of
+from blindspot.backend.training.training_settings import (
+    CrossEncoderSettings,
+    DualEncoderSettings,
+    check_settings,
+    training_scale,
+)
 
 TIMED = 2  # steps; the last one counts, because the first one also loads what it uses
 
@@ -61,12 +66,12 @@ def estimate(
     """
     from blindspot.backend.training.trainer import features_of
 
-    check(settings)
+    check_settings(settings)
     on = training_device(device)
     chosen, pool = split_examples(with_positives(examples), settings, None)
     model = initial_dual_encoder(start, settings, on).train()
     sampler = dual_encoder_sampler(len(chosen), settings)
-    loss = dual_encoder_loss(model, settings, scale_of(settings, normalises(model)))
+    loss = dual_encoder_loss(model, settings, training_scale(settings, normalises(model)))
     collator = dual_encoder_collator(model, settings, start.passage_template, None, stored)
     dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
 
@@ -75,10 +80,10 @@ def estimate(
         loss(columns, labels).backward()
 
     took = _time_steps(step, sampler)
-    trained, compared = texts_encoded(sampler, settings, pool)
+    trained, compared = encoded_text_counts(sampler, settings, pool)
 
     def seconds(steps: int) -> float:
-        every = every_steps(settings, steps, 10 if pool else 0, trained, compared)
+        every = steps_between_checkpoints(settings, steps, 10 if pool else 0, trained, compared)
         comparisons = 1 + -(-steps // every) if pool else 0
         return took * (steps + comparisons * compared / (3 * trained))
 
@@ -110,7 +115,7 @@ def estimate_cross_encoder(
     trained = sampler.batch * (1 + settings.negatives)
 
     def seconds(steps: int) -> float:
-        every = every_steps(settings, steps, 3, trained, settings.pairs)
+        every = steps_between_checkpoints(settings, steps, 3, trained, settings.pairs)
         pairs = -(-steps // every) * settings.pairs + settings.calibration_pairs
         return took * (steps + pairs / (3 * trained))
 

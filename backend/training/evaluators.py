@@ -42,7 +42,7 @@ def ranks_of_first_answer(
     return positive_ranks
 
 
-def measure(
+def measure_on_pool(
     model: SentenceTransformer,
     pool: Pool,
     template: str,
@@ -60,7 +60,7 @@ def measure(
     if passages is None:
         texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
         passages = model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-    positive_ranks = ranks_of_first_answer(questions, passages.to(questions.device), pool.known, similarity)
+    positive_ranks = ranks_of_first_answer(questions, passages.to(questions.device), pool.known_positives, similarity)
     return {"average_rank": float(positive_ranks.mean()), "first": float((positive_ranks == 1).mean())}
 
 
@@ -76,7 +76,7 @@ class RankEvaluator(BaseEvaluator):
         self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
         assert isinstance(model, SentenceTransformer)
-        return measure(model, self.pool, self.template, self.similarity, self.batch, self.passages)
+        return measure_on_pool(model, self.pool, self.template, self.similarity, self.batch, self.passages)
 
 
 def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:

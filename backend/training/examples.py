@@ -87,13 +87,15 @@ def sample_passages(example: E, hard_negatives: int, epoch: int, seed: int) -> S
 
     Positives and negatives are taken in a random order, determined by the seed, that continues from epoch to epoch.
     """
-    positive = _take_turns(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
+    positive = _passages_in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
     return SampledExample(
-        example, positive, _take_turns(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
+        example,
+        positive,
+        _passages_in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}"),
     )
 
 
-def _take_turns(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
+def _passages_in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
     if len(passages) <= count:
         return tuple(passages)
     shuffled = random.Random(seed).sample(passages, len(passages))
@@ -188,7 +190,7 @@ class Pool:
 
     questions: tuple[str, ...]
     passages: tuple[Passage, ...]
-    known: tuple[tuple[int, ...], ...]
+    known_positives: tuple[tuple[int, ...], ...]
     digest: str = field(compare=False, default="")
 
 

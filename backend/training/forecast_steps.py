@@ -50,11 +50,11 @@ class StepLists:
     dev_relevant: np.ndarray
 
     @property
-    def learnable(self) -> np.ndarray:
+    def questions_with_positive(self) -> np.ndarray:
         """Return the indexes of the training questions with a known positive."""
         return np.flatnonzero((self.truth == POSITIVE).any(axis=1))
 
-    def first_right(self, question_rows: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def first_hit_is_relevant(self, question_rows: np.ndarray, truth: np.ndarray) -> np.ndarray:
         """Train a ranker on some questions, and return for each dev question whether its first reranked hit is
         relevant, (q,) bool.
         """
@@ -81,14 +81,17 @@ def learning_steps(data: StepLists, seed: int, report: Callable[[str], None] = l
     steps = []
     for draw in range(DRAWS):
         report(f"learning from halves ({draw + 1} of {DRAWS})")
-        order = np.random.default_rng([seed, draw]).permutation(data.learnable)[:MOST_QUESTIONS]
-        halves = data.first_right(order, data.truth), data.first_right(order[: len(order) // 2], data.truth)
+        order = np.random.default_rng([seed, draw]).permutation(data.questions_with_positive)[:MOST_QUESTIONS]
+        halves = (
+            data.first_hit_is_relevant(order, data.truth),
+            data.first_hit_is_relevant(order[: len(order) // 2], data.truth),
+        )
         steps.append(halves[0].astype(float) - halves[1])
     return np.array(steps)
 
 
 def cleaning_steps(
-    data: StepLists, cleaned: Sequence[int], seed: int, report: Callable[[str], None] = lambda doing: None
+    data: StepLists, cleaned_questions: Sequence[int], seed: int, report: Callable[[str], None] = lambda doing: None
 ) -> np.ndarray:
     """Return the differences of Success@1 between training with and without people's labels of some questions, (d, q)
     for d draws.
@@ -96,11 +99,13 @@ def cleaning_steps(
     Each draw trains on these questions and on further questions, MOST_QUESTIONS in total.
     """
     steps = []
-    others = np.setdiff1d(data.learnable, cleaned)
+    others = np.setdiff1d(data.questions_with_positive, cleaned_questions)
     for draw in range(DRAWS):
         report(f"learning with and without labels ({draw + 1} of {DRAWS})")
-        more = np.random.default_rng([seed, draw]).permutation(others)[: max(0, MOST_QUESTIONS - len(cleaned))]
-        places = np.concatenate([np.asarray(cleaned, np.int64), more])
-        both = data.first_right(places, data.truth), data.first_right(places, data.without)
+        more = np.random.default_rng([seed, draw]).permutation(others)[
+            : max(0, MOST_QUESTIONS - len(cleaned_questions))
+        ]
+        places = np.concatenate([np.asarray(cleaned_questions, np.int64), more])
+        both = data.first_hit_is_relevant(places, data.truth), data.first_hit_is_relevant(places, data.without)
         steps.append(both[0].astype(float) - both[1])
     return np.array(steps)

@@ -26,7 +26,7 @@ ROUTES = {"question": "query", "passage": "document"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """How the initial encoder is modified before training.
 
     Attributes:
@@ -49,7 +49,7 @@ class Shape:
     passage_prompt: str | None = None
 
 
-def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str]:
+def prompts_of(loaded: SentenceTransformer, model_shape: ModelShape) -> dict[str, str]:
     """Return the prompts that `encode_query` and `encode_document` use, if there are any."""
     default = loaded.prompts.get(loaded.default_prompt_name or "")
     names = {
@@ -64,7 +64,9 @@ def prompts_of(loaded: SentenceTransformer, model_shape: Shape) -> dict[str, str
     return {route: prompt for route in own if (prompt := own[route] if prompts[route] is None else prompts[route])}
 
 
-def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str | None = None) -> SentenceTransformer:
+def load_initial_model(
+    start: EncoderSettings, model_shape: ModelShape, device: str | None = None
+) -> SentenceTransformer:
     """Return the model to train, in 32-bit precision.
 
     Raises:
@@ -112,7 +114,7 @@ def load_initial_model(start: EncoderSettings, model_shape: Shape, device: str |
     return model.float()
 
 
-def tower(model: SentenceTransformer, tower_name: Literal["question", "passage"]) -> Any:
+def tower_modules(model: SentenceTransformer, tower_name: Literal["question", "passage"]) -> Any:
     """Return the modules that encode questions, or those that encode passages; the model itself if one
     tower does both.
     """
@@ -130,7 +132,7 @@ def has_two_towers(model: SentenceTransformer) -> bool:
 
 def normalises(model: SentenceTransformer) -> bool:
     """Return whether the model's vectors have unit length."""
-    return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
+    return any(type(module).__name__ == "Normalize" for module in tower_modules(model, "passage"))
 
 
 def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | None) -> EncoderSettings:
@@ -141,7 +143,7 @@ def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | 
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
 
 
-def _reshape_modules(modules: list, model_shape: Shape, tokens: int) -> list:
+def _reshape_modules(modules: list, model_shape: ModelShape, tokens: int) -> list:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     modules = list(modules)

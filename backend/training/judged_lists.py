@@ -69,7 +69,7 @@ class JudgedLists:
         return whole.hexdigest()
 
 
-def one_source(training_set: str | None, judge: str | None, run: str | None) -> str | None:
+def required_teacher(training_set: str | None, judge: str | None, run: str | None) -> str | None:
     """Return the judge whose lists teach; None where a training set does. Raises Refused without either, or for a run
     beside a set.
     """
@@ -109,7 +109,7 @@ def judged_lists(study: Study, judge: str, run: str | None = None, progress: Pro
         if progress is not None:
             progress(begin, len(questions), f"judging lists with {judge}")
         lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], RERANK_DEPTH)
-        parts.append(ordered(lists.rows, certain(study, lists, score(lists))))
+        parts.append(sort_lists(lists.rows, with_known_labels(study, lists, score(lists))))
     known = np.concatenate([np.isfinite(log_odds[:, 0]) for _, log_odds in parts]) if parts else np.zeros(0, bool)
     if not known.any():
         raise Refused(f"judge {judge!r} has no score of a training question of {run!r}")
@@ -118,7 +118,7 @@ def judged_lists(study: Study, judge: str, run: str | None = None, progress: Pro
     return JudgedLists(kept, rows, log_odds, judge, run)
 
 
-def ordered(rows: np.ndarray, log_odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sort_lists(rows: np.ndarray, log_odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Order lists by log-odds (q, k), the largest first; those without one become padding."""
     log_odds = np.where((rows < 0) | np.isnan(log_odds), -np.inf, log_odds)
     order = np.argsort(-log_odds, axis=1, kind="stable")
@@ -126,7 +126,7 @@ def ordered(rows: np.ndarray, log_odds: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.where(np.isfinite(log_odds), np.take_along_axis(rows, order, 1), PADDED).astype(np.int64), log_odds
 
 
-def certain(study: Study, lists: Lists, log_odds: np.ndarray) -> np.ndarray:
+def with_known_labels(study: Study, lists: Lists, log_odds: np.ndarray) -> np.ndarray:
     """Put what people and gold say of some lists in the place of a judge's log-odds (q, k)."""
     truth = np.where(gold_matrix(study.corpus, lists.rows, lists.questions)[0], POSITIVE, UNKNOWN).astype(np.int8)
     consensus = Labels(study.labels_path, read_only=True).consensus([question.id for question in lists.questions])

@@ -18,8 +18,8 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.result_table import signed_number
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.feature_cache import kept_features
-from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of
+from blindspot.backend.judges.feature_cache import cached_features
+from blindspot.backend.judges.feature_judge import labels_and_answers_of, reference_questions, settled_labels
 from blindspot.backend.progress import Progress
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, CurveBench, curve_inputs
 from blindspot.backend.training.forecast_steps import (
@@ -66,7 +66,7 @@ class UseForecast:
     lacking: str = ""
 
     @property
-    def cells(self) -> list[str]:
+    def forecast_cells(self) -> list[str]:
         """Return the expected effect for each number of LABELS, with its 90% interval."""
         return [_forecast_cell(self.use, found) for found in self.expected]
 
@@ -133,7 +133,7 @@ class LabelForecast:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
         lines = []
         for each in self.uses:
-            cells = [f"{n}: {cell}" for n, cell in zip(LABELS, each.cells, strict=False)]
+            cells = [f"{n}: {cell}" for n, cell in zip(LABELS, each.forecast_cells, strict=False)]
             lines.append(f"{each.title}: {'; '.join(cells) or each.lacking}")
         return lines
 
@@ -198,7 +198,7 @@ def forecast_labels(
     labels = sum(map(len, by_people.values()))
     pairs = labels / len(by_people) if len(by_people) >= FEWEST_QUESTIONS else PAIRS_PER_QUESTION
     more = [max(1, round(n / pairs)) for n in LABELS]
-    units = bench.units[bench.measuring(MEASURING)]
+    units = bench.units[bench.measured_questions(MEASURING)]
     uses = (
         _reranker_forecast(data, more, units, seed, bench),
         _evaluation_forecast(bench, more),
@@ -206,7 +206,7 @@ def forecast_labels(
         _cleaning_retriever(bench, data, by_people, judged, more),
         _cleaning_reranker(data, judged, more, units, seed, bench),
     )
-    found = LabelForecast(labels, len(data.learnable), last_event, uses)
+    found = LabelForecast(labels, len(data.questions_with_positive), last_event, uses)
     write_json(study.folder / FILE, asdict(found))
     return {"sentence": found.sentence, "lines": found.lines()}
 
@@ -227,12 +227,12 @@ def stored_forecast(study: Study) -> LabelForecast | None:
 
 def _step_lists(bench: CurveBench, by_people: Mapping[str, Mapping[str, int]]) -> StepLists:
     lists, features, truth, answers = bench.training_lists("all", by_people)
-    without, _ = truth_of(bench.study, bench.train, lists, {}, bench.progress)
+    without, _ = labels_and_answers_of(bench.study, bench.train, lists, {}, bench.progress)
     others = reference_questions(bench.study, bench.train, lists.questions)
-    _, reference = kept_features(bench.study, bench.train, others, bench.depth, bench.inputs.encoder, bench.progress)
+    _, reference = cached_features(bench.study, bench.train, others, bench.depth, bench.inputs.encoder, bench.progress)
     if len(reference) == 0:
         reference = features[:100]
-    rows = bench.measuring(MEASURING)
+    rows = bench.measured_questions(MEASURING)
     depth = min(bench.depth, bench.relevance.relevant.shape[1])
     return StepLists(
         lists,
@@ -249,7 +249,7 @@ def _step_lists(bench: CurveBench, by_people: Mapping[str, Mapping[str, int]]) -
 def _reranker_forecast(
     data: StepLists, further_labels: list[int], units: np.ndarray, seed: int, bench: CurveBench
 ) -> UseForecast:
-    n = len(data.learnable)
+    n = len(data.questions_with_positive)
     if n < FEWEST_QUESTIONS:
         return UseForecast("reranker", None, (), "judge about 30 passages of training questions first")
     steps = learning_steps(data, seed, bench.report)
@@ -302,8 +302,8 @@ def _cleaning_retriever(
     steps = []
     for seed in range(ADAPTER_SEEDS):
         bench.adapter_settings = replace(bench.adapter_settings, seed=seed)
-        with_labels = bench.adapted(data.lists, data.truth, by_people)
-        without = bench.adapted(data.lists, data.without, {})
+        with_labels = bench.adapter_successes(data.lists, data.truth, by_people)
+        without = bench.adapter_successes(data.lists, data.without, {})
         assert with_labels is not None and without is not None  # there is an index
         steps.append(with_labels.astype(float) - without)
     factors = [m / len(judged) for m in further_labels]
@@ -319,7 +319,7 @@ def _cleaning_reranker(
     only gold and answer matches for the same pairs.
     """
     use = "cleaning_reranker"
-    known = judged[np.isin(judged, data.learnable)]
+    known = judged[np.isin(judged, data.questions_with_positive)]
     if len(known) < FEWEST_QUESTIONS:
         return UseForecast(use, None, (), "judge about 30 passages of training questions first")
     steps = cleaning_steps(data, known.tolist(), seed, bench.report)

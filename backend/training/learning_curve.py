@@ -20,7 +20,7 @@ from blindspot.backend.core.manifest import atomic_folder, write_json, write_man
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.progress import Progress
-from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share
+from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share_with_interval
 from blindspot.backend.training.curve_points import (
     FOLDER,
     LABELS_PER_POINT,
@@ -170,8 +170,10 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         "inputs": bench.about,
         "settings": {"seed": bench.seed, "judge": asdict(bench.settings), "adapter": asdict(bench.adapter_settings)},
         "relevance": bench.relevance.kind,
-        "base_reranker": asdict(share(bench.relevance.relevant[:, 0], bench.units)),
-        "base_adapter": None if bench.base_adapter is None else asdict(share(bench.base_adapter, bench.units)),
+        "base_reranker": asdict(share_with_interval(bench.relevance.relevant[:, 0], bench.units)),
+        "base_adapter": None
+        if bench.base_encoder_successes is None
+        else asdict(share_with_interval(bench.base_encoder_successes, bench.units)),
         "scopes": {scope: asdict(each) for scope, each in scopes.items()},
         "seconds": round(time.monotonic() - started, 1),
     }
@@ -180,7 +182,7 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         np.savez(building / "outcomes.npz", allow_pickle=False, questions=ids, **outcomes)
         write_json(building / PAIRS, [[pair.question, pair.passage, pair.before, pair.now] for pair in changed])
         write_manifest(building, content)
-    _forget_runs(study, curve_points(study))
+    _delete_old_runs(study, curve_points(study))
     return next(point for point in curve_points(study) if point.number == number)
 
 
@@ -197,18 +199,18 @@ def _learn_scope(
     lists, features, truth, answers = bench.training_lists(scope, by_people)
     ranker = bench.fit(lists, features, truth, answers)
     name = f"curve-{scope}-{number}"
-    reordered, first = bench.reranked(ranker)
+    reordered, first = bench.rerank_dev_run(ranker)
     bench.keep_run(name, scope, reordered, number)
     outcomes = {"reranker": first}
-    adapted = bench.adapted(lists, truth, by_people)
+    adapted = bench.adapter_successes(lists, truth, by_people)
     if adapted is not None:
         outcomes["adapter"] = adapted
-    earlier = None if point_before is None else bench.outcomes(point_before, scope)
+    earlier = None if point_before is None else bench.stored_outcomes(point_before, scope)
     learned = CurveOutcome(
         questions=len(lists.questions),
         model=ranker.kind,
-        reranker=share(first, bench.units),
-        adapter=None if adapted is None else share(adapted, bench.units),
+        reranker=share_with_interval(first, bench.units),
+        adapter=None if adapted is None else share_with_interval(adapted, bench.units),
         answered=0 if earlier is None else int((first & ~earlier).sum()),
         lost=0 if earlier is None else int((~first & earlier).sum()),
         run=name,
@@ -217,7 +219,7 @@ def _learn_scope(
     return learned, outcomes
 
 
-def _forget_runs(study: Study, points: Sequence[CurvePoint]) -> None:
+def _delete_old_runs(study: Study, points: Sequence[CurvePoint]) -> None:
     """Delete the runs of older points but keep their figures. The runs of the last points, and the runs with which
     these are compared, are kept.
     """

@@ -96,7 +96,7 @@ def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress |
     judged: dict[str, dict[str, int]] = {pair.question: {} for pair in everybody}
     for consensus in (everybody, without):
         lists, features, truth, answers = bench.training_lists("judged", judged | settled_labels(consensus))
-        first.append(bench.reranked(bench.fit(lists, features, truth, answers))[1])
+        first.append(bench.rerank_dev_run(bench.fit(lists, features, truth, answers))[1])
     names = [labels.keys() - {annotator} for labels in given.values()]
     simulated = sum(any(name.endswith(SIMULATED) for name in each) for each in names)
     return OwnEffect(

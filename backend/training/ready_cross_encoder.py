@@ -55,7 +55,7 @@ def add_cross_encoder(
     target = new_model_folder(study, name, replace)
     opened = open_model(model)
     with readable_model(opened.path):
-        loaded = _single_score(opened.path, model, opened.sentence_transformers, device)
+        loaded = _load_single_score_model(opened.path, model, opened.sentence_transformers, device)
     report = None
     if run is not None:
         if progress is not None:
@@ -80,7 +80,7 @@ def add_cross_encoder(
     return about | {"pairs": 0 if report is None else report["pairs"], "report": report}
 
 
-def _single_score(path: str, model: str, arguments: dict[str, Any], device: str | None) -> CrossEncoder:
+def _load_single_score_model(path: str, model: str, arguments: dict[str, Any], device: str | None) -> CrossEncoder:
     from sentence_transformers import CrossEncoder
     from transformers import AutoConfig
 

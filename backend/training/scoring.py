@@ -16,10 +16,10 @@ from blindspot.backend.core.manifest import read_object
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.judges.calibration import (
     ProbabilityCalibration,
-    at_thresholds,
-    brier,
-    cross_validated,
+    brier_score,
+    cross_validated_probabilities,
     fit,
+    measure_thresholds,
     reliability,
 )
 from blindspot.backend.progress import Progress
@@ -90,11 +90,11 @@ def calibrate(
     scores = logits(model, [(pair.question, pair.passage) for pair in pairs])
     fitted = fit(scores, positive, method)
     questions = [pair.question_id for pair in pairs]
-    apart = cross_validated(scores, positive, questions, fitted.method, seed)
+    apart = cross_validated_probabilities(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
     rate = float(positive.mean())
     return {
-        **asdict(fitted if base_rate is None else with_base_rate(fitted, rate, base_rate)),
+        **asdict(fitted if base_rate is None else correct_base_rate(fitted, rate, base_rate)),
         "base_rate": rate if base_rate is None else base_rate,
         "pairs": len(pairs),
         "positives": int(positive.sum()),
@@ -102,13 +102,15 @@ def calibrate(
         "measured_on": "the pairs it was fitted to: too few for more"
         if apart is None
         else "pairs that the fit did not see, by folds",
-        "brier": brier(shown, positive),
-        "thresholds": at_thresholds(shown, positive),
+        "brier": brier_score(shown, positive),
+        "thresholds": measure_thresholds(shown, positive),
         "reliability": reliability(shown, positive),
     }
 
 
-def with_base_rate(calibration: ProbabilityCalibration, fitted_at: float, base_rate: float) -> ProbabilityCalibration:
+def correct_base_rate(
+    calibration: ProbabilityCalibration, fitted_at: float, base_rate: float
+) -> ProbabilityCalibration:
     """Return a calibration whose odds are corrected from one share of positives to another (Saerens et al. 2002).
 
     This is correct if the distributions of the scores of positives and of negatives are the same where the calibration

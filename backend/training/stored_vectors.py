@@ -45,7 +45,7 @@ class StoredVectors:
             return None
         return cls(study, index) if index.manifest["max_tokens"] == passage_tokens else None
 
-    def vectors_agree(self, model: SentenceTransformer, template: str) -> bool:
+    def matches_model(self, model: SentenceTransformer, template: str) -> bool:
         """Return whether a model encodes sampled passages to the stored vectors. It does not if, for example, it
         normalises or pools differently or has fewer layers.
         """

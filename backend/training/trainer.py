@@ -22,7 +22,7 @@ from transformers.trainer_callback import TrainerState
 from blindspot.backend.core.manifest import write_json
 from blindspot.backend.core.model_files import readable_model
 from blindspot.backend.progress import Progress
-from blindspot.backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
+from blindspot.backend.training.checkpoints import WHOLE, delete_checkpoints, trainer_state
 from blindspot.backend.training.distributed import average_gradients, is_main_process, wait_for_all
 from blindspot.backend.training.examples import BatchSampler, Example, SampledExample, passage_number
 from blindspot.backend.training.lora import has_updates, load_updates, merge_updates, save_updates
@@ -266,7 +266,7 @@ class CheckpointCallback(TrainerCallback):
         wait_for_all()  # every process has written its part of the checkpoint
         if is_main_process():
             write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
-            drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
+            delete_checkpoints(self.folder, {state.global_step, state.best_global_step})
         self._leave_out()
         control.should_training_stop = control.should_training_stop or is_out_of_patience(
             state, args.eval_steps, self.patience
@@ -303,5 +303,5 @@ def is_out_of_patience(state: TrainerState, evaluate_every: float, patience: int
 
 def is_finished(checkpoint: Path, arguments: Any, patience: int) -> bool:
     """Return whether the training was interrupted after its last step."""
-    state = state_of(checkpoint)
+    state = trainer_state(checkpoint)
     return state.global_step >= arguments.max_steps or is_out_of_patience(state, arguments.eval_steps, patience)

@@ -13,7 +13,7 @@ from blindspot.backend.training.tracking import Tracker
 from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from blindspot.backend.training.initial_model import Shape
+    from blindspot.backend.training.initial_model import ModelShape
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 MIN_SCALE = 5.0  # below it, such scores leave almost no gradient
@@ -155,10 +155,10 @@ class DualEncoderSettings(TrainingSettings):
     )
 
     @property
-    def shape(self) -> Shape:
-        from blindspot.backend.training.initial_model import Shape
+    def shape(self) -> ModelShape:
+        from blindspot.backend.training.initial_model import ModelShape
 
-        return Shape(
+        return ModelShape(
             self.towers,
             self.pooling,
             self.layers,
@@ -214,7 +214,7 @@ class CrossEncoderSettings(TrainingSettings):
     )
 
 
-def check(settings: DualEncoderSettings) -> None:
+def check_settings(settings: DualEncoderSettings) -> None:
     """Raise Refused for settings with which no model can learn, and Missing if LoRA is requested without
     its package.
     """
@@ -238,7 +238,7 @@ def check(settings: DualEncoderSettings) -> None:
         )
 
 
-def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
+def training_scale(settings: DualEncoderSettings, unit_length: bool) -> float:
     """Return the scale used in training.
 
     Raises Refused if scores between -1 and 1 would enter a softmax almost unscaled.

@@ -95,7 +95,7 @@ def assemble(
             pairs.append(Pair(question, ids[ordinal], role, source, *found, None, role, source, reason))
     for ordinal in labels.keys() - known.keys() - mined.keys():
         pairs.append(_pair(question, evidence, ordinal, None, None, "label", "", thresholds.related))
-    pairs.sort(key=_place)
+    pairs.sort(key=_sort_key)
     if pairs and pairs[0].role == "positive":
         return pairs, None
     return [], DENIED if known else NO_POSITIVE
@@ -140,7 +140,7 @@ _ROLE_PLACES = {role: place for place, role in enumerate(ROLES)}
 _SOURCE_PLACES = {source: place for place, source in enumerate(SOURCES)}
 
 
-def _place(pair: Pair) -> tuple[int, int, int, str]:
+def _sort_key(pair: Pair) -> tuple[int, int, int, str]:
     return _ROLE_PLACES[pair.role], pair.rank or 1 << 30, _SOURCE_PLACES[pair.source], pair.passage
 
 

@@ -22,14 +22,20 @@ from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
     MinedPassages,
     NegativeCandidate,
+    candidates_by_question,
     distant_positives,
-    listed,
     match_answers,
     mine_passages,
     ranks_by_cosine,
     run_scores,
 )
-from blindspot.backend.training_sets.pair_columns import KnownPositives, in_order, merged, pairs_table, plain_pairs
+from blindspot.backend.training_sets.pair_columns import (
+    KnownPositives,
+    merge_tables,
+    pairs_table,
+    plain_pairs,
+    sort_pairs,
+)
 from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.stats import SetStats, tally_pairs
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
 QUESTIONS_PER_BLOCK = 500
 
 
-class NothingTrains(BadInput):
+class NoTrainableQuestion(BadInput):
     """Raised if no question has a positive."""
 
 
@@ -89,7 +95,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
         )
         left_out = dict(sorted((sources.left_out | left_out).items()))
         if not counts.questions:
-            raise NothingTrains(_nothing_trains(spec, left_out))
+            raise NoTrainableQuestion(_no_trainable_question_message(spec, left_out))
         _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))
         write_manifest(
             building,
@@ -122,7 +128,7 @@ def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
         raise Missing(f"{error}; {hint}" if hint else str(error)) from None
 
 
-def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
+def _no_trainable_question_message(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally_pairs(left_out.values()).items())
     return (
         f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a "
@@ -206,8 +212,8 @@ class PairBuilder:
         mined = mine_passages(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
         easy = self._easy_negatives(questions, golds, best, labels, mined)
         found = QuestionBlock(questions, labels, golds, unused, best, mined, easy, rows)
-        plain = self._plain(found)
-        pairs, left_out = self._assembled(found, sorted(set(range(len(questions))).difference(plain)), counts)
+        plain = self._questions_without_evidence(found)
+        pairs, left_out = self._assemble_questions(found, sorted(set(range(len(questions))).difference(plain)), counts)
         together = as_table(pairs)
         if plain:
             known = KnownPositives.of(plain, golds, best)
@@ -215,14 +221,14 @@ class PairBuilder:
                 (questions[place].id for place in set(plain).difference(known.places.tolist())), NO_POSITIVE
             )
             columns, reasons = plain_pairs(known, mined, easy, self.policy.definition, self.thresholds)
-            columns = in_order(columns, corpus.ids)
+            columns = sort_pairs(columns, corpus.ids)
             counts.add_columns(questions, columns, reasons)
             names = [question.id for question in questions], [run.name for run in self.sources.runs]
             table = pairs_table(columns, reasons, *names, corpus.ids)
-            together = merged(together, table, names[0]) if pairs else table
+            together = merge_tables(together, table, names[0]) if pairs else table
         return together, left_out
 
-    def _plain(self, block: QuestionBlock) -> list[int]:
+    def _questions_without_evidence(self, block: QuestionBlock) -> list[int]:
         """Return the places of the questions whose pairs depend on nothing but gold, ranks and the answer match."""
         if not self.policy.definition.by_answer or self.sources.scores is not None:
             return []
@@ -232,7 +238,7 @@ class PairBuilder:
             if not block.labels[question.id] and not block.unused[place]
         ]
 
-    def _assembled(
+    def _assemble_questions(
         self, block: QuestionBlock, places: Sequence[int], counts: SetStats
     ) -> tuple[list[Pair], dict[str, str]]:
         """Return the pairs of the questions at these places, each judged alone, and why the others cannot train."""
@@ -240,7 +246,7 @@ class PairBuilder:
         left_out: dict[str, str] = {}
         questions, golds, best, labels = block.questions, block.golds, block.best, block.labels
         runs = [run.name for run in self.sources.runs]
-        mined = listed(block.mined, places, runs, len(questions))
+        mined = candidates_by_question(block.mined, places, runs, len(questions))
         scores = self.sources.scores
         scored = scores.scores_of([questions[place].id for place in places]) if scores else {}
         names = self._passage_ids(places, block, mined)

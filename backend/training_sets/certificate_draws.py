@@ -124,7 +124,7 @@ class CertificatePlan:
         )
 
 
-def share_of(text: str, option: str, highest: float = 1.0) -> float:
+def parse_share(text: str, option: str, highest: float = 1.0) -> float:
     """Parse a share such as "2%" or "0.02". Raises BadInput unless it is above 0 and below `highest`."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text)
     share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
@@ -225,7 +225,7 @@ def queue_plan(study: Study, name: str, plan: CertificatePlan, actor: str | None
         folder.mkdir(exist_ok=True)
         with open(folder / CELLS, "wb") as file:
             np.save(file, plan.member.astype(np.int16))
-        return _queue(study, training_set, plan, [*plan.draws, *plan.positive_draws], actor)
+        return _queue_draws(study, training_set, plan, [*plan.draws, *plan.positive_draws], actor)
 
 
 def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> str:
@@ -236,11 +236,11 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
     training_set = TrainingSet.open(study, name)
     made = read_plan(training_set)
     if made is None:
-        raise Missing(no_plan(name))
+        raise Missing(no_plan_message(name))
     if count < 1:
         raise BadInput("draw at least one more pair")
     negatives = _read_pairs(training_set, "negative")
-    pairs = negatives.without(negatives.among(set(made.known_negatives)))
+    pairs = negatives.without(negatives.rows_of_pairs(set(made.known_negatives)))
     total = min(len(pairs), len(made.draws) + count)
     if total == len(made.draws):
         raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
@@ -250,10 +250,10 @@ def draw_more(study: Study, name: str, count: int, actor: str | None = None) -> 
     new = draws[len(made.draws) :]
     plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
     with study.lock_part(f"training_sets/{name}"):
-        return _queue(study, training_set, plain, new, actor)
+        return _queue_draws(study, training_set, plain, new, actor)
 
 
-def no_plan(name: str) -> str:
+def no_plan_message(name: str) -> str:
     """Return the message for a set without a plan."""
     return (
         f"no pairs of training set {name!r} were drawn for a certificate yet; run 'blindspot training-set certify {name} "
@@ -278,7 +278,7 @@ class _Pairs:
         taken = table if rows is None else table.take(rows)
         return list(zip(*(column.to_pylist() for column in taken.columns), strict=True))
 
-    def among(self, wanted: Collection[PairId]) -> np.ndarray:
+    def rows_of_pairs(self, wanted: Collection[PairId]) -> np.ndarray:
         """Return the rows whose pair is one of these."""
         import pyarrow as pa
         import pyarrow.compute as compute
@@ -339,7 +339,7 @@ def _read_pairs(training_set: TrainingSet, role: Role) -> _Pairs:
 def _population(study: Study, training_set: TrainingSet) -> _Population:
     negatives, positives = _read_pairs(training_set, "negative"), _read_pairs(training_set, "positive")
     labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
-    known, known_positives = negatives.among(labels), positives.among(labels)
+    known, known_positives = negatives.rows_of_pairs(labels), positives.rows_of_pairs(labels)
     free, free_positives = negatives.without(known), positives.without(known_positives)
     return _Population(
         negatives, positives, free, free_positives, negatives.ids(known), positives.ids(known_positives), labels
@@ -361,7 +361,7 @@ def _drawing_chances(study: Study, population: _Population, store: ScoreStore | 
     answer_of = {
         pair: answer
         for pairs in (population.negatives, population.positives)
-        for rows in [pairs.among(settled)]
+        for rows in [pairs.rows_of_pairs(settled)]
         for pair, answer in zip(pairs.ids(rows), pairs.answers()[rows].tolist(), strict=True)
     }
     pilot = [pair for pair in settled if pair in answer_of]
@@ -402,7 +402,7 @@ def _stratum_of(rank: int | None, origin: Source | None, source: Source) -> str:
     return NAMED if source == "label" else DRAWN
 
 
-def _queue(
+def _queue_draws(
     study: Study, training_set: TrainingSet, plan: CertificatePlan, draws: Sequence[Draw], actor: str | None
 ) -> str:
     """Queue some draws, and store the plan with the batch's name."""

@@ -18,7 +18,7 @@ The bounds hold simultaneously for every number of labels, so people may look at
 They are computed from the draws before the first unjudged pair. Each statement (negatives, positives, one stratum) has
 the stated confidence by itself. A certificate refers to what these annotators would label positive. If they miss a
 share of the true positives, independently of each other, then the bounds divided by one minus that share hold for the
-true positives (`missing`).
+true positives (`bounds_with_missed_positives`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from blindspot.backend.training_sets.certificate_draws import (
     CertificatePlan,
     Draw,
     PairId,
-    no_plan,
+    no_plan_message,
     read_plan,
 )
 from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
@@ -123,7 +123,7 @@ class Certificate:
         """
         return self.missed / self.of_positives if self.of_positives >= FEW else None
 
-    def missing(self, share: float) -> tuple[float, float]:
+    def bounds_with_missed_positives(self, share: float) -> tuple[float, float]:
         """Return `upper` and `upper_after` if people miss this share of the positives, from 0 to below 1."""
         upper = min(1.0, self.upper / (1 - share))
         return upper, remaining_share(upper, self.false, self.negatives)
@@ -159,12 +159,16 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
     training_set = TrainingSet.open(study, name)
     plan = read_plan(training_set)
     if plan is None:
-        raise Missing(no_plan(name))
+        raise Missing(no_plan_message(name))
     if plan.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
         raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
     found = _certificate_state(study, name, plan, plan.at_most if at_most is None else at_most)
     if store and found.judged + found.known:
-        rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, plan, found.judged).items())]}
+        rests_on = {
+            "labels": [
+                [*pair, label] for pair, label in sorted(_labels_of_certificate(study, plan, found.judged).items())
+            ]
+        }
         write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
     return found
 
@@ -203,9 +207,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def proof(certificate: Certificate) -> list[str]:
+def proof_sentences(certificate: Certificate) -> list[str]:
     """Return the sentences about the proven bounds for the command, the page and an export's card."""
-    return [_bound_line(certificate), sensitivity(certificate), _positives_line(certificate)]
+    return [_bound_line(certificate), sensitivity_sentence(certificate), _positives_line(certificate)]
 
 
 def _bound_line(certificate: Certificate) -> str:
@@ -232,14 +236,14 @@ def _positives_line(certificate: Certificate) -> str:
     )
 
 
-def sensitivity(certificate: Certificate) -> str:
+def sensitivity_sentence(certificate: Certificate) -> str:
     """Return one sentence with the bounds in case people miss a share of the positives: the measured share if there is
     one, or else an example.
     """
     share = ASSUMED if certificate.missed_share is None else certificate.missed_share
     if share >= 1:
         return "Every label of a settled positive was different from the settled one, so these labels prove nothing about the positives."
-    upper, after = certificate.missing(share)
+    upper, after = certificate.bounds_with_missed_positives(share)
     bounds = f"at most {percent(upper)} as the set is, at most {percent(after)} after"
     if certificate.missed_share is None:
         return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would make it possible to measure that share."
@@ -251,7 +255,7 @@ def sensitivity(certificate: Certificate) -> str:
 
 def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
     labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known_pairs(plan)])
-    n = _judged_beginning(plan.draws, labels)
+    n = _judged_draw_count(plan.draws, labels)
     hits = np.array([_is_false(labels[draw[:2]]) for draw in plan.draws[:n]], dtype=bool)
     cells = np.array([draw.cell for draw in plan.draws[:n]], np.int64)
     known_false = sum(_is_false(labels.get(pair, "")) for pair in plan.known_negatives)
@@ -261,7 +265,7 @@ def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: 
     after = remaining_share(whole, false, plan.negatives)
     positives = [labels.get(pair, "") for pair in plan.known_positives]
     drawn_positives = [
-        labels[draw[:2]] for draw in plan.positive_draws[: _judged_beginning(plan.positive_draws, labels)]
+        labels[draw[:2]] for draw in plan.positive_draws[: _judged_draw_count(plan.positive_draws, labels)]
     ]
     right = sum(label == "positive" for label in (*positives, *drawn_positives))
     judged_pairs = [*(draw[:2] for draw in plan.draws[:n]), *plan.known_negatives]
@@ -284,12 +288,12 @@ def _certificate_state(study: Study, name: str, plan: CertificatePlan, at_most: 
         plan.positives,
         len(positives) + len(drawn_positives),
         right,
-        _right_at_least(plan, positives, drawn_positives),
+        _correct_positives_bound(plan, positives, drawn_positives),
         _strata(plan, hits, cells, n),
         _further_draws(plan, at_most, hits, cells, after),
         Labels(study.labels_path, read_only=True).last_event,
         plan.pairs_sha256,
-        _hash(_labels_of_pairs(labels, judged_pairs)),
+        _labels_hash(_labels_of_pairs(labels, judged_pairs)),
         missed=missed,
         of_positives=of_positives,
         cleaned_by=scores["model"] if scores else None,
@@ -338,7 +342,7 @@ def _strata(plan: CertificatePlan, hits: np.ndarray, draws: np.ndarray, n: int) 
     return result
 
 
-def _right_at_least(plan: CertificatePlan, known_labels: Sequence[str], drawn_labels: Sequence[str]) -> float:
+def _correct_positives_bound(plan: CertificatePlan, known_labels: Sequence[str], drawn_labels: Sequence[str]) -> float:
     """Return the lower bound on the share of correct positives: the labelled ones are counted, and the number among the
     others is bounded.
     """
@@ -366,7 +370,7 @@ def _is_false(label: str) -> bool:
     return label not in ("negative", "related")
 
 
-def _judged_beginning(draws: Sequence[Draw], labels: dict[PairId, str]) -> int:
+def _judged_draw_count(draws: Sequence[Draw], labels: dict[PairId, str]) -> int:
     """Return the number of draws before the first unjudged one."""
     return next((place for place, draw in enumerate(draws) if draw[:2] not in labels), len(draws))
 
@@ -384,7 +388,7 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
     return labels | {pair: "open" for pair in wanted if pair[0] in bad}
 
 
-def _rests_on(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
+def _labels_of_certificate(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
     """Return the labels that a certificate is based on: those of the drawn pairs, and those known before the draw."""
     pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known_pairs(plan)]
     return _labels_of(study, pairs)
@@ -394,5 +398,5 @@ def _labels_of_pairs(labels: dict[PairId, str], pairs: Sequence[PairId]) -> dict
     return {pair: labels.get(pair, "") for pair in pairs}
 
 
-def _hash(labels: dict[PairId, str]) -> str:
+def _labels_hash(labels: dict[PairId, str]) -> str:
     return text_sha256(json.dumps(sorted([*pair, label] for pair, label in labels.items())))

@@ -175,7 +175,7 @@ def claims_of(study: Study, check: GoldCheck) -> tuple[list[Claim], int]:
 
     Raises: Missing for an unknown run, training set or judge; BadInput for a k that the run is not deep enough for.
     """
-    pairs, asked = _pairs(study, check)
+    pairs, asked = _claim_pairs(study, check)
     known = ScoreStore.open(study, check.judge).scores_of({question for question, _ in pairs}) if check.judge else {}
     scores = [known.get(question, {}).get(passage) for question, passages in pairs for passage in passages]
     scored = [score for score in scores if score is not None]
@@ -189,7 +189,7 @@ def claims_of(study: Study, check: GoldCheck) -> tuple[list[Claim], int]:
     return [claim(question, passages) for question, passages in pairs], asked
 
 
-def _pairs(study: Study, check: GoldCheck) -> tuple[list[tuple[str, list[str]]], int]:
+def _claim_pairs(study: Study, check: GoldCheck) -> tuple[list[tuple[str, list[str]]], int]:
     """Return each claim's question with all its passages, and the number of questions that were measured."""
     if check.population == "training":
         return _training_pairs(study, check.of)
@@ -226,7 +226,7 @@ def _training_pairs(study: Study, name: str) -> tuple[list[tuple[str, list[str]]
 
 def best_judge(study: Study, check: GoldCheck) -> str:
     """Return the calibrated judge that has scores for the most claims of a check; "" if no judge has any."""
-    wanted = {question for question, _ in _pairs(study, check)[0]}
+    wanted = {question for question, _ in _claim_pairs(study, check)[0]}
     covered = {}
     for name in study.parts("scores"):
         try:
@@ -397,7 +397,7 @@ def outcome_of(claim: Claim, labels: Mapping[tuple[str, str], str], is_bad: bool
     return "doubtful" if all(label in REJECTED for label in given) else "unsettled"
 
 
-def unchecked_gold(study: Study) -> str:
+def unchecked_gold_sentence(study: Study) -> str:
     """Return a sentence if the study's gold passages appear to come from answer matching; "" if they were judged.
 
     Gold passages imported from qrels count as judged. Other gold passages appear to be matched if each of SAMPLED
@@ -424,6 +424,6 @@ def unchecked_gold(study: Study) -> str:
     )
 
 
-def with_judge(study: Study, check: GoldCheck) -> GoldCheck:
+def with_default_judge(study: Study, check: GoldCheck) -> GoldCheck:
     """Return the check, filled in with the best judge if it names none."""
     return check if check.judge else replace(check, judge=best_judge(study, check))

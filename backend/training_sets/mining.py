@@ -90,7 +90,7 @@ def mine_passages(
     return MinedPassages(*(column[order] for column in every))
 
 
-def listed(
+def candidates_by_question(
     mined: MinedPassages, places: Sequence[int], runs: Sequence[str], questions: int
 ) -> list[list[NegativeCandidate]]:
     """Return the mined passages of the questions at these places as lists, empty for all other questions."""

@@ -42,7 +42,7 @@ class PairColumns(NamedTuple):
     answers: np.ndarray
     reasons: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> PairColumns:
+    def take(self, rows: np.ndarray) -> PairColumns:
         return PairColumns(*(column[rows] for column in self))
 
 
@@ -69,17 +69,17 @@ class KnownPositives:
 def plain_pairs(
     known: KnownPositives,
     mined: MinedPassages,
-    drawn: Sequence[Sequence[NegativeCandidate]],
+    easy_negatives: Sequence[Sequence[NegativeCandidate]],
     policy: DenoisingPolicy,
     thresholds: Thresholds,
 ) -> tuple[PairColumns, list[str]]:
     """Return the pairs of the questions that have a known positive, unsorted, and the reasons that they refer to.
 
     Args:
-        drawn: the easy negatives of every question.
+        easy_negatives: the easy negatives of every question.
         policy: one that decides `by_answer`.
     """
-    candidates = _candidates(mined, drawn, np.unique(known.places))
+    candidates = _candidates(mined, easy_negatives, np.unique(known.places))
     span = 1 + max(int(each.max(initial=0)) for each in (candidates.ordinals, known.ordinals))
     keys, known_keys = candidates.places * span + candidates.ordinals, known.places * span + known.ordinals
     order = np.argsort(keys)
@@ -105,7 +105,7 @@ def plain_pairs(
         listed(candidates.answers, UNKNOWN_ANSWER),
         (known.sources == _DISTANT).astype(np.int64),
     )
-    others = candidates.taken(~np.isin(keys, known_keys))
+    others = candidates.take(~np.isin(keys, known_keys))
     for source in np.unique(others.sources).tolist():
         for answer in (UNKNOWN_ANSWER, 0, 1):
             evidence = PassageEvidence(None if answer < 0 else bool(answer), easy=source != _RUN)
@@ -122,11 +122,13 @@ def _place_of(reason: str, reasons: list[str]) -> int:
     return reasons.index(reason)
 
 
-def _candidates(mined: MinedPassages, drawn: Sequence[Sequence[NegativeCandidate]], trains: np.ndarray) -> PairColumns:
+def _candidates(
+    mined: MinedPassages, easy_negatives: Sequence[Sequence[NegativeCandidate]], trains: np.ndarray
+) -> PairColumns:
     """Return mined and drawn passages of the questions at these places; their roles and reasons are not decided yet."""
     easy = [
         (place, each.ordinal, SOURCES.index(each.source), UNKNOWN_ANSWER if each.answer is None else int(each.answer))
-        for place, row in enumerate(drawn)
+        for place, row in enumerate(easy_negatives)
         for each in row
     ]
     columns = np.array(easy, np.int64).reshape(-1, 4)
@@ -142,10 +144,10 @@ def _candidates(mined: MinedPassages, drawn: Sequence[Sequence[NegativeCandidate
         np.concatenate([mined.answers, columns[:, 3]]),
         zeros,
     )
-    return both.taken(np.isin(both.places, trains))
+    return both.take(np.isin(both.places, trains))
 
 
-def in_order(pairs: PairColumns, ids_of: PassageIds) -> PairColumns:
+def sort_pairs(pairs: PairColumns, ids_of: PassageIds) -> PairColumns:
     """Sort pairs by question, role, rank, source and passage id."""
     keys = (pairs.sources, np.where(pairs.ranks > 0, pairs.ranks, NO_RANK), pairs.roles, pairs.places)
     order = np.lexsort(keys)
@@ -159,7 +161,7 @@ def in_order(pairs: PairColumns, ids_of: PassageIds) -> PairColumns:
         last = np.zeros(len(order), np.int64)
         last[rows] = [place[ordinal] for ordinal in pairs.ordinals[rows].tolist()]
         order = np.lexsort((last, *keys))
-    return pairs.taken(order)
+    return pairs.take(order)
 
 
 def pairs_table(
@@ -192,7 +194,7 @@ def pairs_table(
     return pa.table(columns, schema=schema())
 
 
-def merged(first: pyarrow.Table, second: pyarrow.Table, questions: Sequence[str]) -> pyarrow.Table:
+def merge_tables(first: pyarrow.Table, second: pyarrow.Table, questions: Sequence[str]) -> pyarrow.Table:
     """Return the rows of two tables in the order of these questions, of which each is in one table."""
     import pyarrow as pa
     import pyarrow.compute as compute

@@ -10,7 +10,7 @@ from blindspot.analysis.audit import Rate, rate
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import SETTLED, as_one_sample
-from blindspot.backend.judging.quality import standing_labels
+from blindspot.backend.judging.quality import labels_in_force
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Candidate, Queue
@@ -72,7 +72,7 @@ def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
     if not drawn:
         return []
     drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
-    done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events())}
+    done = {(event.batch, event.question, event.passage) for event in labels_in_force(labels.events())}
     bad = labels.bad_questions()
     return [
         (item.question, candidate)

@@ -22,8 +22,8 @@ from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.manifest import atomic_folder, read_json, read_manifest, write_json, write_manifest
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
-from blindspot.backend.training.checkpoints import TrainingPlace
-from blindspot.backend.training.dual_encoder import start_encoder, train
+from blindspot.backend.training.checkpoints import TrainingFolders
+from blindspot.backend.training.dual_encoder import initial_encoder_settings, train
 from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -82,7 +82,7 @@ def keep_before(bench: Bench, device: str | None) -> None:
         return
     from blindspot.backend.training.initial_model import load_initial_model
 
-    begin, model = start_encoder(bench.study, bench.start), bench.folder / "models" / BEFORE
+    begin, model = initial_encoder_settings(bench.study, bench.start), bench.folder / "models" / BEFORE
     settings = DualEncoderSettings(**bench.dual)
     load_initial_model(begin, settings.shape, device).save_pretrained(str(model), create_model_card=False)
     _ask(bench, begin, model, settings, cell, {})
@@ -94,13 +94,13 @@ def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Cal
     cell = bench.cell(policy, seed)
     if read_manifest(cell) is not None:
         return
-    opened, begin = TrainingSet.open(bench.study, set_name(policy)), start_encoder(bench.study, bench.start)
+    opened, begin = TrainingSet.open(bench.study, set_name(policy)), initial_encoder_settings(bench.study, bench.start)
     model, settings = bench.folder / "models" / cell.name, DualEncoderSettings(**bench.dual, seed=seed)
     if not (model / "training.json").is_file():
         train(
             begin,
             TrainingSetExamples(bench.study, opened),
-            TrainingPlace(
+            TrainingFolders(
                 model,
                 bench.folder / "training" / cell.name,
                 device,

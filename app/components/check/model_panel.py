@@ -16,7 +16,7 @@ from blindspot.app.components.training.language_models import plan_words
 from blindspot.app.markup import show, tag
 from blindspot.backend.checking.check import Check
 from blindspot.backend.checking.jobs import judge_drawn
-from blindspot.backend.checking.judging import pairs_left
+from blindspot.backend.checking.judging import unscored_pairs
 from blindspot.backend.checking.sample import read_sample
 from blindspot.backend.checking.words import rate_words
 from blindspot.backend.core.jobs import request
@@ -36,7 +36,7 @@ def model_panel(open_study: Study, found: Check) -> None:
         show(tag("h2", "A language model's opinion"))
         name = judges[0] if len(judges) == 1 else st.selectbox("Language model", judges, key="check-model")
         try:
-            left = pairs_left(found.checked, drawn, name)
+            left = unscored_pairs(found.checked, drawn, name)
             if left:
                 _ask(open_study, name, left)
             rate = replace(found, judge=name).rate()

@@ -111,7 +111,9 @@ def _table(rows: list[RuleRow], best: RuleRow | None, chosen_rule: RuleRow | Non
 
 def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
     name = row.rule.as_text()
-    argument = tag("code", f"{row.rule.name}=", tag("wbr"), f"{row.rule.shown:g}")  # breaks there in a narrow window
+    argument = tag(
+        "code", f"{row.rule.name}=", tag("wbr"), f"{row.rule.displayed_value:g}"
+    )  # breaks there in a narrow window
     address = url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE if is_chosen else name}) + "#rules"
     share = "–" if row.false_share != row.false_share else f"{100 * row.false_share:.1f}%"
     mark = tag("span", "★ ", title="separates best") if is_best else ""

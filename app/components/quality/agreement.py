@@ -6,7 +6,7 @@ from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import methods_note, percent
 from blindspot.app.components.quality.marks import bounds, coefficient, share
 from blindspot.app.markup import Html, div, row, span, table_head, tag, term
-from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, AnnotatorStats, PairAgreement, Quality
 from blindspot.backend.text.number_words import quantity
 
 ALPHA = (
@@ -52,7 +52,7 @@ def agreement_panel(quality: Quality) -> Html:
     return div(tag("h2", "Agreement"), scrolling(table), _pairs(quality.pairs), message, cls="panel")
 
 
-def _pairs(pairs: tuple[Agreements, ...]) -> Html:
+def _pairs(pairs: tuple[PairAgreement, ...]) -> Html:
     if not pairs:
         return Html("")
     worst_first = sorted(pairs, key=lambda pair: (pair.four.value is None, pair.four.value, pair.people))

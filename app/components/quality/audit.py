@@ -11,7 +11,7 @@ from blindspot.app.components.marks import grouping, methods_note, percent, rela
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, join, link, row, span, table_head, tag, term
-from blindspot.backend.judging.audits import Audit, Rates
+from blindspot.backend.judging.audits import Audit, AuditRates
 from blindspot.backend.text.number_words import quantity
 
 BYS = ("relation", "bucket", "rank")
@@ -84,7 +84,7 @@ def audit_panel(
     )
 
 
-def _headline(rates: Rates) -> Html:
+def _headline(rates: AuditRates) -> Html:
     parts = (
         ("of the unlabelled passages answer the question", rates.positive),
         ("answer the question or are related to it", rates.with_related),
@@ -112,7 +112,7 @@ def _headline(rates: Rates) -> Html:
     )
 
 
-def _convention(rates: Rates) -> Html:
+def _convention(rates: AuditRates) -> Html:
     rate = rates.positive
     unsettled = (
         ""

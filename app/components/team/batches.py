@@ -21,9 +21,9 @@ from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
-from blindspot.backend.judging.batches import former_order, make_batch, questions_of
+from blindspot.backend.judging.batches import former_order_note, make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
-from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
+from blindspot.backend.judging.waiting_words import reassignment_sentence, waiting_lines
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.text.number_words import quantity
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
@@ -142,7 +142,7 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
-    kind, note = "practice, " if batch.practice else "", former_order(batch)
+    kind, note = "practice, " if batch.practice else "", former_order_note(batch)
     state = f"  {kind}{batch.state}, {batch.done:,} of {quantity(batch.questions, 'question')} done"
     title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
@@ -207,7 +207,7 @@ def _waiting_sentences(open_study: Study, batch: Batch, people: list[Person], ti
 
 def _reassign(open_study: Study, name: str) -> None:
     result = desk(open_study).queue.reassign(name, actor=who.acting_name(open_study.labels_path))
-    st.session_state[f"{_MOVED}-{name}"] = reassigned_words(result)
+    st.session_state[f"{_MOVED}-{name}"] = reassignment_sentence(result)
 
 
 def _most_common(items: list[Item]) -> int:

@@ -36,14 +36,20 @@ def guidelines_panel(open_study: Study) -> None:
         with right:
             show(
                 tag("p", "What annotators see (key G on Judge):", cls="soft"),
-                div(*map(_element, Guidelines(version_of(text), text).tree()), cls="guidelines-preview", tabindex="0"),
+                div(
+                    *map(_element, Guidelines(version_of(text), text).as_elements()),
+                    cls="guidelines-preview",
+                    tabindex="0",
+                ),
             )
         with left:
             st.button("Save the guidelines", key="save-guidelines", on_click=_save, args=(open_study, key))
         versions = [
             tag(
                 "details",
-                tag("summary", each.version, span(f" since {each.when} UTC", f", by {each.by}" if each.by else "")),
+                tag(
+                    "summary", each.version, span(f" since {each.time_text} UTC", f", by {each.by}" if each.by else "")
+                ),
                 tag("pre", each.text),
             )
             for each in guideline_versions(open_study)
@@ -61,7 +67,7 @@ def _save(open_study: Study, key: str) -> None:
 
 
 def _element(part: Any) -> Html | str:
-    """Return a part of `Guidelines.tree` as markup."""
+    """Return a part of `Guidelines.as_elements` as markup."""
     if isinstance(part, str):
         return part
     name, attributes, *children = part

@@ -15,7 +15,13 @@ from blindspot.app.markup import Html, div, join, link, row, show, span, table_h
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality
-from blindspot.backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
+from blindspot.backend.judging.team_progress import (
+    EXCERPT_WORDS,
+    WORDS_PER_SECOND,
+    DayOfWork,
+    PersonProgress,
+    team_progress,
+)
 from blindspot.backend.text.number_words import quantity
 
 DAYS_SHOWN = 14
@@ -76,7 +82,7 @@ def _person_row(person: PersonProgress) -> Html:
     )
 
 
-def _labels_per_day(days: tuple[Day, ...]) -> str:
+def _labels_per_day(days: tuple[DayOfWork, ...]) -> str:
     timed = [day for day in days if day.per_hour]
     if not timed:
         return "–"
@@ -85,7 +91,7 @@ def _labels_per_day(days: tuple[Day, ...]) -> str:
     return f"{overall:,.0f}" if len(timed) == 1 else f"{overall:,.0f}, last {last:,.0f}"
 
 
-def _label_bars(days: tuple[Day, ...]) -> Html:
+def _label_bars(days: tuple[DayOfWork, ...]) -> Html:
     shown = days[-DAYS_SHOWN:]
     if not shown:
         return span("no labels yet", cls="soft")
@@ -98,7 +104,7 @@ def _label_bars(days: tuple[Day, ...]) -> Html:
     )
 
 
-def _day_text(day: Day) -> str:
+def _day_text(day: DayOfWork) -> str:
     pace = f", {day.per_hour:,.0f} per hour" if day.per_hour else ""
     return f"{day.date}: {quantity(day.labels, 'label')}{pace}"
 

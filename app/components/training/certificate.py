@@ -19,7 +19,7 @@ from blindspot.backend.core.require_right import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.certificate_draws import draw_more, make_plan, queue_plan, read_plan
-from blindspot.backend.training_sets.certificates import Certificate, certify, proof, stated_certificate
+from blindspot.backend.training_sets.certificates import Certificate, certify, proof_sentences, stated_certificate
 from blindspot.backend.training_sets.check_settings import POSITIVES
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
@@ -58,7 +58,7 @@ def certificate_section(open_study: Study, chosen: TrainingSet, sees_labels: boo
         show(
             _panel(
                 tag("p", tag("b", verdict(found))),
-                *(tag("p", line) for line in proof(found)),
+                *(tag("p", line) for line in proof_sentences(found)),
                 tag("p", more, cls="convention") if more else "",
                 _strata(found),
             )

@@ -238,11 +238,11 @@ def _time_of_retriever(
 ) -> Sized:
     """Measure the time of two steps, of encoding some passages, and of scoring some pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
-    from blindspot.backend.training.dual_encoder import start_encoder, training_source
+    from blindspot.backend.training.dual_encoder import initial_encoder_settings, training_source
     from blindspot.backend.training.estimate import estimate
     from blindspot.backend.training.stored_vectors import StoredVectors
 
-    begin, chosen = start_encoder(open_study, start), DualEncoderSettings(**settings)
+    begin, chosen = initial_encoder_settings(open_study, start), DualEncoderSettings(**settings)
     source = training_source(open_study, training_set, chosen)
     stored = StoredVectors.open(open_study, start, chosen.passage_tokens) if chosen.only == "question" else None
     cost = estimate(begin, source.examples, chosen, time_limit=time_limit, teacher=source.teacher, stored=stored)

@@ -30,7 +30,7 @@ from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
 from blindspot.backend.text.number_words import duration, quantity
-from blindspot.backend.training.before_after import run_before, start_name
+from blindspot.backend.training.before_after import initial_encoder_name, run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
@@ -155,7 +155,7 @@ def models_table(open_study: Study, models: dict[str, dict], chosen: str, traini
         cells = (
             kind_title(about.get("kind", "dual encoder")) + _teacher_text(about),
             about.get("training_set") or about.get("run") or "–",
-            start_name(open_study, about) or "–",
+            initial_encoder_name(open_study, about) or "–",
             _step_text(about.get("last_step")),
             _step_text(about.get("best_step")),
             _mean_rank_text(about),
@@ -325,6 +325,6 @@ def after_training(open_study: Study, name: str, run_after: str | None) -> None:
 
 def _indexing_time(open_study: Study, manifest: dict[str, Any]) -> str:
     """How long it took to index the passages with the initial model, in brackets; "" if there is no such index."""
-    index = open_study.parts("indexes").get(start_name(open_study, manifest) or "")
+    index = open_study.parts("indexes").get(initial_encoder_name(open_study, manifest) or "")
     took = index.get("seconds") if index else None
     return f" (about {duration(took)}, as its start took)" if took else ""

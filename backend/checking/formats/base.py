@@ -127,7 +127,7 @@ def numbers_of(value: Any, column: str) -> list[float]:
     return [number_of(each, column) for each in value]
 
 
-def as_before(new: list[float], before: Any) -> Any:
+def in_type_of(new: list[float], before: Any) -> Any:
     """Return a list of numbers, as text if the old value `before` was text, as in CSV."""
     if not isinstance(before, str):
         return new

@@ -64,7 +64,7 @@ class PairLayout(RowLayout):
     ) -> list[Values]:
         if not added or self.label is None:
             return []
-        return [{**values, self.label: _positive_as(values[self.label])}]
+        return [{**values, self.label: _positive_label_like(values[self.label])}]
 
 
 @dataclass
@@ -111,7 +111,9 @@ class ListLayout(RowLayout):
             if column is not None:
                 row[column] = [each for place, each in enumerate(values[column]) if place not in gone]
         if self.labels is not None:
-            labels = [_positive_as(each) if place in added else each for place, each in enumerate(values[self.labels])]
+            labels = [
+                _positive_label_like(each) if place in added else each for place, each in enumerate(values[self.labels])
+            ]
             row[self.labels] = [each for place, each in enumerate(labels) if place not in gone]
         return [row] if row[self.passages] else []
 
@@ -127,7 +129,7 @@ def _is_positive(value: Any, column: str) -> bool:
     return number >= 0.5
 
 
-def _positive_as(value: Any) -> Any:
+def _positive_label_like(value: Any) -> Any:
     """Return the label of a positive in the type and spelling of the negative label `value`, such as "1" for "0"."""
     if isinstance(value, str):
         return "positive" if value == "negative" else {"false": "true", "False": "True", "0.0": "1.0"}.get(value, "1")

@@ -39,7 +39,7 @@ class RecordLayout(RowLayout):
         slots: list[Slot] = []
         for name in (self.positives, *self.negatives):
             scores = self._scores(values, name)
-            for place, passage in enumerate(_list(values, name)):
+            for place, passage in enumerate(_list_of_field(values, name)):
                 slots.append(_slot(passage, name == self.positives, name, scores[place] if scores else None))
         answers = fields.texts(values, "answers") if isinstance(values.get("answers"), list) else ()
         return Entry(text_of(values, self.question), slots, answers)
@@ -50,10 +50,13 @@ class RecordLayout(RowLayout):
         """Move the false negatives in `added`, with their scores, to the end of the positives, and remove the other
         false negatives.
         """
-        row, first = dict(values), len(_list(values, self.positives))
-        gained, gained_scores = list(_list(values, self.positives)), list(self._scores(values, self.positives) or ())
+        row, first = dict(values), len(_list_of_field(values, self.positives))
+        gained, gained_scores = (
+            list(_list_of_field(values, self.positives)),
+            list(self._scores(values, self.positives) or ()),
+        )
         for name in self.negatives:
-            passages, scores = _list(values, name), self._scores(values, name)
+            passages, scores = _list_of_field(values, name), self._scores(values, name)
             places = {place - first for place in false if first <= place < first + len(passages)}
             moved = [place - first for place in added if place - first in places]
             gained += [passages[place] for place in moved]
@@ -74,12 +77,12 @@ class RecordLayout(RowLayout):
         found = None if column is None else values.get(column)
         if not found:
             return None
-        if not isinstance(found, list) or len(found) != len(_list(values, name)):
+        if not isinstance(found, list) or len(found) != len(_list_of_field(values, name)):
             raise FieldError(f"{column!r} must have a number for each passage of {name!r}")
         return found
 
 
-def _list(values: Values, name: str) -> list[Any]:
+def _list_of_field(values: Values, name: str) -> list[Any]:
     found = values.get(name)
     if found is None:
         return []

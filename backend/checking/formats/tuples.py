@@ -21,7 +21,7 @@ from blindspot.backend.checking.formats.base import (
     Slot,
     TrainingFormat,
     Values,
-    as_before,
+    in_type_of,
     numbers_of,
     text_of,
 )
@@ -87,7 +87,7 @@ class TupleLayout(RowLayout):
             if title is not None:
                 row[title] = cell[0]
         if self.scores is not None:
-            row[self.scores] = as_before([cell[2] for cell in cells], values[self.scores])
+            row[self.scores] = in_type_of([cell[2] for cell in cells], values[self.scores])
         return row
 
 
@@ -95,7 +95,7 @@ def _title(text: str) -> str:
     return "" if text == "-" else text
 
 
-def _named(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
+def _recognise_names(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     negatives = [name for name in columns if NEGATIVE.fullmatch(name)]
     if not negatives or any(not isinstance(row.get(name), str | None) for row in rows for name in negatives):
         return None
@@ -130,7 +130,9 @@ def _text_triples(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout |
 
 
 for _format in (
-    TrainingFormat("tuples", "triplets and n-tuples of sentence-transformers: question, positive, negatives", _named),
+    TrainingFormat(
+        "tuples", "triplets and n-tuples of sentence-transformers: question, positive, negatives", _recognise_names
+    ),
     TrainingFormat("pairs", "question and positive", _pairs),
     TrainingFormat("rocketqa", "RocketQA's TSV of the dual encoder", _rocketqa),
     TrainingFormat("text-triples", "TSV without a header: question, positive, negative", _text_triples),

@@ -28,7 +28,7 @@ GARBLED_TWICE = 2
 
 
 @dataclass(slots=True)
-class Asked:
+class AskingResult:
     """The answers of a language model for some pairs, and their cost.
 
     Attributes:
@@ -48,12 +48,12 @@ class Asked:
     tokens_out: int = 0
 
 
-def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
+def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> AskingResult:
     """Ask about some pairs and return the result. The answers are stored, but the scores are not. Raises the same
     errors as `judge_with_llm`.
     """
-    found = Asked()
-    with Asking(judge, len(pairs), progress) as asking:
+    found = AskingResult()
+    with PairAsker(judge, len(pairs), progress) as asking:
         for pair, answers in asking.votes_about(pairs):
             score = score_of(judge, answers)
             if score is None:
@@ -66,16 +66,16 @@ def ask_about_pairs(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progr
     return found
 
 
-class _Waiting(NamedTuple):
+class _PendingPair(NamedTuple):
     """A pair whose requests are under way: its stored answers, the number of missing votes, and their maximum cost."""
 
     pair: PairTexts
     stored_answers: list[StoredAnswer]
     missing_votes: int
-    dearest: float
+    maximum_cost: float
 
 
-class Asking:
+class PairAsker:
     """Sends requests for many pairs, several at a time. Every answer is stored as soon as it arrives."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Asking:
         self._lock, self._unreadable_in_a_row = threading.Lock(), 0
         self._asked_before: set[str] = set()  # hashes of pairs whose answer could not be read in an earlier call
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> PairAsker:
         self._workers = ThreadPoolExecutor(self.judge.settings.concurrency)
         return self
 
@@ -142,14 +142,14 @@ class Asking:
         by_pair: dict[str, list[StoredAnswer]] = {}
         for (hashed, _, _), answer in have.items():
             by_pair.setdefault(hashed, []).append(answer)
-        waiting: dict[Future[list[StoredAnswer]], _Waiting] = {}
+        waiting: dict[Future[list[StoredAnswer]], _PendingPair] = {}
         # Pairs whose answer could not be read come last: they must not end the work before the others were asked.
         for pair, hashed in sorted(zip(pairs, hashes, strict=True), key=lambda each: each[1] in self._asked_before):
-            lacking, known = lacking_votes(self.judge, hashed, have), by_pair.get(hashed, [])
+            lacking, known = missing_votes_of(self.judge, hashed, have), by_pair.get(hashed, [])
             if not lacking:
-                yield self._finished(pair, known)
+                yield self._count_pair(pair, known)
                 continue
-            under_way = _Waiting(pair, known, len(lacking), self._maximum_cost_of_pair(pair, len(lacking)))
+            under_way = _PendingPair(pair, known, len(lacking), self._maximum_cost_of_pair(pair, len(lacking)))
             while len(waiting) >= 2 * self.judge.settings.concurrency or (
                 waiting and self._exceeds_budget(waiting, under_way)
             ):
@@ -177,11 +177,14 @@ class Asking:
         tokens_in = sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
         return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
 
-    def _exceeds_budget(self, waiting: Mapping[Any, _Waiting], next_pair: _Waiting) -> bool:
+    def _exceeds_budget(self, waiting: Mapping[Any, _PendingPair], next_pair: _PendingPair) -> bool:
         """Return whether requests for another pair might exceed the maximum cost."""
         if self.max_cost is None:
             return False
-        return self.cost_so_far + sum(each.dearest for each in waiting.values()) + next_pair.dearest > self.max_cost
+        return (
+            self.cost_so_far + sum(each.maximum_cost for each in waiting.values()) + next_pair.maximum_cost
+            > self.max_cost
+        )
 
     @property
     def cost_so_far(self) -> float:
@@ -192,14 +195,14 @@ class Asking:
     def _answers_are_unreadable(self) -> bool:
         return self._unreadable_in_a_row >= UNREADABLE_IN_A_ROW
 
-    def _finished(self, pair: PairTexts, answers: list[StoredAnswer]) -> tuple[PairTexts, list[StoredAnswer]]:
+    def _count_pair(self, pair: PairTexts, answers: list[StoredAnswer]) -> tuple[PairTexts, list[StoredAnswer]]:
         self.done += 1
         self.judged += any(answer.grade is not None for answer in answers)
         self._report()
         return pair, answers
 
     def _collect(
-        self, waiting: dict[Future[list[StoredAnswer]], _Waiting]
+        self, waiting: dict[Future[list[StoredAnswer]], _PendingPair]
     ) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
         ready = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done
         self._report()
@@ -222,7 +225,7 @@ class Asking:
             self.tokens_in += sum(answer.tokens_in for answer in new)
             self.tokens_out += sum(answer.tokens_out for answer in new)
             if len(new) == under_way.missing_votes:
-                yield self._finished(under_way.pair, [*under_way.stored_answers, *new])
+                yield self._count_pair(under_way.pair, [*under_way.stored_answers, *new])
 
     def _votes(self, pair: PairTexts, hashed: str, missing_votes: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
         """Return the votes for a pair. There are fewer than `missing_votes` if recent answers could not be parsed and
@@ -232,10 +235,10 @@ class Asking:
         for model, sample in missing_votes:
             if self._answers_are_unreadable:
                 break
-            votes.append(self._vote(pair, hashed, model, sample))
+            votes.append(self._ask_once(pair, hashed, model, sample))
         return votes
 
-    def _vote(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
+    def _ask_once(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
         """Ask the model, and once more if the answer cannot be parsed. If the second answer cannot be parsed either, it
         is unknown.
         """
@@ -302,7 +305,7 @@ class Asking:
         return ", ".join(words)
 
 
-def lacking_votes(
+def missing_votes_of(
     judge: LLMJudge, hashed: str, stored_answers: Mapping[tuple[str, str, int], StoredAnswer]
 ) -> list[tuple[str, int]]:
     wanted = ((model, sample) for model in judge.models for sample in range(judge.settings.samples))

@@ -91,17 +91,17 @@ class Endpoint:
             Refused: the endpoint will refuse every request: wrong key, unknown model, a redirect.
             EndpointAway: no answer after all repetitions.
         """
-        body = self._without_refused({"model": model, "messages": list(messages), **options})
+        body = self._without_refused_options({"model": model, "messages": list(messages), **options})
         answer = self._http.post(json.dumps(body).encode())
         while answer.status in (400, 422) and (refused := _refused_options(body, answer.content)):
             self.refused.update(refused)
-            body = self._without_refused(body)
+            body = self._without_refused_options(body)
             answer = self._http.post(json.dumps(body).encode())
         if answer.status == 200:
             return _reply(answer.content, self._key)
         raise self._refusal_message(answer.status, answer.content, model)
 
-    def _without_refused(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _without_refused_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
         wanted = {name: value for name, value in body.items() if name not in self.refused}
         return wanted | {_RENAMED[name]: body[name] for name in self.refused if name in _RENAMED and name in body}
 

@@ -15,10 +15,10 @@ from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import (
     CHARACTERS_PER_TOKEN,
-    Asked,
-    Asking,
+    AskingResult,
+    PairAsker,
     label_of,
-    lacking_votes,
+    missing_votes_of,
     score_of,
 )
 from blindspot.backend.judges.llm.endpoint import destination
@@ -118,7 +118,7 @@ def plan_pairs(study: Study, name: str, ids: Sequence[tuple[str, str]]) -> LLMPl
         answers = store.answers_about(judge.models, judge.recipe, hashes.values())
         have = {key: answer for key, answer in answers.items() if answer.grade is not None}
         for pair, hashed in hashes.items():
-            lacking = len(lacking_votes(judge, hashed, have))
+            lacking = len(missing_votes_of(judge, hashed, have))
             stored, absent = stored + judge.votes - lacking, absent + lacking
             if lacking:
                 messages = judge.prompt.messages(pair.question.text, pair.passage)
@@ -173,8 +173,8 @@ def judge_with_llm(
     consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
-    total = Asked()
-    asking = Asking(judge, len(ids), progress, max_cost, repeat_answered=True)
+    total = AskingResult()
+    asking = PairAsker(judge, len(ids), progress, max_cost, repeat_answered=True)
     with study.lock_part(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.votes_about(read_pairs(study, block)):

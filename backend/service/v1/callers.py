@@ -8,7 +8,7 @@ from fastapi import HTTPException, Request
 
 from blindspot.backend.core.study import Study
 from blindspot.backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
-from blindspot.backend.service.guard import Guesses
+from blindspot.backend.service.guard import TokenGuesses
 
 PERSON = "blindspot-person"
 NEEDS_TOKEN = (
@@ -28,7 +28,7 @@ class CallerOf:
 
     def __init__(self, study: Study, token: str | None, is_local: bool):
         self._study, self._token, self._is_local = study, token, is_local and token is None
-        self._guesses = Guesses()
+        self._guesses = TokenGuesses()
 
     def __call__(self, request: Request) -> Caller:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")

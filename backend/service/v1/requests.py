@@ -19,7 +19,7 @@ ClientId = Annotated[
 ]
 
 
-def closed(example: Any) -> ConfigDict:
+def closed_config(example: Any) -> ConfigDict:
     """Return the configuration of a model that forbids additional fields and has this example."""
     return ConfigDict(extra="forbid", json_schema_extra={"example": example})
 
@@ -27,7 +27,7 @@ def closed(example: Any) -> ConfigDict:
 class LiveRequest(BaseModel):
     """Questions of your own for one retriever."""
 
-    model_config: ClassVar[ConfigDict] = closed(
+    model_config: ClassVar[ConfigDict] = closed_config(
         {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}
     )
     retriever: Annotated[str, Field(max_length=80, description="Name of a retriever, from /retrievers.")]
@@ -63,7 +63,7 @@ class LabelItem(BaseModel):
 class LabelsRequest(BaseModel):
     """Events of a person, stored in this order."""
 
-    model_config: ClassVar[ConfigDict] = closed(
+    model_config: ClassVar[ConfigDict] = closed_config(
         {
             "events": [
                 {
@@ -81,7 +81,7 @@ class LabelsRequest(BaseModel):
 class QueueRequest(BaseModel):
     """How many questions you want to hold."""
 
-    model_config: ClassVar[ConfigDict] = closed({"count": 3})
+    model_config: ClassVar[ConfigDict] = closed_config({"count": 3})
     count: Annotated[int, Field(ge=1, le=10)] = 1
 
 
@@ -97,7 +97,7 @@ class MachineQuestion(BaseModel):
 class JudgementsRequest(BaseModel):
     """Labels of a machine annotator, stored all or none. They count for no consensus of people."""
 
-    model_config: ClassVar[ConfigDict] = closed(
+    model_config: ClassVar[ConfigDict] = closed_config(
         {"machine": "umbrela", "items": [{"id": "u1", "question": "eq-P19-1", "labels": {"77": "negative"}}]}
     )
     machine: Annotated[
@@ -109,7 +109,9 @@ class JudgementsRequest(BaseModel):
 class SliceRequest(BaseModel):
     """A slice to save."""
 
-    model_config: ClassVar[ConfigDict] = closed({"expression": "relation:P19 and not bucket:0", "replace": False})
+    model_config: ClassVar[ConfigDict] = closed_config(
+        {"expression": "relation:P19 and not bucket:0", "replace": False}
+    )
     expression: Annotated[str, Field(min_length=1, max_length=2000)]
     replace: bool = False
 
@@ -117,7 +119,9 @@ class SliceRequest(BaseModel):
 class JobStart(BaseModel):
     """A job to start; /v1/job-kinds lists the kinds and their arguments."""
 
-    model_config: ClassVar[ConfigDict] = closed({"kind": "retrieve", "arguments": {"kind": "bm25", "split": "dev"}})
+    model_config: ClassVar[ConfigDict] = closed_config(
+        {"kind": "retrieve", "arguments": {"kind": "bm25", "split": "dev"}}
+    )
     id: Annotated[
         ClientId | None,
         Field(description="Chosen by you. If you send the same job again, send the same id: the job is started once."),

@@ -165,7 +165,7 @@ def _add_runs(router: APIRouter, version: Version1) -> None:
     def run_as_trec(caller: Asking, run: Name) -> PlainTextResponse:
         """A whole run in TREC's form, `question Q0 passage rank score run`."""
         caller.require(study, "export")
-        if hidden := caller.hidden(study).intersection(study.run(run).question_ids):
+        if hidden := caller.hidden_questions(study).intersection(study.run(run).question_ids):
             raise Forbidden(f"you have still to judge {len(hidden):,} questions of {run}; export it after that")
         from blindspot.backend.upkeep.downloads import download
 
@@ -331,7 +331,7 @@ def _add_labels(router: APIRouter, version: Version1) -> None:
         caller: Asking, question: Annotated[str, Query(max_length=256, description="Id of the question.")]
     ) -> dict[str, Any]:
         """The labels of a question's passages: your own, or everybody's if you may see them."""
-        return labelling.labels(study, caller, question)
+        return labelling.labels_of_question(study, caller, question)
 
     @router.post("/labels", response_model=answers.ReceiptsAnswer)
     def give_labels(caller: Asking, body: requests.LabelsRequest) -> dict[str, Any]:
@@ -354,7 +354,7 @@ def _add_judgements(router: APIRouter, version: Version1) -> None:
     def list_machines(caller: Asking) -> dict[str, Any]:
         """List the machine annotators."""
         caller.require(study, labelling.OTHERS)
-        return {"items": labelling.machines(study)}
+        return {"items": labelling.machine_annotators(study)}
 
     @router.get("/judgements", response_model=answers.JudgementsAnswer)
     def list_judgements(
@@ -365,7 +365,7 @@ def _add_judgements(router: APIRouter, version: Version1) -> None:
     ) -> dict[str, Any]:
         """List the labels of a machine annotator."""
         caller.require(study, labelling.OTHERS)
-        return labelling.judgements(study, machine, offset, limit)
+        return labelling.machine_judgements(study, machine, offset, limit)
 
     @router.post("/judgements", response_model=answers.ReceiptsAnswer)
     def give_judgements(caller: Asking, body: requests.JudgementsRequest) -> dict[str, Any]:
@@ -381,7 +381,7 @@ def _add_jobs(router: APIRouter, version: Version1) -> None:
     def list_job_kinds(caller: Asking) -> dict[str, Any]:
         """List the jobs that you may start here, with their arguments."""
         caller.require(study, "see results")
-        mine = [kind for kind in job_requests.STARTABLE if caller.may(study, action_of_job(kind))]
+        mine = [kind for kind in job_requests.STARTABLE if caller.is_allowed(study, action_of_job(kind))]
         return {"items": [asdict(job_requests.startable(kind)) for kind in mine]}
 
     @router.get("/jobs", response_model=answers.JobsAnswer)
@@ -390,19 +390,19 @@ def _add_jobs(router: APIRouter, version: Version1) -> None:
     ) -> dict[str, Any]:
         """List the last jobs, newest first."""
         caller.require(study, "see results")
-        return {"items": job_requests.recent(study, caller, limit)}
+        return {"items": job_requests.recent_jobs(study, caller, limit)}
 
     @router.post("/jobs", response_model=answers.JobAnswer, status_code=202)
     def start_job(caller: Asking, body: requests.JobStart) -> dict[str, Any]:
         """Start a job in a process of its own."""
-        started = job_requests.start(study, caller, body.kind, body.arguments, body.id)
-        return job_requests.state(study, caller, started)
+        started = job_requests.start_job(study, caller, body.kind, body.arguments, body.id)
+        return job_requests.job_state(study, caller, started)
 
     @router.get("/jobs/{job}", response_model=answers.JobAnswer)
     def one_job(caller: Asking, job: JobName) -> dict[str, Any]:
         """A job as it is now."""
         caller.require(study, "see results")
-        return job_requests.state(study, caller, job)
+        return job_requests.job_state(study, caller, job)
 
     @router.get("/jobs/{job}/log", response_model=answers.LogAnswer)
     def log_of_job(caller: Asking, job: JobName) -> dict[str, Any]:
@@ -413,4 +413,4 @@ def _add_jobs(router: APIRouter, version: Version1) -> None:
     @router.post("/jobs/{job}/cancel", response_model=answers.JobAnswer)
     def cancel_job(caller: Asking, job: JobName) -> dict[str, Any]:
         """Ask a job to stop. It keeps its finished work."""
-        return job_requests.cancel(study, caller, job)
+        return job_requests.cancel_job(study, caller, job)

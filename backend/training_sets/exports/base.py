@@ -61,7 +61,7 @@ class ExportRows:
         chosen = [
             (
                 positives_of(pairs),
-                self._drawn([pair for pair in pairs if pair.hard]),
+                self._draw_pairs([pair for pair in pairs if pair.hard]),
                 [pair for pair in pairs if pair.role == "negative" and not pair.hard],
             )
             for _, pairs in block
@@ -74,7 +74,7 @@ class ExportRows:
                 question, *([PairPassage(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds)
             )
 
-    def _drawn(self, pairs: list[Pair]) -> list[Pair]:
+    def _draw_pairs(self, pairs: list[Pair]) -> list[Pair]:
         if self.options.draw == "random":
             seed = self.options.seed
             pairs = sorted(

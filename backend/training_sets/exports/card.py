@@ -8,7 +8,7 @@ from typing import Any
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
 from blindspot.backend.core.study import Study
-from blindspot.backend.training_sets.certificates import Certificate, proof, stated_certificate
+from blindspot.backend.training_sets.certificates import Certificate, proof_sentences, stated_certificate
 from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -46,8 +46,8 @@ def card(
             f"- {dropped:,} seen and dropped, not in these files",
         ],
         "How it was made": list(_model_lines(manifest)),
-        "How far the labels can be trusted": list(_trust(study, training_set)),
-        "Left out": _left_out(manifest),
+        "How far the labels can be trusted": list(_trust_lines(study, training_set)),
+        "Left out": _left_out_lines(manifest),
         "Licence": [LICENCE],
     }
     parts = [
@@ -85,7 +85,7 @@ def _proposed_above(thresholds: Mapping[str, Any]) -> str:
     return f"from {with_answer} with an answer" + ("" if above is None else f", from {above} without")
 
 
-def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
+def _trust_lines(study: Study, training_set: TrainingSet) -> Iterator[str]:
     from blindspot.backend.judging.quality import quality
 
     together = quality(study).together
@@ -102,7 +102,7 @@ def _certificate_line(certificate: Certificate | None) -> str:
         return "none; nobody certified how many false negatives this set has at most"
     if certificate.withdrawn:
         return f"withdrawn, because {'; '.join(certificate.withdrawn)}"
-    return f"{' '.join(proof(certificate))} By what these annotators call positive, up to label event {certificate.label_event:,}."
+    return f"{' '.join(proof_sentences(certificate))} By what these annotators call positive, up to label event {certificate.label_event:,}."
 
 
 def _agreement(agreement: Agreement) -> str:
@@ -133,7 +133,7 @@ def _share(rate: Rate) -> str:
     return f"{100 * rate.value:.1f}%{interval}"
 
 
-def _left_out(manifest: Mapping[str, Any]) -> list[str]:
+def _left_out_lines(manifest: Mapping[str, Any]) -> list[str]:
     return [f"- {count:,} questions: {reason}" for reason, count in manifest["left_out"].items()] or [
         "No question was left out."
     ]

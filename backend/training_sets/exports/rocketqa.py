@@ -27,16 +27,19 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
             bare += not row.hard
             for positive in row.positives:
                 for negative in row.hard:
-                    pairs.write("\t".join((query, *_parts(positive.passage), *_parts(negative.passage), "0")) + "\n")
+                    pairs.write(
+                        "\t".join((query, *_title_and_text(positive.passage), *_title_and_text(negative.passage), "0"))
+                        + "\n"
+                    )
                     dual += 1
             for label, passages in (("1", row.positives), ("0", row.hard)):
                 for _, passage in passages:
-                    labelled.write("\t".join((query, *_parts(passage), label)) + "\n")
+                    labelled.write("\t".join((query, *_title_and_text(passage), label)) + "\n")
                     cross += 1
     return {DUAL: dual, CROSS: cross}, left_out_note(bare, f"questions of {DUAL}", "they have no hard negative")
 
 
-def _parts(passage: Passage) -> tuple[str, str]:
+def _title_and_text(passage: Passage) -> tuple[str, str]:
     return one_line(passage.title).strip() or "-", one_line(passage.text)
 
 
