@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
 ESLINT ?= 10.15.0
-WORKERS ?= 2
+WORKERS ?= 3
 
 # Tests start some hundred Python processes. Where this variable forbids compiled files, each compiles the sources again.
 test soak coverage: export PYTHONDONTWRITEBYTECODE =

@@ -1,5 +1,7 @@
 """The study folder, its settings and its runs."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -288,3 +290,13 @@ def test_an_encoder_inside_the_study_moves_with_it(tmp_path):
     encoders = read_settings(moved / "study.toml").encoders
     assert encoders["mine"].model == str(moved / "models" / "mine")
     assert encoders["hub"].model == "someone/model"
+
+
+def test_parts_that_were_made_in_one_second_come_in_the_order_of_their_writing(tmp_path):
+    study = Study.create(tmp_path / "study")
+    for place, name in enumerate(("noisy", "clean")):
+        path = study.path("training_sets", name) / "manifest.json"
+        path.parent.mkdir(parents=True)
+        path.write_text('{"made": "2026-01-01T00:00:00Z"}', encoding="utf-8")
+        os.utime(path, ns=(place, place))
+    assert list(study.parts("training_sets")) == ["noisy", "clean"]

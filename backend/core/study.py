@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.manifest import Manifest, read_manifest, write_text
+from blindspot.backend.core.manifest import MANIFEST, Manifest, read_manifest, write_text
 from blindspot.backend.core.settings import Settings, check_name, default_toml, read_settings
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
@@ -121,7 +121,9 @@ class Study:
             for part in sorted(folder.iterdir())
             if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None
         }
-        return dict(sorted(manifests.items(), key=lambda item: item[1].get("made", "")))
+        # Two parts of one job may be made within a second, which is all that a manifest says.
+        written = {name: (folder / name / MANIFEST).stat().st_mtime_ns for name in manifests}
+        return dict(sorted(manifests.items(), key=lambda item: (item[1].get("made", ""), written[item[0]])))
 
     def finished_manifest(self, kind: str, name: str, noun: str, make_command: str, remake_command: str) -> Manifest:
         """Return the manifest of a finished part that was made over this study's passages.
