@@ -17,7 +17,7 @@ from blindspot.app.components.experiments import (
     verdict_panel,
 )
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import show_empty_page
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet

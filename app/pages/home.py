@@ -16,7 +16,7 @@ from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
-from blindspot.app.components.next_step import with_study
+from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card

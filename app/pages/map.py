@@ -20,7 +20,7 @@ from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, empty, notice, relation_label
 from blindspot.app.components.message import show_last_message
-from blindspot.app.components.next_step import show_empty_page
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter

@@ -16,7 +16,7 @@ from blindspot.app.components.compare_tables import accuracy_table, flip_table, 
 from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.marks import choices_fold, methods_note, notice
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.next_step import show_empty_page
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import (
