@@ -7,6 +7,7 @@ import streamlit as st
 from blindspot.app import study, url
 from blindspot.app.components import jobs
 from blindspot.app.components.download_buttons import table_downloads
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.experiments import (
     commands,
     figure_of,
@@ -18,7 +19,6 @@ from blindspot.app.components.experiments import (
     verdict_sentence,
 )
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.stylesheets import style_sheet
