@@ -136,7 +136,12 @@ def claim_words(claim: str) -> str:
 def verdict_panel(result: Mapping[str, Any]) -> Html:
     """The verdict with the size of the experiment, each claim with its figures, and the notes on demand."""
     claims = [
-        tag("li", _verdict(claim["word"]), span(claim_words(claim["says"])), span(difference(claim, result["unit"]), cls="soft"))
+        tag(
+            "li",
+            _verdict(claim["word"]),
+            span(claim_words(claim["says"])),
+            span(difference(claim, result["unit"]), cls="soft"),
+        )
         for claim in result["claims"]
     ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
