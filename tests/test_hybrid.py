@@ -31,19 +31,19 @@ B = hits([(1, 0.9), (5, 0.8), (-1, -np.inf)])
 
 
 def test_rrf_by_hand():
-    fused = reciprocal_rank_fusion([A, B], 5)
+    fused = reciprocal_rank_fusion([A, B], 5, 60)
     assert fused.ordinals.tolist() == [[1, 3, 5, 8, -1]]
     np.testing.assert_allclose(fused.scores[0, :4], [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
 
 
 def test_rrf_ties_are_ordered_by_ordinal():
-    fused = reciprocal_rank_fusion([hits([(7, 2.0)]), hits([(2, 5.0)])], 2)
+    fused = reciprocal_rank_fusion([hits([(7, 2.0)]), hits([(2, 5.0)])], 2, 60)
     assert fused.ordinals.tolist() == [[2, 7]]
 
 
 def test_rrf_of_three_lists():
     lists = [hits([(1, 3.0), (2, 2.0)]), hits([(2, 3.0), (3, 2.0)]), hits([(2, 1.0), (1, 0.5)])]
-    fused = reciprocal_rank_fusion(lists, 3)
+    fused = reciprocal_rank_fusion(lists, 3, 60)
     assert fused.ordinals.tolist() == [[2, 1, 3]]
     np.testing.assert_allclose(fused.scores[0], [1 / 62 + 2 / 61, 1 / 61 + 1 / 62, 1 / 62], rtol=1e-6)
 
@@ -55,7 +55,7 @@ def test_long_padding_takes_no_more_steps(monkeypatch):
     steps = []
     for padding in (1, 300):
         calls.clear()
-        fused = reciprocal_rank_fusion([hits([(1, 2.0), *[(-1, -np.inf)] * padding])] * 2, 2)
+        fused = reciprocal_rank_fusion([hits([(1, 2.0), *[(-1, -np.inf)] * padding])] * 2, 2, 60)
         assert fused.ordinals.tolist() == [[1, -1]]
         steps.append(len(calls))
     assert steps[0] == steps[1]
@@ -64,11 +64,11 @@ def test_long_padding_takes_no_more_steps(monkeypatch):
 def test_published_rrf_cases(real_data):
     cases = json.loads((real_data / "published_results.json").read_text())["rrf_k60_cases"]
     first, second = hits([(4, 2.0), (6, 1.0), (9, 0.5)]), hits([(4, 8.0), (9, 7.0), (6, 6.0)])
-    fused = reciprocal_rank_fusion([first, second], 3)
+    fused = reciprocal_rank_fusion([first, second], 3, 60)
     assert fused.ordinals.tolist() == [[4, 6, 9]]
     expected = [cases["two_rank_1_hits"], cases["ranks_2_and_3"], cases["ranks_2_and_3"]]
     np.testing.assert_allclose(fused.scores[0], expected, rtol=1e-6)
-    alone = reciprocal_rank_fusion([hits([(1, 1.0)]), hits([(-1, -np.inf)])], 1)
+    alone = reciprocal_rank_fusion([hits([(1, 1.0)]), hits([(-1, -np.inf)])], 1, 60)
     np.testing.assert_allclose(alone.scores, [[cases["one_rank_1_hit"]]], rtol=1e-6)
 
 

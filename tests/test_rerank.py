@@ -103,7 +103,7 @@ def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
     texts = [question.text for question in study.questions.with_ids(run.question_ids)]
     depth = run.manifest["depth"]
     both = expected(study, texts, depth), Dense(study, "tiny", "cpu").search(texts, depth)
-    assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K).ordinals.tolist()
+    assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K, 60).ordinals.tolist()
     kind = kind_of_run(run.manifest)
     assert "reranked by meaning" in kind.describe(run.manifest)
     name = kind.retriever_of(run.manifest)

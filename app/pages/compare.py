@@ -21,11 +21,11 @@ from blindspot.app.components.compare_tables import (
     significance_line,
 )
 from blindspot.app.components.download_buttons import table_downloads
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import choices_fold, grouping, letter, methods_note, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_link, causes_panel
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
 from blindspot.app.components.stylesheets import style_sheet

@@ -11,12 +11,12 @@ import streamlit as st
 from blindspot.app import checks, study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.check.answer import answer
-from blindspot.app.components.check.log_panel import log_answer, precision_of
+from blindspot.app.components.check.log_panel import log_precision_sentence, precision_of
+from blindspot.app.components.empty_page import with_study
 from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
-from blindspot.app.components.next_step import with_study
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.path_bar import home_step
 from blindspot.app.components.queue_card import queue_card
@@ -98,7 +98,9 @@ def _check(open_study: Study, of_file: bool, is_main: bool) -> None:
         found = checks.proven_labels(open_study)
         words = answer(checks.check_of(open_study).facts, found, checks.sees_rate(open_study, found))
     else:
-        words = log_answer(open_study, precision_of(open_study), who.may(open_study.labels_path, "see others' labels"))
+        words = log_precision_sentence(
+            open_study, precision_of(open_study), who.may(open_study.labels_path, "see others' labels")
+        )
     button = link("See the check" if of_file else "See the log", url.CHECK, cls="button main" if is_main else "button")
     show(div(words, button, cls="welcome"))
 

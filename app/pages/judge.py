@@ -14,9 +14,9 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import judging
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.learning_curve import curve_panel
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.sign_in import confirm_sign_out, sign_in
 from blindspot.app.components.team.batches import new_batch_button
 from blindspot.app.desk import Desk, desk

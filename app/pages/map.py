@@ -13,6 +13,7 @@ import streamlit as st
 from blindspot.analysis.flips import flip_table
 from blindspot.app import hidden_questions, url, who
 from blindspot.app import study as opened_study
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from blindspot.app.components.map.figure import held_figure, selectable
@@ -20,7 +21,6 @@ from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import choices_fold, empty, notice, relation_label
 from blindspot.app.components.message import show_last_message
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter

@@ -11,13 +11,13 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.edits import edits_part
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.explanation import explanation_section
 from blindspot.app.components.hit_lists import HitList, rows_to_show, side_by_side
 from blindspot.app.components.judge_marks import JudgeMark, judge_marks
 from blindspot.app.components.judging.on_question import judged, on_question
 from blindspot.app.components.marks import letter, notice, relation_label
 from blindspot.app.components.miss_causes import causes_of_question
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_head import gold_table, question_head
 from blindspot.app.components.read_answer import read_answer, read_lines
 from blindspot.app.components.readings import chosen_reader

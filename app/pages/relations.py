@@ -8,8 +8,8 @@ from blindspot.app import study, url
 from blindspot.app.components import jobs, relations_tables
 from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.download_buttons import table_downloads
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import choices_fold, methods_note, notice, relation_label
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet

@@ -14,9 +14,9 @@ from streamlit.delta_generator import DeltaGenerator
 from blindspot.app import hidden_questions, selection, study, url, who
 from blindspot.app.components.compare_tables import accuracy_table, flip_table, headline, scrolling, significance_line
 from blindspot.app.components.download_buttons import table_downloads
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import choices_fold, methods_note, notice
 from blindspot.app.components.message import show_last_message, try_action
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.relations_tables import choices
 from blindspot.app.components.slice_tables import (
@@ -88,7 +88,7 @@ def page() -> None:
         wrong, chosen, kept = str(error), replace(chosen, slice=""), np.ones(len(compared), dtype=bool)
     fold = choices_fold(f"{a} and {b}, k = {chosen.k}")
     if chosen.slice:
-        _slice(opened, compared, chosen, kept, head, fold)
+        _show_slice(opened, compared, chosen, kept, head, fold)
     else:
         _finder(opened, chosen, facts, head, fold)
     with st.container(key="filters"):
@@ -114,7 +114,7 @@ def address(chosen: Selection, **changes: object) -> str:
     )
 
 
-def _slice(
+def _show_slice(
     open_study, compared: Comparison, chosen: Selection, subset: np.ndarray, head: DeltaGenerator, fold: Html
 ) -> None:
     """Show the runs' figures on the current slice.

@@ -419,11 +419,14 @@ def _groups(
     return [Group(row.group, name(row.group), row.n, row.success["run"], row.units) for row in rows]
 
 
-def _notes(relevance: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:
+def _notes(relevance: Relevance, questions_in_run: int, too_deep: list[int], depth: int) -> list[str]:
     notes = []
     if relevance.kind != relevance.asked:
         notes.append("no question has answers, so relevance is gold")
-    notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in relevance.left_out.items()]
+    notes += [
+        f"{count:,} of {questions_in_run:,} questions left out: {reason}"
+        for reason, count in relevance.left_out.items()
+    ]
     if relevance.n_relevant is not None and (zeros := int((relevance.n_relevant == 0).sum())):
         notes.append(
             f"{quantity(zeros, 'question')} {noun_form(zeros, 'was', 'were')} judged without any relevant passage and "

@@ -203,8 +203,8 @@ def _umbrela_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
         raise fields.FieldError("lacks 'judgment'")
     if not 0 <= grade <= 3:
         raise fields.FieldError(f"the judgment is {grade}; it must be from 0 to 3")
-    question = _any_id(row, _QUESTION_KEYS)
-    passage = _any_id(row, _PASSAGE_KEYS)
+    question = _first_id_present(row, _QUESTION_KEYS)
+    passage = _first_id_present(row, _PASSAGE_KEYS)
     if question is not None and passage is not None:
         yield ImportedJudgement(line, question, passage, grade)
     else:
@@ -217,7 +217,7 @@ def _rlhn_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
     """Yield the judgements in a row of RLHN: a query with `positive_passages` and `negative_passages`, as RLHN's model
     relabelled them.
     """
-    question = _any_id(row, _QUESTION_KEYS)
+    question = _first_id_present(row, _QUESTION_KEYS)
     if question is None:
         raise fields.FieldError("lacks 'query_id'")
     if "positive_passages" not in row:
@@ -227,15 +227,15 @@ def _rlhn_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
         if not isinstance(passages, list):
             raise fields.FieldError(f"{key!r} must be a list")
         for passage in passages:
-            id = _any_id(passage, _PASSAGE_KEYS) if isinstance(passage, dict) else None
+            id = _first_id_present(passage, _PASSAGE_KEYS) if isinstance(passage, dict) else None
             if id is None:
                 raise fields.FieldError(f"a passage of {key!r} lacks 'docid'")
             yield ImportedJudgement(line, question, id, grade)
 
 
 def _jsonl_row(line: int, row: dict[str, Any]) -> Iterator[ImportedJudgement]:
-    question = _any_id(row, (*_QUESTION_KEYS, "question"))
-    passage = _any_id(row, (*_PASSAGE_KEYS, "passage"))
+    question = _first_id_present(row, (*_QUESTION_KEYS, "question"))
+    passage = _first_id_present(row, (*_PASSAGE_KEYS, "passage"))
     if question is None or passage is None:
         raise fields.FieldError(f"lacks {'question' if question is None else 'passage'!r}")
     label, grade, score = row.get("label"), fields.integer(row, "grade"), row.get("score", row.get("probability"))
@@ -265,7 +265,7 @@ def _rows(
             yield BadInput(str(error), path, line)
 
 
-def _any_id(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
+def _first_id_present(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
     return next((found for name in names if (found := fields.identifier(row, name, required=False))), None)
 
 

@@ -192,14 +192,14 @@ class RerankKind(RetrieverKind):
         BM25, and those of which the study has runs.
         """
         found = [f"{self.name}:{about['name']}" for about in feature_judges(study)]
-        if BASE in _available_below(study, BASE):
+        if BASE in _available_below_reranker(study, BASE):
             scorers = [card.name for card in judges_of(study) if card.kind == "cross-encoder"]
             found += [f"{self.name}:{name}{OVER}{BASE}" for name in scorers]
         known = {card.name for card in judges_of(study)}
         for manifest in study.parts("runs").values():
             name = str(manifest.get("retriever"))
             judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
-            if self.made(manifest) and over and judge in known and over in _available_below(study, over):
+            if self.made(manifest) and over and judge in known and over in _available_below_reranker(study, over):
                 found.append(name)
         return list(dict.fromkeys(found))
 
@@ -319,7 +319,7 @@ class RerankKind(RetrieverKind):
         return super().options_of_run(manifest) | ({"depth": manifest["depth"]} if "depth" in manifest else {})
 
 
-def _available_below(study: Study, name: str) -> list[str]:
+def _available_below_reranker(study: Study, name: str) -> list[str]:
     kind = kind_of(name)
     return [] if kind is None or isinstance(kind, RerankKind) else kind.available(study)
 

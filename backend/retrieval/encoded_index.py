@@ -168,6 +168,6 @@ class EncodedIndexKind(EncoderKind):
     def made(self, manifest: Mapping[str, Any]) -> bool:
         return manifest.get("kind") == self.name
 
-    def without_index(self, study: Study) -> list[str]:
+    def encoders_without_index(self, study: Study) -> list[str]:
         """Return the encoders of study.toml that have no index yet."""
         return [name for name in encoders_of_kind(study, self.name) if name not in study.parts("indexes")]

@@ -62,7 +62,7 @@ def weighted_fusion(candidates: Candidates, weight: float, k: int) -> Hits:
     return top_k(candidates.ordinals, candidates.sparse + np.float32(weight) * candidates.dense, k)
 
 
-def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hits:
+def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int) -> Hits:
     """Return the k best passages by the sum of 1 / (rrf_k + rank) over the lists (Cormack, Clarke and Büttcher
     2009).
     """

@@ -190,7 +190,7 @@ class LateInteractionKind(EncodedIndexKind):
                 INDEX.command(name),
                 request(build_index, name),
             )
-            for name in self.without_index(study)[:1]
+            for name in self.encoders_without_index(study)[:1]
         ]
 
 

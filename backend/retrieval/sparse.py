@@ -155,7 +155,7 @@ class SparseKind(EncodedIndexKind):
                 INDEX.command(name),
                 request(build_index, name),
             )
-            for name in self.without_index(study)[:1]
+            for name in self.encoders_without_index(study)[:1]
         ]
 
 

@@ -37,7 +37,7 @@ def log_page(open_study: Study, name: str) -> None:
     found = precision_of(open_study)
     sees = who.may(open_study.labels_path, "see others' labels")
     with st.container(key="answer"):
-        show(log_answer(open_study, found, sees))
+        show(log_precision_sentence(open_study, found, sees))
         _next_step(open_study, found)
     facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in fact_lines(log_facts(open_study))]
     fact_panel = div(
@@ -63,7 +63,7 @@ def _precision(_study: Study, *key: object) -> LogPrecision | None:
     return log_precision(_study)
 
 
-def log_answer(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
+def log_precision_sentence(open_study: Study, precision: LogPrecision | None, sees_labels: bool) -> Html:
     """Return the sentence at the top of the page."""
     if precision is None or not precision.judged:
         return tag("h1", "How many of the retrieved chunks answer their question? No question is judged yet.")

@@ -64,7 +64,7 @@ def rules_panel(open_study: Study, curve: RuleCurve, source: Path) -> None:
             div(
                 tag("h2", "Which rule drops them", id="rules"),
                 why,
-                _table(best_of_each(curve), best, row),
+                _table(best_row_of_each_rule(curve), best, row),
                 promise,
                 every,
             )
@@ -87,7 +87,7 @@ def _pastes(open_study: Study, curve: RuleCurve, row: RuleRow | None, source: Pa
         st.code(row.rule.argument, language="python", wrap_lines=True)
 
 
-def best_of_each(curve: RuleCurve) -> list[RuleRow]:
+def best_row_of_each_rule(curve: RuleCurve) -> list[RuleRow]:
     """Return for each rule the row that separates best; for the rule of the chosen row, the chosen row."""
     best_rows: dict[str, RuleRow] = {}
     for place, row in enumerate(curve.rows):

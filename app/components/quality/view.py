@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from blindspot.app import hidden_questions, url
+from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.marks import empty
-from blindspot.app.components.next_step import show_empty_page
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel

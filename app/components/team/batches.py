@@ -10,9 +10,9 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
-from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk, given_words

@@ -11,8 +11,8 @@ from blindspot.analysis.accuracy import proportion
 from blindspot.analysis.disagreements import NO, SILENT, YES, Disagreements, Pattern, pairs_in_cell, tabulate
 from blindspot.app import study, url, who
 from blindspot.app.components.compare_tables import scrolling
+from blindspot.app.components.empty_page import show_next_step
 from blindspot.app.components.marks import methods_note, notice, percent
-from blindspot.app.components.next_step import show_next_step
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs

@@ -119,11 +119,11 @@ def possible_readings(path: Path, split: str | None = None) -> list[FileReading]
 
     Raises BadInput if the file is empty or unreadable.
     """
-    found = [_reading_as(path, each, split) for each in recognise_formats(path) if each.kind in IMPORTS]
+    found = [_file_reading(path, each, split) for each in recognise_formats(path) if each.kind in IMPORTS]
     return sorted(found, key=lambda reading: bool(reading.fault))
 
 
-def _reading_as(path: Path, format: Format, split: str | None) -> FileReading:
+def _file_reading(path: Path, format: Format, split: str | None) -> FileReading:
     options = Options(split if format.kind == "questions" else None, settings=format.settings)
     try:
         with format.opened(path, options) as records:

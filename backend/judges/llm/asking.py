@@ -306,10 +306,10 @@ class PairAsker:
 
 
 def missing_votes_of(
-    judge: LLMJudge, hashed: str, stored_answers: Mapping[tuple[str, str, int], StoredAnswer]
+    judge: LLMJudge, hash_of_pair: str, stored_answers: Mapping[tuple[str, str, int], StoredAnswer]
 ) -> list[tuple[str, int]]:
     wanted = ((model, sample) for model in judge.models for sample in range(judge.settings.samples))
-    return [(model, sample) for model, sample in wanted if (hashed, model, sample) not in stored_answers]
+    return [(model, sample) for model, sample in wanted if (hash_of_pair, model, sample) not in stored_answers]
 
 
 def score_of(judge: LLMJudge, answers: Iterable[StoredAnswer]) -> float | None:
