@@ -2,11 +2,13 @@
 
 import pytest
 
+from blindspot.app.components.experiments import _counted_words, claim_words
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.cost import planned_parts
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.text.number_words import quantity
 from tests.app_pages import HOSTILE, Page
 from tests.experiments import experiment_study
 from tests.training_studies import copied
@@ -41,17 +43,32 @@ def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
     study = copied(study, tmp_path / "s")
     found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
     words = [claim["word"] for claim in found["claims"]]
-    assert (
-        f"{words.count('supported')} of {len(words)} tested claims of the papers"
-        in Page(study.folder, "experiments").text
-    )
+    overview = Page(study.folder, "experiments")
+    tested = f"{quantity(len(words), 'claim')} of the papers tested"
+    assert f"{tested}{_counted_words(words)}; 1 of {len(EXPERIMENTS)} experiments has run." in overview.text
+    assert "not run" not in overview.text
+    first = next(each for each in overview.links() if each.startswith("experiments?experiment="))
+    assert first == "experiments?experiment=retrieval", "what ran comes first"
     page = Page(study.folder, "experiments", experiment="retrieval")
     assert found["verdict"] in page.text and found["sentence"] in page.text
+    (lead,) = page.part('<p class="lead">.*?</p>')
+    assert lead.startswith(found["sentence"]) and "n = " in lead
     for claim in found["claims"]:
-        assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
+        assert claim_words(claim["says"]) in page.text and f"n = {claim['n']}" in page.text
     for cell in found["cells"]:
         assert f"{100 * cell['value']:.1f}" in page.text
     assert "births/dev @5" in page.text
+
+
+def test_verdicts_are_counted_and_lines_named_in_words():
+    assert _counted_words(["inconclusive"]) == ", inconclusive"
+    assert _counted_words(["inconclusive"] * 2) == ", both inconclusive"
+    assert _counted_words(["supported"] * 3) == ", all 3 supported"
+    assert _counted_words(["inconclusive", "supported", "supported"]) == ": 2 supported, 1 inconclusive"
+    assert claim_words("other ent, bucket 6 less bucket 7: m is better on frequent entities") == (
+        "Entities outside the training questions, more frequent (bucket 6) less rarer (bucket 7): "
+        "m is better on frequent entities"
+    )
 
 
 def test_a_result_is_data(study, tmp_path):

@@ -73,16 +73,17 @@ def test_the_tab_says_first_what_the_next_labels_are_expected_to_add(study):
     expected = [{"value": 0.02, "low": 0.01, "high": 0.03}] * 3
     uses = [
         {"use": "reranker", "now": None, "expected": expected, "lacking": ""},
-        {"use": "gold", "now": None, "expected": [], "lacking": "judge gold first"},
+        {"use": "gold", "now": None, "expected": [], "lacking": "judge gold first: blindspot batch gold"},
     ]
     write_json(study.folder / "label_forecast.json", {"labels": 30, "questions": 30, "last_event": 30, "uses": uses})
     page = Page(study.folder, "training", "lea", tab="curve")
     (sentence,) = page.part('<p class="lead">.*?</p>')
     assert sentence.startswith(
-        "The next 300 labels are expected to add +2.0 points to a reranker's Success@1 (+1.0 to +3.0)."
+        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (+1.0 to +3.0)."
     )
     assert "With 30 settled pairs a reranker has a Success@1 of" in sentence
     assert "+2.0 +1.0 to +3.0" in page.text and "doubtful gold, wrong passages found judge gold first" in page.text
+    assert "blindspot batch gold" not in page.text
 
 
 def test_without_labels_the_tab_says_what_bm25_finds(whole, tmp_path):

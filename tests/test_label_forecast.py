@@ -80,9 +80,12 @@ def test_the_sentence_names_the_use_that_pays_most_and_what_cleaning_does_not():
 
 def test_the_answer_is_what_the_next_labels_add_to_the_reranker():
     assert forecast_of(reranker=(0.009, -0.018, 0.035)).answer == (
-        "The next 300 labels are expected to add +0.9 points to a reranker's Success@1 (−1.8 to +3.5), which is not certain."
+        "300 more labels may not help a reranker: +0.9 points of Success@1 (−1.8 to +3.5)."
     )
-    assert forecast_of(reranker=(0.02, 0.01, 0.03)).answer.endswith("Success@1 (+1.0 to +3.0).")
+    assert forecast_of(reranker=(0.02, 0.01, 0.03)).answer == (
+        "300 more labels are expected to raise a reranker: +2.0 points of Success@1 (+1.0 to +3.0)."
+    )
+    assert "expected to lower a reranker: −2.0" in forecast_of(reranker=(-0.02, -0.03, -0.01)).answer
     assert forecast_of(evaluation=(0.1, 0.09, 0.11)).answer == ""
 
 

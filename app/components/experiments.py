@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no finding": "–"}
+LINES_IN_WORDS = {
+    "other ent": "entities outside the training questions",
+    "train ent": "entities of training questions",
+    "rand ent": "entities drawn at random",
+}
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
@@ -38,24 +44,30 @@ def overview_sentence(results: Sequence[Mapping[str, Any]]) -> str:
         return (
             f"No claim is tested yet: {quantity(len(listed), 'experiment')} of {papers} papers can run on this study."
         )
-    held, unsure = words.count("supported"), words.count("inconclusive")
-    return (
-        f"{held:,} of {quantity(len(words), 'tested claim')} of the papers {noun_form(held, 'holds', 'hold')} here "
-        f"({unsure:,} inconclusive); {len(newest):,} of {quantity(len(listed), 'experiment')} "
-        f"{noun_form(len(newest), 'has', 'have')} run."
-    )
+    ran = f"{len(newest):,} of {quantity(len(listed), 'experiment')} {noun_form(len(newest), 'has', 'have')} run."
+    return f"{quantity(len(words), 'claim')} of the papers tested{_counted_words(words)}; {ran}"
+
+
+def _counted_words(words: Sequence[str]) -> str:
+    """Return how many claims have each verdict, such as ", both inconclusive" or ": 2 supported, 1 inconclusive"."""
+    counts = {word: words.count(word) for word in BEST if word in words}
+    if len(counts) == 1:
+        every = {1: "", 2: "both "}.get(len(words), f"all {len(words):,} ")
+        return f", {every}{words[0]}"
+    return f": {', '.join(f'{count:,} {word}' for word, count in counts.items())}" if counts else ""
 
 
 def overview(results: Sequence[Mapping[str, Any]]) -> Html:
-    """All experiments by paper: the question of each, and its strongest verdict."""
+    """All experiments by paper, those that ran first: the question of each, and its strongest verdict if it ran."""
     verdicts: dict[str, str] = {}
     for result in results:
         verdicts[result["experiment"]] = min(
             verdicts.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
     panels, listed = [], listed_experiments(results)
-    for paper in dict.fromkeys(about.paper for about in listed.values()):
-        named = [name for name, about in listed.items() if about.paper == paper]
+    names = sorted(listed, key=lambda name: name not in verdicts)  # experiments that ran come first
+    for paper in dict.fromkeys(listed[name].paper for name in names):
+        named = [name for name in names if listed[name].paper == paper]
         items = [tag("li", _experiment_link(name, listed[name], verdicts.get(name))) for name in named]
         panels.append(div(tag("h2", paper), tag("ul", *items, cls="asked"), cls="panel"))
     return div(*panels, cls="papers")
@@ -63,8 +75,7 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
 
 def _experiment_link(name: str, about: About, verdict: str | None) -> Html:
     words = span(about.asks, " ", span(f"{name}, {about.source}", cls="soft"))
-    mark = _verdict(verdict) if verdict else span("not run", cls="word")
-    return link(join(words, mark), url.href(url.EXPERIMENTS, {"experiment": name}))
+    return link(join(words, _verdict(verdict) if verdict else ""), url.href(url.EXPERIMENTS, {"experiment": name}))
 
 
 def _verdict(verdict: str) -> Html:
@@ -104,10 +115,33 @@ def _figure_cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     return join(span(value, span(f"{low}{between}{high}", cls="interval"), cls="figure"), paper)
 
 
+def verdict_sentence(result: Mapping[str, Any]) -> str:
+    """The answer in words: the verdict, and the first claim that it comes from with its figure, interval and n."""
+    deciding = next((claim for claim in result["claims"] if claim["word"] == result["verdict"]), None)
+    if deciding is None:
+        return result["sentence"]
+    others = len(result["claims"]) - 1
+    more = f"; {quantity(others, 'further claim')} below" if others else ""
+    return f"{result['sentence']} {claim_words(deciding['says'])}: {difference(deciding, result['unit'])}{more}."
+
+
+def claim_words(claim: str) -> str:
+    """Return a claim with the names of the figure's lines and buckets in words."""
+    for name, words in LINES_IN_WORDS.items():
+        claim = claim.replace(name, words)
+    claim = re.sub(r"bucket (\d+) less bucket (\d+)", r"more frequent (bucket \1) less rarer (bucket \2)", claim)
+    return claim[:1].upper() + claim[1:]
+
+
 def verdict_panel(result: Mapping[str, Any]) -> Html:
     """The verdict with the size of the experiment, each claim with its figures, and the notes on demand."""
     claims = [
-        tag("li", _verdict(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
+        tag(
+            "li",
+            _verdict(claim["word"]),
+            span(claim_words(claim["says"])),
+            span(difference(claim, result["unit"]), cls="soft"),
+        )
         for claim in result["claims"]
     ]
     n = max((cell["n"] for cell in result["cells"]), default=0)
@@ -115,7 +149,7 @@ def verdict_panel(result: Mapping[str, Any]) -> Html:
     return div(
         tag(
             "h2",
-            f"{SIGNS[result['verdict']]} {result['sentence']} ",
+            f"{SIGNS[result['verdict']]} {quantity(len(claims), 'claim')}: {result['verdict']} ",
             span(f"{measured} to {n:,} questions a cell.", cls="soft"),
         ),
         tag("ul", *claims, cls="claims"),

@@ -16,7 +16,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, link, row, show, span, table, table_head, tag, term
+from blindspot.app.markup import Html, div, join, link, row, show, span, table, table_head, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import count_with_units
@@ -34,7 +34,7 @@ from blindspot.backend.training.curve_points import (
     curve_points,
 )
 from blindspot.backend.training.forecast_steps import LABELS
-from blindspot.backend.training.label_forecast import LabelForecast, forecast_labels, stored_forecast
+from blindspot.backend.training.label_forecast import LabelForecast, UseForecast, forecast_labels, stored_forecast
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
 from blindspot.backend.training.own_labels import own_effect
 from blindspot.db.errors import BlindspotError
@@ -336,7 +336,7 @@ def curve_tab(open_study: Study) -> None:
     found = stored_forecast(open_study)
     tabs.title("Learning curve", _answer_sentence(open_study, points, found))
     if found is not None:
-        show(_forecast_table(found))
+        show(_forecast_table(open_study, found))
     curve_panel(open_study, "training")
     if not points:
         return
@@ -382,12 +382,20 @@ def _base_words(open_study: Study) -> str:
     return f"Without labels {run} has a Success@1 of {_share_text(alone)} on {quantity(alone.n, 'question')}. "
 
 
-def _forecast_table(found: LabelForecast) -> Html:
+def _lacking_words(open_study: Study, found: UseForecast) -> Html:
+    """Say what a forecast lacks, with a link to the gold check of the training set in place of its command."""
+    words, _, names_command = found.lacking.partition(": blindspot ")
+    if not names_command or not study.parts(open_study, "training_sets"):
+        return join(words)
+    return join(words, ": ", link("check the gold of a training set", tabs.address("set")))
+
+
+def _forecast_table(open_study: Study, found: LabelForecast) -> Html:
     """What the next labels are expected to change, for each use of labels."""
     rows = [
         row(*map(_cell_with_interval, each.forecast_cells), head=each.title)
         if each.expected
-        else row(tag("td", each.lacking, colspan=len(LABELS), cls="left soft"), head=each.title)
+        else row(tag("td", _lacking_words(open_study, each), colspan=len(LABELS), cls="left soft"), head=each.title)
         for each in found.uses
     ]
     head = table_head("use of labels", *(f"{number} more" for number in LABELS))

@@ -16,6 +16,7 @@ from blindspot.app.components.experiments import (
     overview_sentence,
     result_table,
     verdict_panel,
+    verdict_sentence,
 )
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
@@ -64,12 +65,12 @@ def _page(open_study: Study) -> None:
 
 
 def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
-    show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
-    if not results:
-        show(tag("p", "There is no verdict yet: the experiment has not run on this study."))
-    else:
-        keys = [result["key"] for result in results]
-        chosen = next(result for result in results if result["key"] == url.one_of("result", keys, keys[0]))
+    keys = [result["key"] for result in results]
+    chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
+    none = "There is no verdict yet: the experiment has not run on this study."
+    answer = none if chosen is None else verdict_sentence(chosen)
+    show(tag("h1", about.asks), tag("p", answer, cls="lead"), tag("p", f"{about.paper}, {about.source}", cls="soft"))
+    if chosen is not None:
         if len(results) > 1:
             show(
                 choices(

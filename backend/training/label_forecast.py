@@ -123,11 +123,10 @@ class LabelForecast:
         gain = next((each.expected[-1] for each in self.uses if each.use == "reranker" and each.expected), None)
         if gain is None:
             return ""
-        unsure = "" if gain.low > 0 or gain.high < 0 else ", which is not certain"
-        return (
-            f"The next {LABELS[-1]} labels are expected to add {_signed_points(gain.value)} points to a reranker's Success@1 "
-            f"({_signed_points(gain.low)} to {_signed_points(gain.high)}){unsure}."
-        )
+        change = f"{_signed_points(gain.value)} points of Success@1 ({_signed_points(gain.low)} to {_signed_points(gain.high)})"
+        if gain.low <= 0 <= gain.high:
+            return f"{LABELS[-1]} more labels may not help a reranker: {change}."
+        return f"{LABELS[-1]} more labels are expected to {'raise' if gain.low > 0 else 'lower'} a reranker: {change}."
 
     def lines(self) -> list[str]:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
