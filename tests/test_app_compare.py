@@ -105,6 +105,14 @@ def test_another_measure_fills_the_tables_and_the_conclusion(study):
     assert "Success@k, %" in compare(study, measure="ndcg").text, "nDCG is unknown by answers"
 
 
+def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
+    page = compare(study, k=5)
+    assert "In no relation alone do the runs differ reliably: every p is above 0.05." in page.text
+    assert "In no group of frequencies alone do" in compare(study, k=5, groups="bucket").text
+    aside = page.part('<th [^>]*class="aside".*?</th>')
+    assert aside == ["n", "both", "none"], "narrow windows leave out these columns"
+
+
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):
     page = compare(study, groups="bucket")
     assert row(page, "10-29 mentions").startswith("10-29 mentions 2 100.0 50.0 A +50.0")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from blindspot.app.components import jobs
-from blindspot.app.components.map.figure import COLOURS, GREY, SELECTABLE, map_figure, selectable
+from blindspot.app.components.map.figure import COLOURS, DARK_GREY, FIXED, GREY, SELECTABLE, map_figure, selectable
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -245,7 +245,10 @@ def contrasts(colour: str) -> list[float]:
 
 
 def test_every_colour_of_a_map_is_seen_in_light_and_in_dark():
-    assert min(ratio for colour in (*COLOURS, GREY) for ratio in contrasts(colour)) >= 3
+    assert min(ratio for colour in (*COLOURS, GREY, DARK_GREY) for ratio in contrasts(colour)) >= 3
+    assert FIXED[NEITHER][0] == DARK_GREY, (
+        "what neither run finds is no shade of the orange of what only the first finds"
+    )
 
 
 def test_hits_of_two_runs_are_those_of_both_one_or_neither():

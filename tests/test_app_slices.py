@@ -92,6 +92,8 @@ def test_relations_over_three_runs(study):
     assert "3 questions measured in all runs" in page.text
     line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
     assert line.startswith("place of birth (P19) 3 A +33.3") and line.endswith(" 66.7 100.0 66.7 66.7 66.7 100.0")
+    heads = page.part('<th colspan="[0-9]+" scope="colgroup".*?</th>')
+    assert heads == ["A alpha", "B beta", "short"], "the column A − B says which run is A"
     assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
 

@@ -278,6 +278,8 @@ def test_groups_by_mentions_are_the_default_and_those_of_the_comparison(tmp_path
     assert list(figure.layout.xaxis.categoryarray) == [
         f"{made.label(p.bucket)}<br>n {p.n}" for p in made.series[ALL]["alpha"]
     ]
+    for points, few in zip(figure.data[::2], figure.data[1::2], strict=True):
+        assert few.x and few.marker.line.color == points.marker.color, "hollow points keep the run's colour"
 
 
 def test_published_figures_stand_with_their_relations(real_data):

@@ -139,6 +139,8 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
     shown = study.corpus.ordinals(re.findall(r'<span class="soft id">(.*?)</span>', page.html)).values()
     kept = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    (heading,) = (each for each in page.part("<h2.*?</h2>") if "and no passage for more" in each)
+    assert f"for {counts.max()} questions in its first {hits.shape[1]}" in heading
     assert sorted((kept[row] for row in shown), reverse=True) == sorted(counts.tolist(), reverse=True)[:5]
     told = Page(study.folder, "find", "ann", run="alpha").part('<ol class="found".*?</ol>')[0]
     assert study.questions.get("q1").text not in told, "ann still has to judge this question"
@@ -147,8 +149,20 @@ def test_the_page_begins_with_its_title_examples_and_the_passages_that_are_retri
 def test_the_title_says_how_many_passages_a_run_retrieves(study):
     page = Page(study.folder, "find", "lea", words="filler", run="beta")
     (title,) = page.part("<h1.*?</h1>")
-    retrieved = page.html.count("retrieved for ")
-    assert title.endswith(f"for “filler”; beta retrieves {retrieved or 'none'} in its first 15")
+    nowhere = page.html.count("retrieved for no question")
+    retrieved = page.html.count("retrieved for ") - nowhere
+    assert nowhere, "a passage that the run does not retrieve says so"
+    assert title.endswith(
+        f"for “filler”; beta retrieves {retrieved or 'none'} of them for at least one question, in its first 15"
+    )
+
+
+def test_an_excerpt_that_begins_within_a_sentence_begins_with_an_ellipsis(tmp_path):
+    passages = [Passage("a", "Oslo", "was the first weaver of Oslo."), Passage("b", "Oslo", "The second weaver.")]
+    study = make_study(tmp_path / "study", passages, [Question("q", "where is the weaver from?")])
+    firsts = {each.id: each.excerpt[0][0] for each in find(study, "weaver", "passages").found}
+    assert firsts["a"] == "… " and firsts["b"].startswith("The")
+    assert find(study, "where", "questions").found[0].excerpt[0][0] != "… ", "a question in small letters is whole"
 
 
 def test_the_page_escapes_what_it_shows_and_links_to_questions(study):

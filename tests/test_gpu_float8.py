@@ -68,7 +68,7 @@ def test_a_candidate_is_no_worse_than_what_the_bound_lets_outside():
     vectors, questions = topics(3000, 9, seed=5)
     found = Float8Search(on_one_device(vectors, "cpu")).propose(questions, 10)
     true = np.sort(vectors.astype(np.float64) @ questions.astype(np.float64).T, axis=0)
-    assert (found.at_most >= true[-float8.CANDIDATES - 1]).all(), "the best row outside is within the bound"
+    assert (found.upper_bounds >= true[-float8.CANDIDATES - 1]).all(), "the best row outside is within the bound"
 
 
 def test_a_chip_whose_sums_are_less_exact_makes_no_candidates(monkeypatch):

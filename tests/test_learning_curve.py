@@ -124,7 +124,7 @@ def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
     lists, _, truth, _ = bench.training_lists("all", by_people)
     calls = []
     original = curve_bench.learn_map
-    monkeypatch.setattr(curve_bench, "learn", lambda *a: calls.append(a[0]) or original(*a))
+    monkeypatch.setattr(curve_bench, "learn_map", lambda *a: calls.append(a[0]) or original(*a))
     monkeypatch.setattr(curve_bench, "ADAPTER_QUESTIONS", 30)
     found = bench.adapter_successes(lists, truth, by_people)
     assert len(calls[0]) == 30 and found.shape == (40,)
@@ -164,7 +164,7 @@ def test_dev_never_trains(own, monkeypatch):
         labels = {p: "positive" for p, _ in listed(study, question, "bm25-dev")}
         say(study, question, labels | dict.fromkeys(study.questions.get(question).gold, "negative"))
     taught = []
-    for module, name in ((curve_bench, "fit_ranker"), (curve_bench, "learn")):
+    for module, name in ((curve_bench, "fit_ranker"), (curve_bench, "learn_map")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, original=original: taught.append(a[0]) or original(*a))
     lists_seen = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
@@ -234,7 +235,11 @@ BUTTONS = {
     },
     "training?tab=judges": {"lead": set(), "adjudicator": set(), "annotator": set()},
     "training?tab=curve": {"lead": set(), "adjudicator": set(), "annotator": set()},
-    "experiments": {"lead": {"Run small version", "Run full experiment"}, "adjudicator": set(), "annotator": set()},
+    "experiments?experiment=buckets": {
+        "lead": {"Run small version", "Run full experiment"},
+        "adjudicator": set(),
+        "annotator": set(),
+    },
     "team": {
         "lead": {"Close", "Create batch", "Pause", "Create link", "Add and create link"},
         "adjudicator": set(),
@@ -246,10 +251,8 @@ BUTTONS = {
 @pytest.mark.parametrize("page", BUTTONS)
 @pytest.mark.parametrize("role", ROLES)
 def test_pages_hide_what_would_be_refused(study, page, role):
-    name, _, tab = page.partition("?tab=")
-    shown = {
-        button.label for button in Page(study.folder, name, NAMES[role], **({"tab": tab} if tab else {})).app.button
-    }
+    name, _, parameters = page.partition("?")
+    shown = {button.label for button in Page(study.folder, name, NAMES[role], **dict(parse_qsl(parameters))).app.button}
     found = {label for label in BUTTONS[page]["lead"] if any(each.startswith(label) for each in shown)}
     assert found == (BUTTONS[page]["lead"] if role == "lead" else set())
     assert role == "lead" or not shown, shown

@@ -222,27 +222,45 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
 
     A click on a group filters the page by the group; a click on a count shows the questions behind it.
     """
-    members = {name: rows[subset[rows]] for name, rows in comparison.groups(group_kind).items()}
-    if group_kind == "relation":
-        members[""] = np.flatnonzero(subset & (comparison.relations == ""))
-    measure = MEASURES.get(selection.measure)
-    found = by_group(comparison, selection.k, members, measure=measure)
+    measure, found = MEASURES.get(selection.measure), _group_figures(comparison, selection, subset, group_kind)
     names = sorted(found, key=relation_order if group_kind == "relation" else bucket_order)
     if group_kind == "relation":
         names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
     head = table_head(
         grouping(group_kind),
-        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col"),
+        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="aside"),
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
         tag("th", "p", title=HOLM, scope="col"),
-        *(tag("th", words, title=f"Number of questions: {said}", scope="col") for words, said in FLIP_HEADS.values()),
+        *(
+            tag("th", words, title=f"Number of questions: {said}", scope="col", cls=ASIDE.get(cell))
+            for cell, (words, said) in FLIP_HEADS.items()
+        ),
     )
     lines = [_group_line(name, found[name], selection, group_kind) for name in names]
     return table(head, lines, "figures groups sortable")
 
 
+def no_group_differs(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> str:
+    """Return a sentence that says so if the runs do not differ significantly in any group; else ""."""
+    found = _group_figures(comparison, selection, subset, group_kind)
+    if not found or any(each.difference.p_shown <= SURE for each in found.values()):
+        return ""
+    group = "relation" if group_kind == "relation" else "group of frequencies"
+    return f"In no {group} alone do the runs differ reliably: every p is above {SURE}."
+
+
+def _group_figures(
+    comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping
+) -> dict[str, PairedFigures]:
+    members = {name: rows[subset[rows]] for name, rows in comparison.groups(group_kind).items()}
+    if group_kind == "relation":
+        members[""] = np.flatnonzero(subset & (comparison.relations == ""))
+    return by_group(comparison, selection.k, members, measure=MEASURES.get(selection.measure))
+
+
+ASIDE = {"both": "aside", "neither": "aside"}  # columns that narrow windows leave out
 FLIP_HEADS = {
     "both": ("both", "both find"),
     "only_a": (join("only ", letter("a")), "only A finds"),
@@ -328,13 +346,19 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(paired.n, paired.units, paired.unit)),
+        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="aside"),
         tag("td", percentage(paired.a, is_share=paired.measure is SUCCESS)),
         tag("td", percentage(paired.b, is_share=paired.measure is SUCCESS)),
         tag("td", gain(paired.difference), data_value=paired.difference.estimate.value),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
         *(
-            tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
+            tag(
+                "td",
+                flip_count(cell),
+                cls=" ".join(
+                    filter(None, ("flip", cell, ASIDE.get(cell), "chosen" if chosen and selection.cell == cell else ""))
+                ),
+            )
             for cell in flips.CELLS
         ),
         cls=" ".join(each for each in ("chosen" if chosen else "", "few" if paired.units < FEW else "") if each)

@@ -32,7 +32,7 @@ def found_title(result: TextSearch, words: str, retrieved: Retrieved | None) -> 
     title = f"{'The first ' if result.more else ''}{quantity(len(result.found), place)} for “{words}”"
     if retrieved is not None:
         number = len(retrieved.by) or "none"
-        title += f"; {retrieved.run} retrieves {number} in its first {retrieved.k}"
+        title += f"; {retrieved.run} retrieves {number} of them for at least one question, in its first {retrieved.k}"
     return join(tag("h1", title), tag("p", result.how, cls="soft"))
 
 
@@ -63,8 +63,10 @@ def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
 def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     """Links to the questions for which a run ranks the passage, best rank first."""
     found = [] if retrieved is None else retrieved.by.get(passage, [])
-    if retrieved is None or not found:
+    if retrieved is None:
         return Html("")
+    if not found:
+        return div("retrieved for no question", cls="soft")
     shown = [
         join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved.run})), f" at {rank}")
         for rank, id, text in found[:SHOWN_QUESTIONS]

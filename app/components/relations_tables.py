@@ -9,8 +9,8 @@ from blindspot.analysis.buckets import FEW, NEVER, Point
 from blindspot.analysis.relations import relation_order
 from blindspot.app import url
 from blindspot.app.components.compare_tables import gain
-from blindspot.app.components.marks import percentage, relation_label
-from blindspot.app.markup import Html, link, row, span, table, table_head, tag, term
+from blindspot.app.components.marks import letter, percentage, relation_label
+from blindspot.app.markup import Html, join, link, row, span, table, table_head, tag, term
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
@@ -34,9 +34,14 @@ def relations(table: RelationTable, runs: Sequence[str], questions_address: Call
     """The measure of the table, for every run and relation. `questions_address` returns the address of a relation's
     questions.
     """
+    compared = (join(letter("a"), " "), join(letter("b"), " ")) if table.differences else ()
+    badges = [*compared, *[""] * (len(runs) - len(compared))]
     over = [
         tag("td", colspan=3 if table.differences else 2),
-        *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs),
+        *(
+            tag("th", badge, run, colspan=len(table.ks), scope="colgroup", cls="over")
+            for badge, run in zip(badges, runs, strict=True)
+        ),
     ]
     under = [tag("th", "relation", scope="col", cls="left"), tag("th", "n", scope="col")]
     if table.differences:

@@ -17,6 +17,7 @@ from blindspot.app.components.compare_tables import (
     flip_table,
     group_table,
     headline,
+    no_group_differs,
     scrolling,
     significance_line,
 )
@@ -151,6 +152,7 @@ def _panels(open_study: Study, compared: Comparison, chosen: Selection, subset: 
         wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
         groups = div(
             _groups_head(compared, chosen, by),
+            tag("p", sentence) if (sentence := no_group_differs(compared, chosen, wider, by)) else "",
             scrolling(group_table(compared, chosen, wider, by)),
             _few_questions_note(by, compared),
             cls="panel",

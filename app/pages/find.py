@@ -15,6 +15,7 @@ from blindspot.app.markup import Html, join, link, show, tag
 from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
+from blindspot.backend.text.number_words import quantity
 
 EMPTY = "Find passages, questions and notes by their words"
 ABOUT = "Each passage comes with the questions for which a run retrieves it, and at what rank."
@@ -93,14 +94,22 @@ def _most_retrieved(open_study: Study, name: str) -> tuple[Html, ...]:
     visible = [row for row, id in enumerate(run.question_ids) if id not in hidden]
     hits = np.asarray(run.hits.ordinals[visible, : min(DEPTH, run.hits.k)])
     rows, counts = np.unique(hits[hits >= 0], return_counts=True)
+    if not len(rows):
+        return ()
     most = rows[np.argsort(-counts, kind="stable")[:MOST_RETRIEVED]].tolist()
-    found = [
-        full_text.TextResult(each.id, each.title, [(textwrap.shorten(each.text, START, placeholder=" …"), "")])
-        for each in open_study.corpus.passages(most)
-    ]
+    found = [full_text.TextResult(each.id, each.title, _start(each.text)) for each in open_study.corpus.passages(most)]
     result = full_text.TextSearch("passages", found, False, "")
-    heading = tag("h2", f"The passages that {name} retrieves for the most questions, in its first {DEPTH}")
+    asked = quantity(int(counts.max()), "question")
+    heading = tag(
+        "h2",
+        f"{name} retrieves “{found[0].title or found[0].id}” for {asked} in its first {hits.shape[1]}, and no passage for more",
+    )
     return heading, found_list(open_study, result, None, _retrieved(open_study, name, [each.id for each in found]))
+
+
+def _start(text: str) -> list[tuple[str, str]]:
+    before = "… " if full_text.begins_within_sentence(text) else ""
+    return [(before + textwrap.shorten(text, START, placeholder=" …"), "")]
 
 
 def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:

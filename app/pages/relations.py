@@ -112,7 +112,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
     made = relations_tables.relations(
         table, names, lambda name: _compare_address(names, k, relation=name) or page_address()
     )
-    note = f"Pale: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Hover over a figure for its 95% interval. "
+    note = f"Pale: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. The tooltip of a figure and the saved CSV say its 95% interval. "
     note += "A − B: 95% interval, not adjusted; pale if p (Holm) > 0.05."
     show(
         div(
@@ -129,7 +129,7 @@ def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, mea
         lambda: relation_figures(table, names).as_csv(),
     )
     note = span(
-        f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}.", cls="soft"
+        f"Whiskers: 95% intervals. Hollow: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}.", cls="soft"
     )
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
     plot(report_plots.dumbbell(table, names, relations_tables.order(table)), "relations")
@@ -181,7 +181,7 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Cu
             "mentions have their own."
         )
     notes.append(
-        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Intervals: 95%."
+        f"Pale in the table, hollow in the plot: fewer than {report_plots.FEW} {noun_form(2, panel.units.name)}. Intervals: 95%."
     )
     show(
         div(

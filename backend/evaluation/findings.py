@@ -91,13 +91,14 @@ def _difference(paired: PairedFigures, names: tuple[str, str]) -> str:
     value, low, high = estimate.percent
     if paired.difference.p > SURE:
         return (
-            f"No difference between {names[0]} and {names[1]} at {paired.k} is established: "
+            f"No difference between {names[0]} and {names[1]} in their top {paired.k} is established: "
             f"{signed_number(value)} points ({signed_ends(low, high)})."
         )
     low, high = sorted((abs(low), abs(high)))
+    better, other = names if value > 0 else names[::-1]
     return (
-        f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {paired.k} ({low:.1f} to "
-        f"{high:.1f})."
+        f"{better} answers {abs(value):.1f} points more of the questions than {other} in its top {paired.k} "
+        f"({low:.1f} to {high:.1f})."
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from blindspot.backend.evaluation.chart_colours import COLOURS
+from blindspot.backend.evaluation.chart_colours import COLOURS, HOLLOW
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
         marker=MARKERS.get(symbol.removesuffix("-open"), "o") if "markers" in mode else "none",
         markersize=1.5 if many else 3.5,
         markerfacecolor="none" if symbol.endswith("-open") else colour,
+        markeredgecolor=marker["line"]["color"] if colour == HOLLOW else colour,
         markeredgewidth=0 if many else 0.6,
         rasterized=many,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.units import count_with_units, n_cell
-from blindspot.backend.evaluation.chart_colours import COLOURS
+from blindspot.backend.evaluation.chart_colours import COLOURS, HOLLOW
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,7 +49,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     for number, run in enumerate(runs):
         estimates = [rows[name].success[run][table.k] for name in order]
         trace = _points(estimates, names, escape(run), number, flat=True)
-        figure.add_traces([trace, _plot_in_grey(trace, [rows[name].units < FEW for name in order])])
+        figure.add_traces([trace, _plot_hollow(trace, [rows[name].units < FEW for name in order])])
     figure.update_layout(
         xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
@@ -61,7 +61,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
     """Plot the measure by frequency, with one colour per run and one dash style per series. Points with fewer than 30
-    questions are grey. The axis shows each n.
+    questions are hollow. The axis shows each n.
     """
     from plotly.graph_objects import Figure
 
@@ -78,7 +78,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
-            figure.add_traces([trace, _plot_in_grey(trace, [point.has_few_questions for point in points])])
+            figure.add_traces([trace, _plot_hollow(trace, [point.has_few_questions for point in points])])
     figure.update_layout(
         xaxis={
             "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
@@ -226,9 +226,19 @@ def _points(estimates: Sequence[Estimate], tick_labels: Sequence[str], name: str
 
 def _plot_in_grey(trace, has_few_questions: Sequence[bool]):
     """Plot the points that are based on few questions again in grey."""
+    return _plot_again(trace, has_few_questions, {"color": GREY})
+
+
+def _plot_hollow(trace, has_few_questions: Sequence[bool]):
+    """Plot the points that are based on few questions again, hollow, with an outline in the run's colour."""
+    line = {"color": trace.marker.color, "width": 1.5}
+    return _plot_again(trace, has_few_questions, {"color": HOLLOW, "line": line})
+
+
+def _plot_again(trace, is_shown: Sequence[bool], look: Mapping[str, object]):
     from plotly.graph_objects import Scatter
 
-    places = [i for i, each in enumerate(has_few_questions) if each]
+    places = [i for i, each in enumerate(is_shown) if each]
     return Scatter(
         x=[trace.x[i] for i in places],
         y=[trace.y[i] for i in places],
@@ -237,7 +247,7 @@ def _plot_in_grey(trace, has_few_questions: Sequence[bool]):
         showlegend=False,
         name=trace.name,
         legendgroup=trace.legendgroup,
-        marker={"color": GREY, "symbol": trace.marker.symbol, "size": 9},
+        marker={"symbol": trace.marker.symbol, "size": 9, **look},
     )
 
 

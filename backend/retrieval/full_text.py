@@ -117,7 +117,7 @@ def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
     hits = live.search(study, BM25, [query], min(limit + 1, len(study.corpus)))
     rows = [int(row) for row in hits.ordinals[0] if row >= 0]
     found = [
-        TextResult(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
+        TextResult(each.id, each.title, _passage_excerpt(each.text, query_spans(each.text, query)))
         for each in study.corpus.passages(rows[:limit])
     ]
     how = "Results are ranked by BM25: passages with most of the words, and with the rarest words, come first."
@@ -128,7 +128,7 @@ def _matching_passages(study: Study, words: list[str], limit: int, is_blind: boo
     corpus = study.corpus
     rows = corpus.find(words, limit + 1, ROWS_SCANNED)
     found = [
-        TextResult(each.id, each.title, _excerpt(each.text, _spans(each.text, words)))
+        TextResult(each.id, each.title, _passage_excerpt(each.text, _spans(each.text, words)))
         for each in corpus.passages(rows[:limit])
     ]
     how = "Passages with all of the words, in the order of the collection"
@@ -160,6 +160,19 @@ def _spans(text: str, words: list[str]) -> list[Span]:
     """Return the spans of the words in the text, ignoring case."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
     return merge_spans(match.span() for match in pattern.finditer(text))
+
+
+def begins_within_sentence(text: str) -> bool:
+    """Return whether a passage begins within a sentence, as parts of documents do: with a small letter, in a text that
+    has capitals too, or with a mark that follows a word.
+    """
+    return text.startswith((",", ".", ";", ":", ")")) or (text[:1].islower() and text != text.lower())
+
+
+def _passage_excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
+    pieces = _excerpt(text, words)
+    is_cut = pieces[:1] == [("… ", "")]
+    return [("… ", ""), *pieces] if not is_cut and begins_within_sentence(text) else pieces
 
 
 def _excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:

@@ -36,8 +36,8 @@ class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
 
     encoder_kind = "late-interaction"
     arrays = ("lengths", "tokens")
-    counted = ("tokens", "tokens_per_passage")
-    files = "the token vectors"
+    size_names = ("tokens", "tokens_per_passage")
+    written_files = "the token vectors"
 
     def load(self, settings: EncoderSettings, device: str | None) -> MultiVectorModel:
         return load_multi_vector_encoder(settings, device)

@@ -33,8 +33,8 @@ class SparseIndex(EncodedIndex[SparseModel]):
 
     encoder_kind = "sparse"
     arrays = ("offsets", "terms", "weights")
-    counted = ("postings", "terms_per_passage")
-    files = "the inverted index"
+    size_names = ("postings", "terms_per_passage")
+    written_files = "the inverted index"
 
     def load(self, settings: EncoderSettings, device: str | None) -> SparseModel:
         return load_sparse_encoder(settings, device)

@@ -24,7 +24,7 @@ from blindspot.backend.maps.values import categories
 
 SELECTABLE = 20_000
 OTHERS = "other"
-GREY = "#78828c"
+GREY, DARK_GREY = "#78828c", "#626a72"
 PURPLE = "#7a5fb8"
 COLOURS = (*CHARTS[:5], "#3b93c4", PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
 SHAPES = (
@@ -45,7 +45,7 @@ FIXED = {
     FOUND: (BLUE, "circle"),
     MISSED: (VERMILION, "x"),
     BOTH: (GREY, "circle-open"),
-    NEITHER: (GOLD, "x"),
+    NEITHER: (DARK_GREY, "x"),
     ONLY_SECOND: (GREEN, "triangle-up"),
     ONLY_FIRST: (VERMILION, "triangle-down"),
     "gold": (GOLD, "star"),

@@ -11,7 +11,7 @@ from blindspot.db.records import Hits
 
 @dataclass(frozen=True, slots=True)
 class CandidateHits:
-    """The k best of each question's candidates by exact score, ties ordered by row. at_most: (q,) float64, an upper
+    """The k best of each question's candidates by exact score, ties ordered by row. upper_bounds: (q,) float64, an upper
     bound on the score of every row that is not a candidate.
     """
 

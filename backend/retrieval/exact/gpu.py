@@ -96,7 +96,7 @@ class GPUSearch:
         ordinals, scores = (
             np.concatenate([getattr(part.hits, name) for part in parts], 1) for name in ("ordinals", "scores")
         )
-        return CandidateHits(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
+        return CandidateHits(top_k(ordinals, scores, k), np.max([part.upper_bounds for part in parts], 0))
 
     def round_questions(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
