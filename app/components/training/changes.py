@@ -86,7 +86,9 @@ def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> str:
     dropped += kinds.get(("negative", None), 0)
     if not turned and not dropped:
         return f"{newer_set.name} keeps the negatives of {older_set.name}."
-    turns = f"turns {quantity(turned, 'negative')} of {older_set.name} into {noun_form(turned, 'a positive', 'positives')}"
+    turns = (
+        f"turns {quantity(turned, 'negative')} of {older_set.name} into {noun_form(turned, 'a positive', 'positives')}"
+    )
     drops = f"drops {dropped:,}" if turned else f"drops {quantity(dropped, 'negative')} of {older_set.name}"
     return f"{newer_set.name} {' and '.join([turns] * bool(turned) + [drops] * bool(dropped))}."
 

@@ -304,6 +304,8 @@ def _build_again(
         if len(new_labels) > NEW_SHOWN
         else ""
     )
-    head = table_head("question", *(tag("th", name, scope="col", cls="left") for name in ("passage", "label", "change")))
+    head = table_head(
+        "question", *(tag("th", name, scope="col", cls="left") for name in ("passage", "label", "change"))
+    )
     pairs = div(tag("table", head, tag("tbody", *rows), cls="figures"), cls="scrolling")
     show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), pairs, more, cls="panel"))
