@@ -40,7 +40,7 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     if agreement:
         agreement_panel(open_study, shown)
     if cards:
-        show(_table(cards, reports))
+        show(tag("p", _sentence(cards, reports), cls="convention") if agreement else "", _table(cards, reports))
         if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
     show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
