@@ -28,7 +28,7 @@ def shown(page: Page) -> tuple[str | None, str | None]:
     """(the step that one is on, the address of the next step) of a page; None for what it does not show."""
     found = re.search(r'<div[^>]*class="path".*?</ol>(?:<a [^>]*>)?', page.html, re.DOTALL)
     text = found[0] if found else ""
-    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>[^<]*</span>)([^<]+)<', text)
+    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>[^<]*</span>)+([^<]+)<', text)
     following = re.search(r'<a [^>]*href="([^"]+)"[^>]*>$', text)
     return here and here[1], following and unescape(following[1])
 
@@ -51,6 +51,8 @@ def test_without_two_runs_there_is_no_path(tmp_path):
 
 def test_the_current_step_says_of_how_many_and_a_step_without_a_later_one_leads_to_what_is_not_done(study):
     assert '<span class="place" data-of="6">4 </span>Clean' in Page(study.folder, "training").html
+    see = Page(study.folder, "compare").html
+    assert '<span class="tick">✓ </span><span class="place" data-of="6">1 </span>See the failure' in see
     # Without labels and sets: from Clean to judging, from Train to the set that it needs.
     assert shown(Page(study.folder, "training"))[1] == "judge"
     assert shown(Page(study.folder, "training", tab="models"))[1] == "training?tab=sets"

@@ -103,6 +103,12 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     four = found.together.four
     said = f"four labels {four.value:.2f} {four.low:.2f} to {four.high:.2f} {100 * four.agreed:.0f}% {four.passages:,} {four.questions:,}"
     assert page.rows("four labels") == [said]
+    rate = audit(study).overall.positive
+    assert re.search("<h1>(.*?)</h1>", page.html)[1] == (
+        f"Annotators agree with an alpha of {four.value:.2f} ({four.low:.2f} to {four.high:.2f}, {four.passages:,} passages); "
+        f"{100 * rate.value:.1f}% ({100 * rate.low:.1f}–{100 * rate.high:.1f}%, {rate.passages:,} passages) of the unlabelled "
+        "passages answer their question."
+    )
     assert len(page.rows("ann and ben")) == 1
     ann = next(each for each in found.work if each.name == "ann")
     row = [each for each in page.rows("ann ") if "and" not in each][0]

@@ -77,10 +77,10 @@ def test_without_training_questions_it_says_so(tmp_path, study):
 
 def test_a_set_is_told_by_its_sources(study):
     build(study, name="raw")
-    assert "raw none r 3 3 15 –" in Page(study.folder, "training", tab="sets").text
+    assert "raw 3 3 15 no cleaning r –" in Page(study.folder, "training", tab="sets").text
     page = Page(study.folder, "training")
     assert "positives 3 3 gold" in page.text and "negatives 15 15 mined" in page.text
-    assert "raw takes all 15 passages mined from r as negatives (policy none)." in page.text
+    assert "raw takes all 15 passages mined from r as negatives (no cleaning)." in page.text
     assert "Questions left out : 1 " in page.text
 
 
@@ -90,6 +90,7 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
     page = Page(study.folder, "training", "lea", set="raw")
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
+    assert "question passage label change" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
     assert "From raw to clean: 1 changed pair" in page.text and "negative by run → positive by label" in page.text
@@ -108,6 +109,9 @@ def test_a_set_is_shown_beside_the_one_it_was_cleaned_from(study, monkeypatch):
     page = Page(study.folder, "training", "lea", set="clean")
     assert "before: raw clean of which" in page.text and "positives 3 5 2 by annotators, 3 gold" in page.text
     assert "From raw to clean: 2 changed pairs" in page.text
+    turned = "clean turns 2 negatives of raw into positives."
+    assert turned in Page(study.folder, "training", "lea", tab="sets").text
+    assert turned not in Page(study.folder, "training", "ann", tab="sets").text, "labels are hidden from annotators"
     assert page.text.count("negative by run → positive by label") == 1 and "All 2 pairs" in page.text
     chosen = Page(study.folder, "training", "lea", set="clean", change="negative-positive")
     assert chosen.text.count("negative by run → positive by label") == 2 and "All 2 pairs" not in chosen.text

@@ -124,6 +124,14 @@ def test_disputes_that_are_about_no_label_in_particular_name_none():
     assert agreement_in_words(found).label == "" and label_clashes([]) == ()
 
 
+def test_a_batch_whose_questions_are_all_done_says_so(study):
+    for number in range(7):
+        for who in ("Ann", "Ben"):
+            judge(study, who, f"q{number}", {"answer0": "positive"})
+    text = Page(study.folder, "team", "Lea").text
+    assert "b1 done, 7 questions" in text and "7 of 7 questions" not in text
+
+
 def test_the_team_page_is_the_lead_s(study):
     assert "On this page leads manage people" in Page(study.folder, "team").text
     assert "For leads only" in Page(study.folder, "team", "Ann").text

@@ -92,6 +92,7 @@ def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
     place = span(mark, cls="place", data_of=stop_count if is_here else None)
     return tag(
         "li",
+        span("✓ ", cls="tick") if stop.is_done and is_here else "",
         place,
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
         cls="now" if is_here else "done" if stop.is_done else None,

@@ -135,7 +135,8 @@ def judge_all(tab, key: str = "") -> None:
 def settle(tab) -> None:
     """Settle both disputes as positive, from Quality."""
     tab.get_by_role("link", name="Quality", exact=True).click()
-    expect(tab.locator("h1")).to_contain_text("12 labels by 2 people; 2 passages to settle.")
+    given = tab.locator("h1, p.lead").filter(has_text="12 labels by 2 people; 2 passages to settle.")
+    expect(given).to_be_visible()
     tab.get_by_role("link", name="Adjudicate", exact=True).click()
     for _ in range(2):
         tab.wait_for_selector(".judge .candidate.here")

@@ -6,12 +6,13 @@ import streamlit as st
 
 from blindspot.app import hidden_questions, url
 from blindspot.app.components.empty_page import show_empty_page
-from blindspot.app.components.marks import empty
+from blindspot.app.components.marks import empty, percent
 from blindspot.app.components.quality.agreement import agreement_panel, people_panel
 from blindspot.app.components.quality.audit import BYS, audit_panel
 from blindspot.app.components.quality.batches import batches_panel
 from blindspot.app.components.quality.disputes import disputes_panel
 from blindspot.app.components.quality.judges import judges_panel
+from blindspot.app.components.quality.marks import bounds
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.team.batches import new_batch_button
@@ -79,7 +80,7 @@ def render(open_study: Study, person: Person | None) -> None:
     disputes = disputes_panel(visible, bad, names, page, page_address)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(
-        _page_head(open_study, sum(len(dispute.passages) for dispute in found.disputes)),
+        *_page_head(open_study, found, everything),
         div(disputes, people, cls="side-by-side overview"),
     )
     show(audit_panel(audited, everything.batches, chosen, by, page_address))
@@ -145,9 +146,27 @@ def _show_empty_page(open_study: Study) -> None:
         show_empty_page(open_study, "No labels yet", about)
 
 
-def _page_head(open_study: Study, to_settle: int) -> Html:
+def _page_head(open_study: Study, found: Quality, audited: Audit) -> list[Html]:
+    """Say how well annotators agree and how many unlabelled passages answer, where that is measured; then what is done."""
+    to_settle = sum(len(dispute.passages) for dispute in found.disputes)
     rest = f"; {quantity(to_settle, 'passage')} to settle" if to_settle else ""
-    return tag("h1", f"{given_words(open_study)}{rest}.")
+    given, measured = f"{given_words(open_study)}{rest}.", []
+    agreement = found.together.four if found.together else None
+    if agreement is not None and agreement.value is not None and agreement.low is not None:
+        measured.append(
+            f"annotators agree with an alpha of {agreement.value:.2f} ({agreement.low:.2f} to {agreement.high:.2f}, "
+            f"{quantity(agreement.passages, 'passage')})"
+        )
+    rate = audited.overall.positive if audited.overall else None
+    if rate is not None and rate.value is not None and rate.low is not None:
+        measured.append(
+            f"{percent(rate.value)}% ({bounds(rate.low, rate.high)}%, {quantity(rate.passages, 'passage')}) of the "
+            "unlabelled passages answer their question"
+        )
+    if not measured:
+        return [tag("h1", given)]
+    words = "; ".join(measured)
+    return [tag("h1", f"{words[:1].upper()}{words[1:]}."), tag("p", given, cls="lead")]
 
 
 def _labels_version(open_study: Study) -> tuple:

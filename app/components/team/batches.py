@@ -143,7 +143,10 @@ def _start(open_study: Study, name: str, runs: list[str], **settings: Any) -> bo
 def _batch(open_study: Study, batch: Batch, people: list[Person], description: Description | None) -> None:
     """Show a line for a batch, whom it waits for, and a menu with what a lead may do with it."""
     kind, note = "practice, " if batch.practice else "", former_order_note(batch)
-    state = f"  {kind}{batch.state}, {batch.done:,} of {quantity(batch.questions, 'question')} done"
+    of_all = quantity(batch.questions, "question")
+    is_done = batch.state == "open" and 0 < batch.questions <= batch.done
+    progress = f"done, {of_all}" if is_done else f"{batch.state}, {batch.done:,} of {of_all} done"
+    state = f"  {kind}{progress}"
     title = tag("p", tag("b", described(batch.name, description)), state, f"; {note}" if note else "")
     if batch.practice:
         show(title)

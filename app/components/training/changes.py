@@ -16,7 +16,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
-from blindspot.backend.text.number_words import quantity
+from blindspot.backend.text.number_words import noun_form, quantity
 from blindspot.backend.text.spans import excerpt
 from blindspot.backend.training_sets.differences import (
     KINDS,
@@ -74,6 +74,23 @@ def changes_panel(open_study: Study, older_set: TrainingSet, newer_set: Training
             id="changes",
         ),
     )
+
+
+def change_words(older_set: TrainingSet, newer_set: TrainingSet) -> str:
+    """Say what the newer set makes of the negatives of the older one: how many are positives in it, and how many it
+    drops.
+    """
+    found = _summary(older_set, newer_set, older_set.manifest["fingerprint"], newer_set.manifest["fingerprint"])
+    kinds = {kind: sum(reasons.values()) for kind, reasons in found.by_kind().items()}
+    turned, dropped = kinds.get(("negative", "positive"), 0), kinds.get(("negative", "dropped"), 0)
+    dropped += kinds.get(("negative", None), 0)
+    if not turned and not dropped:
+        return f"{newer_set.name} keeps the negatives of {older_set.name}."
+    turns = (
+        f"turns {quantity(turned, 'negative')} of {older_set.name} into {noun_form(turned, 'a positive', 'positives')}"
+    )
+    drops = f"drops {dropped:,}" if turned else f"drops {quantity(dropped, 'negative')} of {older_set.name}"
+    return f"{newer_set.name} {' and '.join([turns] * bool(turned) + [drops] * bool(dropped))}."
 
 
 def _unchanged(summary: ChangeSummary) -> str:

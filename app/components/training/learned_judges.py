@@ -35,18 +35,22 @@ def judges_tab(open_study: Study, set_manifest: Manifest | None) -> None:
     """
     cards, reports = judges_of(open_study), {about["name"]: about for about in feature_judges(open_study)}
     shown = shown_agreement(open_study, set_manifest)
-    tabs.title("Judges", " ".join(filter(None, (agreement_sentence(shown), _sentence(cards, reports)))))
+    agreement = agreement_sentence(shown)
+    tabs.title("Judges", agreement or _sentence(cards, reports))
+    if agreement:
+        agreement_panel(open_study, shown)
     if cards:
         show(_table(cards, reports))
         if who.may(open_study.labels_path, "see others' labels"):
             show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
     show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(open_study).items()))
-    with st.expander("Learn a judge") if cards else st.container():
-        learn_form(open_study, set_manifest, primary=not cards)
+    with st.expander("Learn a judge") if cards or agreement else st.container():
+        learn_form(open_study, set_manifest, primary=not cards and not agreement)
     _judging_buttons(open_study)
     with st.expander("Ask a language model"):
         ask_form(open_study, set_manifest)
-    agreement_panel(open_study, shown)
+    if not agreement:
+        agreement_panel(open_study, shown)
 
 
 def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:

@@ -12,9 +12,10 @@ from blindspot.app.components import jobs
 from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.training import tabs
+from blindspot.app.components.training.changes import change_words
 from blindspot.app.components.training.labels import label_counts
 from blindspot.app.components.training.models import smaller_k
-from blindspot.app.components.training.this_set import cleaned_words
+from blindspot.app.components.training.this_set import cleaned_from, cleaned_words, may_see_labels, policy_words
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
@@ -24,6 +25,7 @@ from blindspot.backend.retrieval.retriever import RETRIEVERS
 from blindspot.backend.text.number_words import duration, quantity
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
+from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.descriptions import Description
 
 NO_MODEL = "none"
@@ -33,10 +35,13 @@ def sets_tab(open_study: Study, manifests: dict[str, Manifest], chosen: str) -> 
     """Show what training sets contain, the list, and the form for another one."""
     if manifests:
         newest = next(reversed(manifests))
-        tabs.title(
-            "Training sets",
-            f"{quantity(len(manifests), 'set')}. The newest: {cleaned_words(newest, manifests[newest])}",
+        before = cleaned_from(newest, manifests)
+        words = (
+            change_words(TrainingSet.open(open_study, before), TrainingSet.open(open_study, newest))
+            if before and may_see_labels(open_study)
+            else cleaned_words(newest, manifests[newest])
         )
+        tabs.title("Training sets", f"{quantity(len(manifests), 'set')}. The newest: {words}")
     else:
         about = (
             "A training set lists the positives and hard negatives of each question, with their sources. Annotators' "
@@ -61,11 +66,11 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
             tag("th", name, scope="col", cls="left" if name in ("set", "policy", "mined from") else None)
             for name in (
                 "set",
-                "policy",
-                "mined from",
                 "questions",
                 "positives",
                 "negatives",
+                "policy",
+                "mined from",
                 term(
                     "labels up to", "The last label event that the set knows, by its number; this is no count of labels"
                 ),
@@ -79,11 +84,11 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         used = manifest["inputs"]["labels"]
         cells = (
-            manifest["policy"],
-            ", ".join(manifest["request"]["runs"]),
             f"{counts['questions']:,}",
             f"{roles['positive']:,}",
             f"{roles['negative']:,}",
+            policy_words(manifest["policy"]),
+            ", ".join(manifest["request"]["runs"]),
             f"event {used['last_event']}" if used["used"] else "–",
             manifest["made"][:16].replace("T", " "),
         )
@@ -91,7 +96,7 @@ def sets_table(manifests: dict[str, Manifest], chosen: str, descriptions: Mappin
             tag(
                 "tr",
                 tag("th", described(link(name, tabs.address("set", set=name)), descriptions.get(name)), scope="row"),
-                *(tag("td", cell, cls="left" if place < 2 else None) for place, cell in enumerate(cells)),
+                *(tag("td", cell, cls="left" if place in (3, 4) else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )
         )

@@ -61,7 +61,7 @@ def set_tab(open_study: Study, chosen: TrainingSet, manifests: dict[str, Manifes
     """Show the set: first what new labels would change, then its contents beside those of the set it was cleaned from,
     its certificate and its export.
     """
-    sees_labels = _sees_labels(open_study)
+    sees_labels = may_see_labels(open_study)
     found = _pairs_with_new_labels(open_study, chosen) if sees_labels else []
     new = f" New labels would change {quantity(len(found), 'pair')}." if found else ""
     tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, manifests[chosen.name]) + new)
@@ -106,9 +106,16 @@ def cleaned_words(name: str, manifest: Manifest) -> str:
         )
     where = f"{quantity(mined, 'passage')} mined from {' and '.join(asked['runs'])}"
     if kept == mined:
-        return f"{name} takes all {where} as negatives (policy {manifest['policy']})."
+        return f"{name} takes all {where} as negatives ({policy_words(manifest['policy'])})."
     share = f"{100 * (mined - kept) / mined:.1f}%"
-    return f"{share} of the {where} are no negatives in {name} (policy {manifest['policy']})."
+    return f"{share} of the {where} are no negatives in {name} ({policy_words(manifest['policy'])})."
+
+
+def policy_words(policy: str) -> str:
+    """Return a policy's name in words, such as "answer match and labels"."""
+    if policy == "none":
+        return "no cleaning"
+    return " and ".join(name.replace("_", " ") for name in policy.split("+"))
 
 
 def cleaned_from(name: str, manifests: Mapping[str, Manifest]) -> str:
@@ -154,7 +161,7 @@ def _comparison(
         changes_panel(open_study, TrainingSet.open(open_study, before), chosen)
 
 
-def _sees_labels(open_study: Study) -> bool:
+def may_see_labels(open_study: Study) -> bool:
     """Whether the viewer may see labels: because of their role, or because all labels are simulated, in a demo that
     nobody has joined.
     """
@@ -297,5 +304,8 @@ def _build_again(
         if len(new_labels) > NEW_SHOWN
         else ""
     )
-    pairs = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
+    head = table_head(
+        "question", *(tag("th", name, scope="col", cls="left") for name in ("passage", "label", "change"))
+    )
+    pairs = div(tag("table", head, tag("tbody", *rows), cls="figures"), cls="scrolling")
     show(div(tag("h2", f"New labels would change {quantity(len(new_labels), 'pair')}"), pairs, more, cls="panel"))
