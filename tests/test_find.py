@@ -152,6 +152,8 @@ def test_the_title_says_how_many_passages_a_run_retrieves(study):
     nowhere = page.html.count("retrieved for no question")
     retrieved = page.html.count("retrieved for ") - nowhere
     assert nowhere, "a passage that the run does not retrieve says so"
+    told = Page(study.folder, "find", "ann", words="filler", run="beta").text
+    assert "retrieved for no question outside your open batches" in told, "q1 is left out for ann"
     assert title.endswith(
         f"for “filler”; beta retrieves {retrieved or 'none'} of them for at least one question, in its first 15"
     )

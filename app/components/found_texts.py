@@ -16,12 +16,13 @@ SHOWN_QUESTIONS = 3
 
 class Retrieved(NamedTuple):
     """For each passage id, the questions for which a run ranks the passage in its first k, as (rank, question id,
-    text), best rank first.
+    text), best rank first. leaves_out: whether questions that the person still has to judge are left out.
     """
 
     run: str
     k: int
     by: Mapping[str, Sequence[tuple[int, str, str]]]
+    leaves_out: bool = False
 
 
 def found_title(result: TextSearch, words: str, retrieved: Retrieved | None) -> Html:
@@ -66,7 +67,11 @@ def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
     if retrieved is None:
         return Html("")
     if not found:
-        return div("retrieved for no question", cls="soft")
+        return div(
+            "retrieved for no question",
+            " outside your open batches" if retrieved.leaves_out else "",
+            cls="soft",
+        )
     shown = [
         join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved.run})), f" at {rank}")
         for rank, id, text in found[:SHOWN_QUESTIONS]

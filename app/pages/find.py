@@ -127,7 +127,7 @@ def _retrieved(open_study: Study, name: str, passages: list[str]) -> Retrieved:
             hits_by_passage.setdefault(of_row[int(run.hits.ordinals[row, column])], []).append(
                 (column + 1, id, texts[id])
             )
-    return Retrieved(name, k, {passage: sorted(found) for passage, found in hits_by_passage.items()})
+    return Retrieved(name, k, {passage: sorted(found) for passage, found in hits_by_passage.items()}, bool(hidden))
 
 
 def _searchable_places(open_study: Study) -> list[full_text.Place]:
