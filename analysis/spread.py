@@ -62,7 +62,7 @@ class SpreadGroup:
     Attributes:
         positives: (p,) distinct rows of the passage vectors.
         questions: (q,) rows of the question vectors.
-        own: for each question, the positions of its own positives in `positives`.
+        own_positives: for each question, the positions of its own positives in `positives`.
     """
 
     positives: np.ndarray

@@ -30,7 +30,7 @@ class PartChange:
 
     Attributes:
         by: None for whoever keeps the study's files.
-        at: Seconds since 1970.
+        time: Seconds since 1970.
     """
 
     name: str

@@ -19,7 +19,7 @@ class Action:
     """Something that a person may do.
 
     Attributes:
-        what: the action in words, for the docs and for error messages ("you may not ...").
+        description: the action in words, for the docs and for error messages ("you may not ...").
         roles: the roles that may do it.
         unnamed: whether the local app allows it to a person who has not yet given a name. The command line may do
             everything.

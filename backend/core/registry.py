@@ -25,7 +25,7 @@ class Registry(Generic[T]):
     """Entries of one kind, by name.
 
     Args:
-        what: one entry, as error lines call it: "retriever".
+        noun: one entry, as error lines call it: "retriever".
         package: the package whose modules register the built-in entries. The registry imports all of them.
         modules: further modules that register built-in entries, outside the package of the registry.
         group: the entry point group through which installed packages add entries.

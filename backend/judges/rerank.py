@@ -93,7 +93,7 @@ class Rerank:
     Args:
         base_retriever: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
         depth: how many ranks are ordered; default as many as a feature judge learned from, else 100.
-        over: the name of the base, if the judge alone does not determine it.
+        retriever_name: the name of the base, if the judge alone does not determine it.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ class EncodedIndex(ABC, Generic[Model]):
     Attributes:
         encoder_kind: as in `model_kinds`; `blindspot index ENCODER_KIND` builds the index.
         arrays: names of the arrays of a block.
-        counted: what `write` counts, and the manifest's name for its mean per passage.
-        files: what `write` writes, in words.
+        size_names: what `write` counts, and the manifest's name for its mean per passage.
+        written_files: what `write` writes, in words.
     """
 
     encoder_kind: ClassVar[str]

@@ -58,7 +58,7 @@ class BulkEncoder:
             first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
             from it by at most 2% of the typical distance between two vectors; otherwise it takes float32.
         sample: texts.
-        tokens: tokens in a batch (default: by device).
+        tokens_per_batch: tokens in a batch (default: by device).
         engine: what runs the network. "auto" precision goes back to torch where OpenVINO cannot run the model, or not
             exactly enough.
         task: whether the texts are questions or passages: the model's prompts and towers differ.

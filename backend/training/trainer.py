@@ -205,7 +205,7 @@ class CheckpointCallback(TrainerCallback):
     """Reports progress, writes the log, completes checkpoints, deletes old ones, and stops a training that no longer
     improves.
 
-    figures: the evaluator's figures to log. sizes: what they were measured on, logged beside them.
+    metrics: the evaluator's figures to log. sizes: what they were measured on, logged beside them.
     patience: evaluations without improvement before training stops; 0 never stops it.
     """
 

@@ -49,7 +49,7 @@ class Dependent:
     Attributes:
         kind: What it is, in words.
         folder: The folder of the study that holds it; "" for what is not a folder.
-        how: "needs": it does not work without the part. "belongs": it is of use to the part alone, and is deleted with
+        relation: "needs": it does not work without the part. "belongs": it is of use to the part alone, and is deleted with
             it. "names": it was made from the part and works without it.
     """
 
