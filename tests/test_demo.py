@@ -134,7 +134,7 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     assert became["negative"] and became["positive"] and became["dropped"]
     expected = f"turns {became['positive']:,} of them into positives and drops {became['dropped']:,}."
     home = Page(small_demo.folder).text
-    assert home.index("bm25-dev finds") < home.index("Where does dense retrieval fail"), (
+    assert home.index("bm25-dev answers") < home.index("Where does dense retrieval fail"), (
         "the finding first, then the steps"
     )
     assert steps[3].sentence.endswith(expected), "negatives that stay negatives for another reason do not count"
