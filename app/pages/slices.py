@@ -245,9 +245,10 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
         if not found.slices:
             show(tag(heading, _nothing_found(found)), tag("p", *_instead(found, chosen)), about, fold)
             return
-        title = sentence(merged(found, facts)[0][0], (chosen.a, chosen.b))
+        with_nested = merged(found, facts)
+        title = sentence(with_nested[0][0], (chosen.a, chosen.b))
         show(tag(heading, "Within the slice" if chosen.slice else title), about, fold)
-    _found_panel(chosen, facts, found)
+    _found_panel(chosen, found, with_nested)
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 
@@ -272,7 +273,9 @@ def _instead(found: FoundSlices, chosen: Selection) -> tuple[Html | str, ...]:
     )
 
 
-def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
+def _found_panel(
+    chosen: Selection, found: FoundSlices, with_nested: Sequence[tuple[FoundSlice, list[FoundSlice]]]
+) -> None:
     """Show the found slices with the slices nested in them, and the table of all figures."""
 
     def opens(expression: str) -> str:
@@ -292,7 +295,7 @@ def _found_panel(chosen: Selection, facts: Facts, found: FoundSlices) -> None:
         said = div(spoken, evidence(found_slice, nested))
         return tag("li", div(said, difference_strip(found_slice, limit), cls="drawn"))
 
-    lines = tag("ol", *(slice_line(*each) for each in merged(found, facts)), cls="spoken")
+    lines = tag("ol", *(slice_line(*each) for each in with_nested), cls="spoken")
     figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
     order = tag("h3" if chosen.slice else "h2", "Slices, by how much they move the overall difference")
     scale = f"A − B from {signed_number(-limit, 0)} to {signed_number(limit, 0)} points; filled: in the slice, with its 95% interval; hollow: elsewhere"

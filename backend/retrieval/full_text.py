@@ -32,7 +32,7 @@ class TextResult:
 
     Attributes:
         id: Of the passage or the question; for a note, of its question.
-        title: Of the passage; for a note, its annotator; else "".
+        title: The title of the passage; for a note, its annotator; else "".
         excerpt: Pieces of the text with their kind: "word" for a word that was searched for, "" for the rest.
         passage: For a note on a passage, the passage's id.
     """

@@ -197,7 +197,7 @@ class FoundItem(BaseModel):
         str,
         Field(description="Title of the passage, or text of the question; for a note, of the question it belongs to."),
     ]
-    title: Annotated[str, Field(description="Of the passage; for a note, its annotator.")]
+    title: Annotated[str, Field(description="The title of the passage; for a note, its annotator.")]
     passage: Annotated[str | None, Field(description="For a note on a passage, the passage.")]
     excerpt: list[TextPiece]
 
