@@ -114,9 +114,7 @@ def test_the_encoders_run_over_dev_stands_for_a_search_unless_the_index_is_newer
     run = retrieve(own, "dense", encoder="tiny", split="dev", k=20)
     searched = []
     original = curve_bench.Dense.search_vectors
-    monkeypatch.setattr(
-        curve_bench.Dense, "search_vectors", lambda *a, **k: searched.append(1) or original(*a, **k)
-    )
+    monkeypatch.setattr(curve_bench.Dense, "search_vectors", lambda *a, **k: searched.append(1) or original(*a, **k))
 
     def successes():
         return curve_bench.CurveBench(own, curve_inputs(own), 0, None).base_encoder_successes

@@ -165,7 +165,8 @@ def _reordered_answers(study: Study, run: Run, hits: Hits) -> np.ndarray:
     order = np.argsort(known_keys)
     keys = first_keys + hits.ordinals
     places = np.searchsorted(known_keys, keys.ravel(), sorter=order).clip(max=len(order) - 1)
-    return (hits.ordinals >= 0) & answer_matrix(study, run).ravel()[order[places]].reshape(keys.shape)
+    answers = answer_matrix(study, run).ravel()[order[places]].reshape(keys.shape)
+    return np.logical_and(hits.ordinals >= 0, answers)
 
 
 def _check_new_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, replace: bool) -> None:
