@@ -166,7 +166,7 @@ def _reordered_answers(study: Study, run: Run, hits: Hits) -> np.ndarray:
     keys = first_keys + hits.ordinals
     places = np.searchsorted(known_keys, keys.ravel(), sorter=order).clip(max=len(order) - 1)
     answers = answer_matrix(study, run).ravel()[order[places]].reshape(keys.shape)
-    return np.logical_and(hits.ordinals >= 0, answers)
+    return np.asarray(np.logical_and(hits.ordinals >= 0, answers), bool)
 
 
 def _check_new_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, replace: bool) -> None:
