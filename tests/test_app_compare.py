@@ -5,7 +5,9 @@ import re
 import pytest
 
 from blindspot.analysis.intervals import tango
+from blindspot.app.components.compare_tables import scrolling
 from blindspot.app.components.marks import relation_label
+from blindspot.app.markup import tag
 from blindspot.backend.core.result_table import signed_ends, signed_number
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
@@ -109,8 +111,10 @@ def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
     page = compare(study, k=5)
     assert "In no relation alone do the runs differ reliably: every p is above 0.05." in page.text
     assert "In no group of frequencies alone do" in compare(study, k=5, groups="bucket").text
-    aside = page.part('<th [^>]*class="aside".*?</th>')
-    assert aside == ["n", "both", "none"], "narrow windows leave out these columns"
+    wide = page.part('<th [^>]*class="wide".*?</th>')
+    assert wide[-6:] == ["n", "p", "both", "only A", "only B", "none"], "narrow windows leave out these columns"
+    assert page.part("<summary>All columns</summary>"), "and show them on demand"
+    assert "All columns" not in scrolling(tag("table", tag("tr", tag("td", "1")), cls="wider"))
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):

@@ -4,6 +4,7 @@ passage.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -56,7 +57,7 @@ def accuracy_table(
                 title=f"Use k = {k} on this page",
                 aria_current="true" if k == selection.k else None,
             ),
-            cls="chosen" if k == selection.k else None,
+            cls=_cut_off_class(k, selection.k),
             scope="col",
         )
         for k in ks
@@ -65,18 +66,18 @@ def accuracy_table(
         tag(
             "tr",
             _run_head(side, measured),
-            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k == selection.k) for k in ks),
+            *(_accuracy_cell(getattr(figures.figures_at[k], side), measure, k, selection.k) for k in ks),
         )
         for side, measured in (("a", comparison.run_a), ("b", comparison.run_b))
     ]
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
-    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k == selection.k) for k in ks]
+    oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k, selection.k) for k in ks]
     lines.append(tag("tr", tag("th", term("oracle", ORACLE), scope="row"), *oracle))
-    ahead = [tag("td", gain(figures.figures_at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    ahead = [tag("td", gain(figures.figures_at[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
-        cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+        cells = [tag("td", gain(figures.macro[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
         lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
     head = tag(
         "tr",
@@ -104,9 +105,9 @@ def _other_line(
     rows = rows[rows >= 0]
     codes = measured_run.units.units_of_rows(rows).codes
     cells = [
-        _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k == selection.k)
+        _accuracy_cell(mean(measured_run.values(measure, k)[rows], codes), measure, k, selection.k)
         if k <= measured_run.k
-        else tag("td", "–")
+        else tag("td", "–", cls=_cut_off_class(k, selection.k))
         for k in ks
     ]
     less = span(f" {len(rows):,} of {len(question_ids):,}", cls="soft") if len(rows) < len(question_ids) else ""
@@ -143,8 +144,13 @@ def _measure_term(measure: RankingMeasure) -> Html:
     return term(f"{measure.title_at('k')}, %", message)
 
 
-def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, is_chosen: bool) -> Html:
-    return tag("td", percentage(estimate, True, measure is SUCCESS), cls="chosen" if is_chosen else None)
+def _cut_off_class(k: int, chosen: int) -> str | None:
+    """The class of a column of the table of accuracy: narrow windows show the chosen k and the first."""
+    return "chosen" if k == chosen else None if k == KS[0] else "wide"
+
+
+def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, k: int, chosen: int) -> Html:
+    return tag("td", percentage(estimate, True, measure is SUCCESS), cls=_cut_off_class(k, chosen))
 
 
 def _overall_figures(comparison: Comparison, selection: Selection, subset: np.ndarray) -> Overall:
@@ -215,6 +221,7 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
 
 
 Grouping = Literal["relation", "bucket"]
+_HAS_WIDE = re.compile(r'<t[hdr] (?:[^>]* )?class="(?:[^"]* )?wide[ "]')
 
 
 def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray, group_kind: Grouping) -> Html:
@@ -228,14 +235,14 @@ def group_table(comparison: Comparison, selection: Selection, subset: np.ndarray
         names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
     head = table_head(
         grouping(group_kind),
-        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="aside"),
+        tag("th", "n", title=f"Questions of this {grouping(group_kind)}", scope="col", cls="wide"),
         tag("th", letter("a"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", letter("b"), f" @{selection.k}", title=measure.title_at(selection.k), scope="col"),
         tag("th", "ahead", title=GAIN, scope="col"),
-        tag("th", "p", title=HOLM, scope="col"),
+        tag("th", "p", title=HOLM, scope="col", cls="wide"),
         *(
-            tag("th", words, title=f"Number of questions: {said}", scope="col", cls=ASIDE.get(cell))
-            for cell, (words, said) in FLIP_HEADS.items()
+            tag("th", words, title=f"Number of questions: {said}", scope="col", cls="wide")
+            for words, said in FLIP_HEADS.values()
         ),
     )
     lines = [_group_line(name, found[name], selection, group_kind) for name in names]
@@ -260,7 +267,6 @@ def _group_figures(
     return by_group(comparison, selection.k, members, measure=MEASURES.get(selection.measure))
 
 
-ASIDE = {"both": "aside", "neither": "aside"}  # columns that narrow windows leave out
 FLIP_HEADS = {
     "both": ("both", "both find"),
     "only_a": (join("only ", letter("a")), "only A finds"),
@@ -346,18 +352,16 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="aside"),
+        tag("td", n_cell(paired.n, paired.units, paired.unit), cls="wide"),
         tag("td", percentage(paired.a, is_share=paired.measure is SUCCESS)),
         tag("td", percentage(paired.b, is_share=paired.measure is SUCCESS)),
         tag("td", gain(paired.difference), data_value=paired.difference.estimate.value),
-        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
+        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft wide"),
         *(
             tag(
                 "td",
                 flip_count(cell),
-                cls=" ".join(
-                    filter(None, ("flip", cell, ASIDE.get(cell), "chosen" if chosen and selection.cell == cell else ""))
-                ),
+                cls=f"flip {cell} wide" + (" chosen" if chosen and selection.cell == cell else ""),
             )
             for cell in flips.CELLS
         ),
@@ -395,10 +399,13 @@ def measure_heads(measure: RankingMeasure) -> list[Html]:
 
 
 def _deepest_cutoff(k: int) -> str | None:
-    """The CSS class of the column that narrow pages hide."""
-    return "deep" if k == KS[-1] else None
+    """The class of the column that narrow pages hide."""
+    return "wide" if k == KS[-1] else None
 
 
 def scrolling(table: Html) -> Html:
-    """Let a wide table scroll within its own box."""
-    return div(table, cls="scrolling")
+    """Let a wide table scroll within its own box. A narrow window hides its cells and rows of the class `wide` until the
+    line below the table is opened.
+    """
+    fold = tag("details", tag("summary", "All columns"), cls="all-columns") if _HAS_WIDE.search(table) else ""
+    return div(table, fold, cls="scrolling")

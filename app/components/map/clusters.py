@@ -103,20 +103,17 @@ def _message_after(_: Clusters, label: str) -> str:
 def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, open_cluster: int | None) -> Html:
     head = table_head(
         "cluster",
-        "passages",
-        term("unlabelled", UNLABELLED),
-        term("questions", QUESTIONS),
-        *(f"{run}, S@{k}" for run in runs),
+        tag("th", "passages", scope="col", cls="wide"),
+        tag("th", term("unlabelled", UNLABELLED), scope="col", cls="wide"),
+        tag("th", term("questions", QUESTIONS), scope="col", cls="wide"),
+        *(tag("th", f"{run}, S@{k}", scope="col", cls="wide" if run in runs[2:] else None) for run in runs),
     )
     lines = (
         row(
-            f"{each.size:,}",
-            "–" if each.unlabelled.value is None else f"{100 * each.unlabelled.value:.0f}%",
-            f"{each.questions:,}",
-            *(
-                tag("td", percentage(each.hits[run], inline=True), cls="few" if each.hits[run].n < 30 else None)
-                for run in runs
-            ),
+            tag("td", f"{each.size:,}", cls="wide"),
+            tag("td", "–" if (part := each.unlabelled.value) is None else f"{100 * part:.0f}%", cls="wide"),
+            tag("td", f"{each.questions:,}", cls="wide"),
+            *(tag("td", percentage(each.hits[run], inline=True), cls=_run_class(each, run, runs)) for run in runs),
             head=link(
                 each.name,
                 address(map, cluster=each.id + 1, point=None, selection=None, list=None),
@@ -127,6 +124,12 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
         for each in rows
     )
     return table_of(head, lines, "figures clusters")
+
+
+def _run_class(cluster: ClusterRow, run: str, runs: Sequence[str]) -> str | None:
+    """The class of a run's cell: pale for few questions, and hidden in a narrow window from the third run on."""
+    classes = ("few" if cluster.hits[run].n < 30 else "", "wide" if run in runs[2:] else "")
+    return " ".join(filter(None, classes)) or None
 
 
 def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, k: int) -> None:
