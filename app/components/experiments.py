@@ -58,12 +58,17 @@ def overview(results: Sequence[Mapping[str, Any]]) -> Html:
         name = result["experiment"]
         best[name] = min(best.get(name, result), result, key=lambda each: BEST.index(each["verdict"]))
     listed = listed_experiments(results)
-    ran = [tag("li", _experiment_link(name, listed[name], _verdict_mark(result["verdict"])), tag("p", finding(result))) for name, result in best.items()]
+    ran = [
+        tag("li", _experiment_link(name, listed[name], _verdict_mark(result["verdict"])), tag("p", finding(result)))
+        for name, result in best.items()
+    ]
     others = {name: about for name, about in listed.items() if name not in best}
     papers = []
     for paper in dict.fromkeys(about.paper for about in others.values()):
         of_paper = {name: about for name, about in others.items() if about.paper == paper}
-        items = [tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()]
+        items = [
+            tag("li", _experiment_link(name, about, span(about.needs, cls="soft"))) for name, about in of_paper.items()
+        ]
         summary = tag("summary", f"{paper}: {quantity(len(items), 'experiment')}")
         papers.append(div(tag("details", summary, tag("ul", *items, cls="asked"), cls="fold"), cls="panel"))
     return join(

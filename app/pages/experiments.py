@@ -92,7 +92,9 @@ def _next_planned(_study: Study, known: frozenset[str], *key: object) -> tuple[s
 def _experiment(open_study: Study, name: str, about: About, results: list[dict]) -> None:
     keys = [result["key"] for result in results]
     chosen = next((result for result in results if result["key"] == url.one_of("result", keys, keys[0])), None)
-    source = join(f"{about.asks} " if chosen else "", f"{about.paper}, {about.source}. ", link("All experiments", url.EXPERIMENTS))
+    source = join(
+        f"{about.asks} " if chosen else "", f"{about.paper}, {about.source}. ", link("All experiments", url.EXPERIMENTS)
+    )
     show(tag("h1", finding(chosen) if chosen else about.asks), tag("p", source, cls="soft"))
     if chosen is not None:
         if len(results) > 1:

@@ -109,7 +109,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 by_encoder, by_bm25 = ((row, column(system, at, setting.ks)) for system in (encoder, BM25))
                 claims += _claims(row, more[0][0] is less[0][0], encoder, by_encoder, by_bm25)
     return ExperimentPlan(
-        cells, claims, plot=Plot("frequency group (0: the most frequent entities)", f"Success@{at}", series), notes=notes
+        cells,
+        claims,
+        plot=Plot("frequency group (0: the most frequent entities)", f"Success@{at}", series),
+        notes=notes,
     )
 
 
@@ -180,8 +183,7 @@ def _figure_lines(setting: Setting, bench: Workbench) -> tuple[list[list[BucketL
             else ()
         )
         asked = {
-            relation_name(relation): setting.question_selection(on, relations=(relation,))
-            for relation in relations
+            relation_name(relation): setting.question_selection(on, relations=(relation,)) for relation in relations
         }
         figures = [
             [

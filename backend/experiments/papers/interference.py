@@ -89,7 +89,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         claims += [
             replace(claim, about=name)
             for claim in (
-                PaperClaim("training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
+                PaperClaim(
+                    "training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])
+                ),
                 PaperClaim(
                     f"training on this relation alone costs accuracy on {general.split}",
                     (start, at[general.split]),
