@@ -219,8 +219,8 @@ def _counted(bench: Workbench, line: BucketLine, minimum: int) -> BucketLine:
     numbers = bucket_numbers(questions, line.official)
     if line.seen is not None:
         numbers = np.where(is_seen(bench, questions) == line.seen, numbers, -1)
-    n = Counter(numbers[numbers >= 0].tolist())
-    n = {number: n[number] for number in sorted(n) if n[number] >= minimum}
+    counts = Counter(numbers[numbers >= 0].tolist())
+    n = {number: counts[number] for number in sorted(counts) if counts[number] >= minimum}
     frequencies = {
         number: [
             question.frequency
