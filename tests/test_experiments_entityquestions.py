@@ -190,7 +190,10 @@ def test_official_buckets_by_hand(study):
     answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.questions_of(bench)
     rare = np.mean([row[:5].any() for row, question in zip(answers, questions, strict=True) if question.bucket == 7])
     table = values(result)
-    frequent, rarest = (next(row for row in rows(result) if row.startswith(f"P19 place of birth, random entities, group {number}")) for number in (0, 7))
+    frequent, rarest = (
+        next(row for row in rows(result) if row.startswith(f"P19 place of birth, random entities, group {number}"))
+        for number in (0, 7)
+    )
     assert "mention" in frequent and table[rarest, "BM25"] == pytest.approx(rare)
     assert any(row.startswith("P19 place of birth, entities of training questions, group 7") for row in rows(result))
     ends = f"{frequent} less {rarest.removeprefix('P19 place of birth, random entities, ')}"
