@@ -151,7 +151,9 @@ def test_one_map_shows_what_two_runs_find_of_the_same_questions(study, tmp_path)
     words, address = page.next_step()
     assert words.startswith(f"Next: see the {count} missed question") and words.endswith(f" of the cluster {name}")
     opened = Page(both.folder, "map", **dict(parse_qsl(address.partition("?")[2])))
-    listed = re.findall(r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html)
+    listed = re.findall(
+        r'href="question\?question=([^&"]+)&amp;a=tiny-dev&amp;b=other-dev&amp;k=5" data-go>', opened.html
+    )
     assert len(listed) == int(count) and not tiny.intersection(listed)
     assert opened.next_step()[1] == f"question?question={listed[0]}&a=tiny-dev&b=other-dev&k=5"
     alone = Page(both.folder, "map", map="two", against="no other run")

@@ -108,7 +108,9 @@ def test_next_leads_to_the_questions_of_what_the_heading_names(study):
     assert words == "Next: read the 1 question of this slice that only alpha answers"
     assert address == "question?a=alpha&b=beta&cell=only_a&slice=word%3Awhere+and+frequency%3E%3D20"
     assert slices(study).next_step()[0] == "Next: read the 2 questions that only alpha answers"
-    assert relations(study, runs="alpha").part("<h1.*?</h1>") == ["alpha answers 71.4% of the questions of 2 relations in the top 5."]
+    assert relations(study, runs="alpha").part("<h1.*?</h1>") == [
+        "alpha answers 71.4% of the questions of 2 relations in the top 5."
+    ]
 
 
 def test_relations_along_frequency(study):

@@ -121,7 +121,9 @@ def next_step(stops: Sequence[Stop], current_stop: int, page: str, has_end: bool
     current = stops[current_stop]
     if current.next is not None and not current.is_done:
         return None if _is_shown(current.next, page) else current.next
-    return next((stop.next for stop in reversed(stops[:current_stop]) if stop.next is not None and not stop.is_done), None)
+    return next(
+        (stop.next for stop in reversed(stops[:current_stop]) if stop.next is not None and not stop.is_done), None
+    )
 
 
 def _is_shown(step: NextStep, page: str) -> bool:
@@ -146,7 +148,8 @@ def _stop_item(number: int, stop_count: int, stop: Stop, is_here: bool) -> Html:
         span("✓ ", cls="tick") if is_done and is_here else "",
         place,
         stop.title if is_here or stop.address is None else link(stop.title, stop.address),
-        cls=" ".join(filter(None, ("now" if is_here else "done" if is_done else "", "others" if by_others else ""))) or None,
+        cls=" ".join(filter(None, ("now" if is_here else "done" if is_done else "", "others" if by_others else "")))
+        or None,
         title="Done by others" if by_others else None,
         aria_current="step" if is_here else None,
     )

@@ -112,9 +112,7 @@ class Colouring(NamedTuple):
     k: int
 
 
-def _next_step(
-    map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], coloured: Colouring
-) -> NextStep | None:
+def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], coloured: Colouring) -> NextStep | None:
     """Return the step to the missed questions of the cluster that the answer names, or of the open cluster."""
     colour, run, other, k = coloured
     if colour.name != "hit" or run is None:
@@ -144,9 +142,13 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], coloured: Colouring) 
         )
         return
     worst = clusters.most_missed(rows, run)
-    where = "" if worst is None else (
-        f"{run} misses most in the cluster {worst.name}: {clusters.missed_count(worst, run):,} of "
-        f"{quantity(worst.hits[run].n, 'question')}."
+    where = (
+        ""
+        if worst is None
+        else (
+            f"{run} misses most in the cluster {worst.name}: {clusters.missed_count(worst, run):,} of "
+            f"{quantity(worst.hits[run].n, 'question')}."
+        )
     )
     if other is None:
         first = first_hits(map.study, run)
