@@ -13,7 +13,7 @@ from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting_person, panel
 from blindspot.app.components.marks import INTERVAL, percentage
 from blindspot.app.components.message import try_action
-from blindspot.app.markup import Html, div, join, link, row, show, span, table_head, tag, term
+from blindspot.app.markup import Html, div, link, row, show, span, table_head, tag, term
 from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
