@@ -99,7 +99,7 @@ def page() -> None:
     with pickers:
         show(div(*choosers, cls="choosers"))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
-    chosen = Selection(*names[:2], k=k, relevance=relevance, measure=measure.name) if len(names) > 1 else None
+    chosen = Selection(names[0], names[1], k, relevance, measure=measure.name) if len(names) > 1 else None
     if curves is not None:
         finding = frequency_finding(panel, curves)
         lead_to(_step_of_group(panel, finding, chosen))
