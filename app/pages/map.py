@@ -166,8 +166,8 @@ def _answer(map: Map, rows: Sequence[clusters.ClusterRow], coloured: Colouring) 
     pair = {"a": run, "b": other, "k": k}
     lost = link(f"{cells.only_a:,} that {run} finds", url.href(url.COMPARE, {**pair, "cell": "only_a"}))
     found = link(f"{cells.only_b:,}", url.href(url.COMPARE, {**pair, "cell": "only_b"}))
-    missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
-    show(tag("h1", f"{other} finds ", found, missed), tag("p", "It misses ", lost, ". ", where))
+    of_missed = f" of the {cells.only_b + cells.neither:,} questions that {run} misses in the top {k}"
+    show(tag("h1", f"{other} finds ", found, of_missed), tag("p", "It misses ", lost, ". ", where))
 
 
 def _second_run(map: Map, runs: list[str], run: str) -> str | None:
