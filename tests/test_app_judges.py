@@ -63,7 +63,7 @@ def test_the_curve_is_on_home_judge_and_training(whole, page):
         "40 questions of dev, 95% intervals. Dev questions are used only for measuring, never for training."
         in shown.text
     )
-    assert "Add a point" in [button.label for button in shown.app.button]
+    assert "Measure now" in [button.label for button in shown.app.button]
     assert "Adapter" not in shown.text  # there is no dense index
 
 
@@ -129,7 +129,7 @@ def test_your_labels_are_yours(whole):
 def test_an_annotator_sees_the_numbers_and_not_the_labels_behind_them(whole):
     shown = Page(whole.folder, "", "ann")
     assert "training pairs" in shown.text and not any("point=" in link for link in shown.links())
-    assert "Add a point" not in [button.label for button in shown.app.button]
+    assert "Measure now" not in [button.label for button in shown.app.button]
     opened = Page(whole.folder, "training", "ann", view="curve", point=2)
     assert "Only people who settle disputes" in opened.text and "left out → positive" not in opened.text
 

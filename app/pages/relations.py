@@ -53,7 +53,7 @@ from blindspot.backend.upkeep.study_path import NextStep
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
-CUT_NAMES = {"official": "official buckets", "mentions": "mentions", "cut": "equal mass"}
+CUT_NAMES = {"official": "official groups", "mentions": "mentions", "cut": "equal mass"}
 
 
 def page() -> None:
@@ -94,8 +94,9 @@ def page() -> None:
         ),
     )
     said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
-    about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
-    below = about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
+    certain = "" if view == "frequency" else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
+    about = methods_note(convention(panel.kind, study.rule_of(opened, names)), certain)
+    below = tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"), about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
     with pickers:
         show(div(*choosers, cls="choosers"))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
@@ -206,7 +207,7 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Cu
     )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
-        notes.append("The buckets are those that come with the question sets.")
+        notes.append("The groups are the buckets that come with the question sets: 0 most frequent, 7 rarest.")
     if len(curves.series) > 1 and curves.training:
         notes.append(f"Seen in training: {curves.training}.")
     if curves.cut == "mass":
