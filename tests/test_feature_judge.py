@@ -148,9 +148,7 @@ def test_trees_use_one_openmp_thread_and_leave_the_others_theirs(monkeypatch):
         return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "openmp"}
 
     seen, fit = [], HistGradientBoostingClassifier.fit
-    monkeypatch.setattr(
-        HistGradientBoostingClassifier, "fit", lambda *a: seen.append(openmp_threads()) or fit(*a)
-    )
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", lambda *a: seen.append(openmp_threads()) or fit(*a))
     with threadpool_limits(3, user_api="openmp"):
         fit_model(random_examples(), FeatureJudgeSettings(model="boosting"))
         assert openmp_threads() == {3}
