@@ -301,7 +301,7 @@ def test_each_address_opens_its_tab_on_its_set(study, parameters, title, about):
         build(study, name=name)
     page = Page(study.folder, "training", "lea", **parameters)
     (finding,) = page.part("<h1>.*?</h1>")
-    assert finding.startswith(about) and page.part('<a [^>]*class="here"[^>]*aria-current.*?</a>') == [title]
+    assert finding.startswith(about) and title in page.part('<a [^>]*class="here"[^>]*aria-current.*?</a>')
     chosen = parameters.get("set", "clean")
     for tab in ("sets", "set", "judges", "models", "curve"):
         assert f"training?tab={tab}&set={chosen}" in page.links()
