@@ -117,6 +117,17 @@ def test_a_sentence_above_the_relations_says_if_none_is_certain(study):
     assert "All columns" not in scrolling(tag("table", tag("tr", tag("td", "1")), cls="wider"))
 
 
+def test_next_leads_to_the_questions_that_only_the_better_of_these_runs_answers(study):
+    assert compare(study).next_step() == (
+        "Next: read the 2 questions that only alpha answers",
+        "question?a=alpha&b=beta&cell=only_a",
+    )
+    assert compare(study, a="beta", b="alpha", k=2, relation="P50").next_step() == (
+        "Next: read the 1 question that only beta answers",
+        "question?a=beta&b=alpha&k=2&cell=only_a&relation=P50",
+    )
+
+
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):
     page = compare(study, groups="bucket")
     assert row(page, "10-29 mentions").startswith("10-29 mentions 2 100.0 50.0 A +50.0")

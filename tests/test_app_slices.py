@@ -98,6 +98,21 @@ def test_relations_over_three_runs(study):
     assert page.app.get("plotly_chart")
 
 
+def test_next_leads_to_the_questions_of_what_the_heading_names(study):
+    page = relations(study, runs="alpha,beta", k=5)
+    assert "alpha is furthest ahead on place of birth (P19), by 33.3 points" in page.part("<h1.*?</h1>")[0]
+    words, address = page.next_step()
+    assert words == "Next: read the 1 question on place of birth (P19) that only alpha answers"
+    assert address == "question?a=alpha&b=beta&cell=only_a&relation=P19"
+    words, address = slices(study, slice="word:where and frequency>=20").next_step()
+    assert words == "Next: read the 1 question of this slice that only alpha answers"
+    assert address == "question?a=alpha&b=beta&cell=only_a&slice=word%3Awhere+and+frequency%3E%3D20"
+    assert slices(study).next_step()[0] == "Next: read the 2 questions that only alpha answers"
+    assert relations(study, runs="alpha").part("<h1.*?</h1>") == [
+        "alpha answers 71.4% of the questions of 2 relations in the top 5."
+    ]
+
+
 def test_relations_along_frequency(study):
     page = relations(study, runs="alpha,beta", view="frequency", k=5)
     assert (

@@ -201,6 +201,23 @@ def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, 
     assert following == f"Next: see what changed from minilm-dev to {model}-dev"
 
 
+def test_after_a_training_next_leads_to_what_got_worse_and_the_tick_says_that_both_runs_exist(small_demo):
+    change = Page(small_demo.folder, "compare", a="minilm-dev", b="trained-clean-dev", k=5)
+    lost = int(change.part('<td class="cell only_a.*?class="number">.*?</span>')[0])
+    words, address = change.next_step()
+    if lost:
+        assert words == f"Next: read the {lost} question{'s' * (lost > 1)} that got worse"
+        assert address == "question?a=minilm-dev&b=trained-clean-dev&cell=only_a"
+        assert Page(small_demo.folder, "question", a="minilm-dev", b="trained-clean-dev").next_step()[1] == "judge"
+    else:
+        assert (words, address) == ("Next: judge passages", "judge")
+    items = re.findall("<li[^>]*>.*?</li>", Page(small_demo.folder, "team").html, re.DOTALL)
+    done = [re.sub("<[^>]+>", "", each) for each in items if "✓" in each]
+    assert done == ["✓ See the failure", "✓ Look at questions", "✓ 3 Judge", "✓ Clean", "✓ Train", "✓ See the change"]
+    by_others = [re.sub("<[^>]+>", "", each) for each in items if "Done by others" in each]
+    assert by_others == ["✓ Look at questions", "✓ 3 Judge"], "the simulated annotators judged"
+
+
 def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own):
     page = Page(own.folder, "judge")
     assert "(simulated)" not in " ".join(button.label for button in page.app.button)

@@ -27,6 +27,8 @@ from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import choices_fold, grouping, letter, methods_note, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_link, causes_panel
+from blindspot.app.components.next_questions import step_of_selection
+from blindspot.app.components.path_bar import lead_to
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
 from blindspot.app.components.stylesheets import style_sheet
@@ -110,6 +112,7 @@ def page() -> None:
     show(style_sheet("analysis.css"))
     chosen = _readable_slice(compared, chosen)
     kept = selection.filtered(compared, chosen)
+    lead_to(step_of_selection(opened, compared, chosen, kept))
     with head:
         _answer(runs, compared, chosen, kept)
     with pickers:
