@@ -414,7 +414,8 @@ def test_a_model_shows_its_curves(study):
     )
     page = Page(study.folder, "training", model="mine")
     assert (
-        "mine not yet searched – raw minilm dual encoder 5 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+        "mine not yet searched – raw minilm dual encoder 5 12 s" in page.text
+        and "step 5, loss 2.000, 3.5 questions/s" in page.text
     )
     loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])

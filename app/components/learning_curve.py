@@ -351,9 +351,7 @@ def curve_tab(open_study: Study) -> None:
         _pairs(open_study, chosen)
 
 
-def _answer_sentences(
-    open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None
-) -> tuple[str, str]:
+def _answer_sentences(open_study: Study, points: Sequence[CurvePoint], found: LabelForecast | None) -> tuple[str, str]:
     """Say what the next labels are expected to add, and what the labels so far did; without either, what BM25 does."""
     about = "The curve says how much better retrieval gets with the labels so far, measured on dev."
     so_far = ""

@@ -167,7 +167,9 @@ def _sentences(model: str, change: Change | None, training_set: str) -> tuple[ob
     cells = {"a": change.before, "b": change.after, "k": figures.k}
     better = link(f"{figures.flips.only_b:,} got better", url.href(url.COMPARE, {**cells, "cell": "only_b"}))
     worse = link(f"{figures.flips.only_a:,} worse", url.href(url.COMPARE, {**cells, "cell": "only_a"}))
-    shares = f"{percent(figures.b.value)}% of {quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%: "
+    shares = (
+        f"{percent(figures.b.value)}% of {quantity(figures.n, 'question')} instead of {percent(figures.a.value)}%: "
+    )
     return finding, join(shares, better, ", ", worse, ".")
 
 
