@@ -117,7 +117,7 @@ def _split(open_study: Study) -> str:
     return next((split for split in ("dev", "test") if split in there), "")
 
 
-class Change(NamedTuple):
+class ModelChange(NamedTuple):
     """What a model's run changed in the run before it."""
 
     before: str
@@ -131,14 +131,14 @@ class Change(NamedTuple):
         return f"{value} ({ends})"
 
 
-def _change(open_study: Study, before: str | None, after: str | None) -> Change | None:
+def _change(open_study: Study, before: str | None, after: str | None) -> ModelChange | None:
     """Return the change between two runs; None if one is absent, or if no question is measured in both."""
     if not before or not after:
         return None
     rule = study.rule_of_runs(open_study, before, after)
     compared = study.comparison(open_study, before, after, "answers", rule)
     k = min(HEADLINE_K, compared.depth)
-    return Change(before, after, figures_at(compared, k)) if len(compared) and k else None
+    return ModelChange(before, after, figures_at(compared, k)) if len(compared) and k else None
 
 
 def _gain(figures: PairedFigures) -> tuple[str, str]:
@@ -147,7 +147,7 @@ def _gain(figures: PairedFigures) -> tuple[str, str]:
     return signed_number(-100 * (less.value or 0.0)), signed_ends(-100 * (less.high or 0.0), -100 * (less.low or 0.0))
 
 
-def _sentences(model: str, change: Change | None, training_set: str) -> tuple[object, object]:
+def _sentences(model: str, change: ModelChange | None, training_set: str) -> tuple[object, object]:
     """Say by how much training changed the share of answered questions, with links to the questions behind it."""
     if not training_set and not model:
         return "No model yet.", "A retriever learns from a training set, and this study has none yet."
@@ -174,7 +174,7 @@ def _sentences(model: str, change: Change | None, training_set: str) -> tuple[ob
 
 
 def _cleaned_against_source(
-    open_study: Study, models: dict[str, dict], changed: Mapping[str, Change | None]
+    open_study: Study, models: dict[str, dict], changed: Mapping[str, ModelChange | None]
 ) -> list[Html]:
     """Return a line for each model of a cleaned set and one of the set it was cleaned from, with the same start."""
     sets, lines = training_sets(open_study), []
@@ -197,7 +197,7 @@ def _cleaned_against_source(
 def models_table(
     open_study: Study,
     models: dict[str, dict],
-    changed: Mapping[str, Change | None],
+    changed: Mapping[str, ModelChange | None],
     chosen: str,
     training_set: str,
 ) -> Html:
@@ -230,7 +230,7 @@ def models_table(
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def _measured_cells(change: Change | None, about: dict) -> tuple[Html | str, Html | str]:
+def _measured_cells(change: ModelChange | None, about: dict) -> tuple[Html | str, Html | str]:
     if change is None:
         is_retriever = about.get("kind") not in ("reader", "cross-encoder", KIND)
         return (span("not yet searched", cls="soft") if is_retriever else "–"), "–"
