@@ -193,9 +193,12 @@ def test_home_leads_through_the_steps(small_demo):
 @pytest.mark.parametrize("model", ["trained-noisy", "trained-clean"])
 def test_models_says_what_training_changed_and_the_path_leads_to_it(small_demo, model):
     page = Page(small_demo.folder, "training", tab="models", model=model)
-    (sentence,) = page.part('<p class="lead">.*?</p>')
-    assert re.match(rf"{model} answers [\d.]+ points (more|fewer) than minilm-dev at 5 \(", sentence), sentence
-    assert "got better" in sentence and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
+    (sentence,) = page.part("<h1>.*?</h1>")
+    assert re.match(rf"{model} answers [\d.]+ points (more|fewer) than minilm-dev in the top 5 \(", sentence), sentence
+    assert re.search(
+        r"trained-clean less trained-noisy, trained on clean and noisy: \S+ \(.* points in the top 5", page.text
+    )
+    assert "got better" in page.text and f"compare?a=minilm-dev&b={model}-dev&k=5&cell=only_a" in page.links()
     (following,) = page.part('<a [^>]*class="next".*?</a>')
     assert following == f"Next: see what changed from minilm-dev to {model}-dev"
 

@@ -59,16 +59,18 @@ class UseForecast:
         now: the half-width of the evaluation now; None for other uses.
         expected: one forecast for each number of LABELS, in shares (of doubtful gold: a count); empty if nothing can be
             said yet, and `lacking` says why.
+        command: the command that begins what is lacking; "" for none, and in files of older versions.
     """
 
     use: str
     now: float | None
     expected: tuple[Forecast, ...]
     lacking: str = ""
+    command: str = ""
 
     @property
-    def forecast_cells(self) -> list[str]:
-        """Return the expected effect for each number of LABELS, with its 90% interval."""
+    def forecast_cells(self) -> list[tuple[str, str]]:
+        """Return the expected effect for each number of LABELS, and its 90% interval."""
         return [_forecast_cell(self.use, found) for found in self.expected]
 
     @property
@@ -151,8 +153,9 @@ class LabelForecast:
         """Return one line for each use with the expected effect of the next labels and 90% intervals."""
         lines = []
         for each in self.uses:
-            cells = [f"{n}: {cell}" for n, cell in zip(LABELS, each.forecast_cells, strict=False)]
-            lines.append(f"{each.title}: {'; '.join(cells) or each.lacking}")
+            cells = [f"{n}: {value} ({ends})" for n, (value, ends) in zip(LABELS, each.forecast_cells, strict=False)]
+            lacking = f"{each.lacking}{f': {each.command}' if each.command else ''}"
+            lines.append(f"{each.title}: {'; '.join(cells) or lacking}")
         return lines
 
 
@@ -187,12 +190,13 @@ def _signed_points(share: float) -> str:
     return signed_number(100 * share)
 
 
-def _forecast_cell(use: str, forecast: Forecast) -> str:
-    if use == "gold":
-        return f"{forecast.value:.0f} ({forecast.low:.0f} to {forecast.high:.0f})"
-    if use == "evaluation":
-        return f"{100 * forecast.value:.1f} ({100 * forecast.low:.1f} to {100 * forecast.high:.1f})"
-    return f"{_signed_points(forecast.value)} ({_signed_points(forecast.low)} to {_signed_points(forecast.high)})"
+def _forecast_cell(use: str, forecast: Forecast) -> tuple[str, str]:
+    def text(value: float) -> str:
+        if use == "gold":
+            return f"{value:.0f}"
+        return f"{100 * value:.1f}" if use == "evaluation" else _signed_points(value)
+
+    return text(forecast.value), f"{text(forecast.low)} to {text(forecast.high)}"
 
 
 @job("forecast labels", light=True, extras=("judges",))
@@ -298,7 +302,7 @@ def _gold_forecast(bench: CurveBench) -> UseForecast:
     said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
     settled = [label for label in said if label in ("positive", "related", "negative")]
     if len(settled) < 10:
-        return UseForecast("gold", None, (), "judge about 30 gold passages first: blindspot batch gold")
+        return UseForecast("gold", None, (), "judge about 30 gold passages first", "blindspot batch gold")
     wrong = sum(label != "positive" for label in settled)
     return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
 
