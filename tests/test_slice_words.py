@@ -86,9 +86,11 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
     assert sentence(found, ("A", "B")) == words
     titled = sentence(found, ("A", "B"), 5)
-    assert titled == re.sub("([AB]) (.+?) ahead on", r"\1 \2 ahead of other in the top 5 on", words.replace("level on", "level in the top 5 on")).replace(
-        "other", "B" if here > 0 else "A"
-    )
+    assert titled == re.sub(
+        "([AB]) (.+?) ahead on",
+        r"\1 \2 ahead of other in the top 5 on",
+        words.replace("level on", "level in the top 5 on"),
+    ).replace("other", "B" if here > 0 else "A")
 
 
 def test_the_relation_that_is_named_has_enough_facts():

@@ -338,7 +338,9 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
         address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{grouping: value}) | more)
         return link(label, address, data_focus=f"{focus}-{name}", title=title, **attributes)
 
-    label, words = (relation_label(name), "relation") if grouping == "relation" else (bucket_name(name), "frequency group")
+    label, words = (
+        (relation_label(name), "relation") if grouping == "relation" else (bucket_name(name), "frequency group")
+    )
     title = f"Show all {words}s" if chosen else f"Show only the questions of this {words}"
     head = (
         group_link(

@@ -25,7 +25,16 @@ from blindspot.app.components.download_buttons import table_downloads
 from blindspot.app.components.empty_page import show_empty_page
 from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import bucket_name, choices_fold, grouping, letter, methods_note, notice, relation_label, term
+from blindspot.app.components.marks import (
+    bucket_name,
+    choices_fold,
+    grouping,
+    letter,
+    methods_note,
+    notice,
+    relation_label,
+    term,
+)
 from blindspot.app.components.miss_causes import causes_link, causes_panel
 from blindspot.app.components.next_questions import step_of_selection
 from blindspot.app.components.path_bar import lead_to
@@ -117,7 +126,9 @@ def page() -> None:
         _filters(compared, chosen, rest)
     others = set(chosen.more.split(","))
     beside = [
-        each for name in rest if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
+        each
+        for name in rest
+        if name in others and (each := study.measured(opened, name, relevance, rule)).kind == compared.run_a.kind
     ]
     show(
         div(
@@ -404,7 +415,9 @@ def _scope(compared: Comparison, chosen: Selection, subset: np.ndarray):
 
 
 def _questions_head(chosen: Selection, total: int):
-    parts = [tag("h2", CELL_NAMES[chosen.cell], span(f" in the top {chosen.k}" if chosen.cell != "all" else "", cls="soft"))]
+    parts = [
+        tag("h2", CELL_NAMES[chosen.cell], span(f" in the top {chosen.k}" if chosen.cell != "all" else "", cls="soft"))
+    ]
     if chosen.cell != "all":
         parts.append(
             link("Show all questions", chosen.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells")

@@ -94,9 +94,17 @@ def page() -> None:
         ),
     )
     said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
-    certain = "" if view == "frequency" else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
+    certain = (
+        ""
+        if view == "frequency"
+        else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
+    )
     about = methods_note(convention(panel.kind, study.rule_of(opened, names)), certain)
-    below = tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"), about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
+    below = (
+        tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"),
+        about,
+        choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}"),
+    )
     with pickers:
         show(div(*choosers, cls="choosers"))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None

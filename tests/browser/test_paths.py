@@ -144,7 +144,9 @@ def test_a_researchers_journey(study, tab, tmp_path, record_property):
         go("Map", "misses")
         click(tab.get_by_label("Run"))
         click(tab.get_by_role("option", name="vectors"))
-        expect(tab.locator("h1")).to_contain_text("of the 44 questions that vectors misses in the top 5", timeout=PATIENCE)
+        expect(tab.locator("h1")).to_contain_text(
+            "of the 44 questions that vectors misses in the top 5", timeout=PATIENCE
+        )
 
         click(tab.get_by_role("navigation").get_by_role("link", name="Compare", exact=True))
         click(tab.locator(".flips .only_a a"))
