@@ -28,7 +28,6 @@ from blindspot.app.components.judged_table import judged_table
 from blindspot.app.components.marks import (
     bucket_name,
     choices_fold,
-    grouping,
     letter,
     methods_note,
     notice,
