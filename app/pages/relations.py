@@ -19,7 +19,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, span, tag
+from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import Selection, offered_measures
 from blindspot.backend.core.jobs import request
@@ -85,14 +85,6 @@ def page() -> None:
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
-    choosers = (
-        choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
-        choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
-        choices(
-            "measure",
-            [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
-        ),
-    )
     said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
     certain = (
         ""
@@ -106,7 +98,7 @@ def page() -> None:
         choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}"),
     )
     with pickers:
-        show(div(*choosers, cls="choosers"))
+        show(_choosers(panel, k, view, measure))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
     chosen = Selection(names[0], names[1], k, relevance, measure=measure.name) if len(names) > 1 else None
     if curves is not None:
@@ -125,6 +117,20 @@ def page() -> None:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
         with head:
             show(tag("h1", "None of these questions has a relation"), *below, notice(by_frequency, "."))
+
+
+def _choosers(panel: Panel, k: int, view: str, measure: RankingMeasure) -> Html:
+    """The rows of links that choose k, the view and the measure."""
+    offered = offered_measures(panel.kind)
+    return div(
+        choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
+        choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
+        choices(
+            "measure",
+            [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
+        ),
+        cls="choosers",
+    )
 
 
 def _compare_address(names: list[str], k: int, **more: str) -> str:
