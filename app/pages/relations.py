@@ -85,18 +85,7 @@ def page() -> None:
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
-    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
-    certain = (
-        ""
-        if view == "frequency"
-        else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
-    )
-    about = methods_note(convention(panel.kind, study.rule_of(opened, names)), certain)
-    below = (
-        tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"),
-        about,
-        choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}"),
-    )
+    below = _below_heading(panel, names, k, measure, view)
     with pickers:
         show(_choosers(panel, k, view, measure))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
@@ -117,6 +106,22 @@ def page() -> None:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
         with head:
             show(tag("h1", "None of these questions has a relation"), *below, notice(by_frequency, "."))
+
+
+def _below_heading(panel: Panel, names: list[str], k: int, measure: RankingMeasure, view: str) -> tuple[Html, ...]:
+    """The unit of the figures, how they are counted, and the line that opens the choices in a narrow window."""
+    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
+    certain = (
+        ""
+        if view == "frequency"
+        else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
+    )
+    about = methods_note(convention(panel.kind, study.rule_of(panel.study, names)), certain)
+    return (
+        tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"),
+        about,
+        choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}"),
+    )
 
 
 def _choosers(panel: Panel, k: int, view: str, measure: RankingMeasure) -> Html:
