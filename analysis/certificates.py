@@ -163,7 +163,7 @@ class _Bettor:
         )
         return result
 
-    def learn(self, stakes: np.ndarray, estimate: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+    def learn(self, stakes: np.ndarray, estimate: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Update with a draw and return the estimate that the bet used, (r,). estimate: (r, coefficients). labelled:
         (r,).
         """
@@ -174,7 +174,7 @@ class _Bettor:
         factor = 1 + stakes * (self.against - chosen)
         self.wealth += np.log(factor)
         self.slope += stakes / factor
-        now = share_at_target(labelled, self.target, self.size)
+        now = share_at_target(label, self.target, self.size)
         self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
         self.against = now
         return chosen
@@ -184,7 +184,8 @@ def hedge(wealth: np.ndarray, tail_probability: np.ndarray | float, deviation: n
     """Return the stake that hedges a digital option that pays 1 / (1 - level) at the horizon.
 
     Args:
-        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation: standard
+        wealth: log of the bettor's wealth, begun at 0. tail_probability: log of 1 / the wealth that rejects. deviation:
+            standard
         deviation of the sum of the estimates from now to the horizon.
     """
     from scipy.special import log_ndtr, ndtri_exp

@@ -1,14 +1,14 @@
 """Do the intervals of `blindspot check` cover, and how many labels do they need? How long does a check take?
 
     python -m benchmarks.check                      # simulated files with known truth
-    python -m benchmarks.check --make STUDY F       # write a real file F.jsonl with its truth F.npy, from the study of benchmarks.study
-    python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative pairs are false
-    python -m benchmarks.check --rows 100000        # seconds and memory of a check
+    python -m benchmarks.check --make STUDY F       # write a real file F.jsonl with its truth F.npy, from the study of
+    benchmarks.study python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative
+    pairs are false python -m benchmarks.check --rows 100000        # seconds and memory of a check
 
-Simulated files have 20,000 negative pairs. A pair's suspicion is normal; that of false ones is higher by so much that the
-area under the ROC curve (AUC) is as stated. The engine is not told the AUC. Each run draws and judges pairs with its
-seed, and looks at the interval after every label: it covers if the truth is inside all of them. "fixed" are the labels
-that a simple random sample of a fixed size takes for the same half-width, with one look at the end.
+Simulated files have 20,000 negative pairs. A pair's suspicion is normal; that of false ones is higher by so much that
+the area under the ROC curve (AUC) is as stated. The engine is not told the AUC. Each run draws and judges pairs with
+its seed, and looks at the interval after every label: it covers if the truth is inside all of them. "fixed" are the
+labels that a simple random sample of a fixed size takes for the same half-width, with one look at the end.
 """
 
 from __future__ import annotations
@@ -116,15 +116,15 @@ def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[
     false = np.load(truth)
     with tempfile.TemporaryDirectory() as folder:
         found = check(path, Path(folder) / "study")
-        pairs = negative_pairs(found.checked.places)
+        pairs = negative_pairs(found.checked_study.occurrences)
         if len(pairs) != len(false):
             raise SystemExit(f"{truth} has {len(false):,} pairs, the file {len(pairs):,}")
         cells, member = cells_by_suspicion(suspicion(pairs)[0])
         yield f"{path.name}, suspicion", false.mean(), measure(false, cells, member, runs)
         alone = Cells(np.array([len(pairs)]), np.array([EXPECTED]), np.ones(1))
         yield f"{path.name}, none", false.mean(), measure(false, alone, np.zeros(len(pairs), np.int64), runs)
-        np.save(found.checked.folder / "cells.npy", member.astype(np.int16))
-        report_rules(found.checked, pairs, false, cells, member)
+        np.save(found.checked_study.folder / "cells.npy", member.astype(np.int16))
+        report_rules(found.checked_study, pairs, false, cells, member)
 
 
 def report_rules(
@@ -177,9 +177,9 @@ def report_rules(
 
 
 def make_real(folder: Path, out: Path, negatives: int = 5) -> None:
-    """Write n-tuples of the train questions of the real data: the first gold passage, and the first other ones that BM25
-    finds, with BM25's scores. All gold passages are the truth. Questions whose first gold BM25 does not find in `DEPTH`
-    are left out.
+    """Write n-tuples of the train questions of the real data: the first gold passage, and the first other ones that
+    BM25 finds, with BM25's scores. All gold passages are the truth. Questions whose first gold BM25 does not find in
+    `DEPTH` are left out.
     """
     from blindspot.backend.checking.building import question_id
     from blindspot.backend.checking.check import check
@@ -207,8 +207,8 @@ def make_real(folder: Path, out: Path, negatives: int = 5) -> None:
             row |= {f"negative_{number}": text for number, text in enumerate(texts[1:], 1)}
             file.write(json.dumps({**row, "scores": [found[each] for each in chosen]}) + "\n")
     with tempfile.TemporaryDirectory() as temporary:
-        made = check(path, Path(temporary) / "study").checked
-        pairs, corpus, questions = negative_pairs(made.places), made.study.corpus, made.study.questions
+        made = check(path, Path(temporary) / "study").checked_study
+        pairs, corpus, questions = negative_pairs(made.occurrences), made.study.corpus, made.study.questions
         owners, truth = {}, np.zeros(len(pairs), bool)
         for place, (question, passage) in enumerate(zip(pairs.question.tolist(), pairs.passage.tolist(), strict=True)):
             if question not in owners:

@@ -3,10 +3,10 @@
 python -m benchmarks.coverage                          the grid of intervals
 python -m benchmarks.coverage --swapped demo           tests and the slice finder on a demo's lists, swapped by fact
 
-The grid has n from 10 to 1,000, rates from 2 to 98%, discordance from 2 to 50%, and groups equal and skewed. A cell is the
-mean over its rates: a score interval covers less than it says at some single rates and more at others (Brown, Cai and
-DasGupta 2001). The aim is at least 93% in every cell. "bootstrap" is the percentile bootstrap of questions, which these
-intervals replaced.
+The grid has n from 10 to 1,000, rates from 2 to 98%, discordance from 2 to 50%, and groups equal and skewed. A cell is
+the mean over its rates: a score interval covers less than it says at some single rates and more at others (Brown, Cai
+and DasGupta 2001). The aim is at least 93% in every cell. "bootstrap" is the percentile bootstrap of questions, which
+these intervals replaced.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Case:
 
 @dataclass(frozen=True)
 class CoverageCell:
-    """A line of the table. mean, lowest: coverage as a mean over the rates, and at the worst one. width: of the intervals.
-    bootstrap: coverage of the interval before: the percentile bootstrap, and for seeds the pooled one.
+    """A line of the table. mean, lowest: coverage as a mean over the rates, and at the worst one. width: of the
+    intervals. bootstrap: coverage of the interval before: the percentile bootstrap, and for seeds the pooled one.
     """
 
     name: str
@@ -121,7 +121,7 @@ def of_cases(name: str, cases: Iterable[Case], rounds: int) -> CoverageCell:
     covered, widths, boot = [], [], []
     for case in cases:
         made = [case.draw(rng) for _ in range(rounds)]
-        found = [mean_interval(*each, signed=case.signed) for each in made]
+        found = [mean_interval(*each, is_signed=case.signed) for each in made]
         covered.append(np.mean([each.low <= case.truth <= each.high for each in found]))
         widths.append(np.mean([each.high - each.low for each in found]))
         peers = [bootstrap(values, groups, rng) for values, _, groups in made[: max(rounds // 20, 1)]]
@@ -252,7 +252,7 @@ def crossed(seeds: int, n: int, signed: bool, rounds: int) -> CoverageCell:
                     of_seed = rng.choice([-1, 1], (seeds, 1)) * spread
                     runs.append((rng.random((seeds, n)) < rate + ease + of_seed).astype(float))
                 values = runs[0] - runs[1] if signed else runs[0]
-                found = crossed_mean(values, signed=signed)
+                found = crossed_mean(values, is_signed=signed)
                 truth = 0.0 if signed else rate
                 assert found.low is not None and found.high is not None, "bounded"
                 hits.append((found.low <= truth <= found.high, found.high - found.low))
@@ -324,7 +324,7 @@ def swapped(
         values = differences * rng.choice([-1.0, 1.0], facts.max() + 1)[facts]
         rejected += sign_flip(values, units, 2000, study) <= 0.05
         listed += bool(find_departing_slices(values, *slices, units=units).findings)
-        made: Interval = mean_interval(values, units, signed=True)
+        made: Interval = mean_interval(values, units, is_signed=True)
         covered += made.low <= 0 <= made.high
     return rejected, listed, covered
 

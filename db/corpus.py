@@ -112,7 +112,8 @@ class Corpus(PerThread):
         """Return the first `limit` rows at most whose title and text together contain every word, ignoring case.
 
         Args:
-            row_count: number of rows to look through, from the first; a scan of all would take long in a large collection.
+            row_count: number of rows to look through, from the first; a scan of all would take long in a large
+                collection.
         """
         condition, values = contains_all_words("(title || ' ' || text)", search_words)
         found = self.connection.execute(
@@ -190,7 +191,9 @@ class CorpusWriter:
         self.add_rows([(p.id, p.title, p.text) for p in passages])
 
     def add_rows(self, rows: Sequence[Row], packed_text: bytes | None = None) -> None:
-        """Append a block of (id, title, text). `packed_text` is `pack_text(rows)` if the caller has already computed it."""
+        """Append a block of (id, title, text). `packed_text` is `pack_text(rows)` if the caller has already computed
+        it.
+        """
         if not rows:
             return
         self._digest.update(pack_text(rows) if packed_text is None else packed_text)
@@ -246,7 +249,7 @@ class CorpusWriter:
         """Build the index, and call `tick` meanwhile. An error that `tick` raises interrupts SQLite and is raised again
         here.
         """
-        raised: list[BaseException] = []
+        errors: list[BaseException] = []
         last = [time.monotonic()]
 
         def handler() -> int:
@@ -255,7 +258,7 @@ class CorpusWriter:
                 try:
                     tick()
                 except BaseException as error:
-                    raised.append(error)
+                    errors.append(error)
                     return 1
             return 0
 
@@ -263,8 +266,8 @@ class CorpusWriter:
         try:
             self._index_ids()
         except sqlite3.OperationalError:
-            if raised:
-                raise raised[0] from None
+            if errors:
+                raise errors[0] from None
             raise
         finally:
             self._connection.set_progress_handler(None, 0)

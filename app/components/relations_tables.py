@@ -114,7 +114,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
             address = questions_address(slice_of(curves, series, point))
             if address:
                 count = link(count, address, title="Compare the first two runs on these questions")
-            head, *known = curves.known("" if number else series, point)
+            head, *known = curves.known_cells("" if number else series, point)
             cells = [*known, count, *(percentage(by_run[run][number].success, True, is_share) for run in runs)]
             lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
     return table(table_head(*curves.known_columns, "n", *runs), lines, "figures groups panel-table")

@@ -2,13 +2,14 @@
 
 Read from JSON lines, JSON arrays, CSV, Parquet and Arrow (`blindspot.backend.data.table_files`), in these shapes:
 
-- OpenInference spans, as Phoenix exports them (`get_spans_dataframe`, and spans as JSON) and as OTLP/JSON: spans of kind
-  RETRIEVER with `input.value` and `retrieval.documents` (Arize-ai/openinference, spec/semantic_conventions.md);
-- Langfuse's observations with `input` and `output` (langfuse.com, blob storage export field reference; export from the UI);
-- LangSmith's runs of `run_type` retriever: `inputs.query`, `outputs.documents` with `page_content` (langsmith.schemas.Run,
+- OpenInference spans, as Phoenix exports them (`get_spans_dataframe`, and spans as JSON) and as OTLP/JSON: spans of
+  kind RETRIEVER with `input.value` and `retrieval.documents` (Arize-ai/openinference, spec/semantic_conventions.md);
+- Langfuse's observations with `input` and `output` (langfuse.com, blob storage export field reference; export from the
+UI); - LangSmith's runs of `run_type` retriever: `inputs.query`, `outputs.documents` with `page_content`
+(langsmith.schemas.Run,
   bulk export as Parquet);
-- a table with a question and its list of chunks on each row, or a question and one chunk; columns by their usual names, or
-  chosen.
+- a table with a question and its list of chunks on each row, or a question and one chunk; columns by their usual names,
+  or chosen.
 
 Rows of other kinds, such as calls of a language model, are skipped.
 """
@@ -150,28 +151,28 @@ class _Event:
     line: int
 
 
-def open_log(path: str | Path, chosen: Mapping[str, str] | None = None) -> OpenedLog:
+def open_log(path: str | Path, chosen_columns: Mapping[str, str] | None = None) -> OpenedLog:
     """Recognise the layout of a log.
 
     Args:
-        chosen: Columns of a table by the names of `TABLE`, where they have other names than the usual ones.
+        chosen_columns: Columns of a table by the names of `TABLE`, where they have other names than the usual ones.
 
     Raises BadInput for a file of unknown layout; the message names its columns.
     """
     path = Path(path)
     columns = columns_of(path)
-    for name in chosen or {}:
+    for name in chosen_columns or {}:
         if name not in TABLE:
             raise BadInput(f"{name!r} is no part of a log; choose {', '.join(TABLE)}", path)
-    if absent := next((column for column in (chosen or {}).values() if column not in columns), None):
+    if absent := next((column for column in (chosen_columns or {}).values() if column not in columns), None):
         raise BadInput(f"there is no column {absent!r}; the columns are {column_names(columns)}", path)
-    if not chosen:
+    if not chosen_columns:
         sample = [row for row in islice(_log_rows(path), LOOKED_AT) if not isinstance(row, BadInput)]
         for shape in SHAPES:
             marked = any(mark in row for _, row in sample for mark in shape.marks)
             if marked and next(_span_entries(sample, shape), None) is not None:
                 return OpenedLog(path, shape.name, shape, {})
-    taken = usual_columns(columns) | dict(chosen or {})
+    taken = usual_columns(columns) | dict(chosen_columns or {})
     if {"question", "chunks"} <= set(taken) and taken["question"] != taken["chunks"]:
         return OpenedLog(path, "table", None, taken)
     raise BadInput(

@@ -123,7 +123,9 @@ class QuestionEncoder:
 
 
 def _passage_prompt(encoder: Encoder, question_encoder: BulkEncoder) -> str | None:
-    """Return the prompt of passages if the network of questions gives the encoder's vectors of passages with it, else None."""
+    """Return the prompt of passages if the network of questions gives the encoder's vectors of passages with it, else
+    None.
+    """
     passages = BulkEncoder(encoder, "float32")
     if passages.tokenizer is None or question_encoder.openvino is None:
         return None
@@ -139,9 +141,11 @@ class StoredEncoder:
     prompt: goes before each text; that of questions by default.
     """
 
-    def __init__(self, stored: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel, prompt: str | None = None):
-        self._stored, self._tokenizer, self._network = stored, tokenizer, network
-        self._prompt = stored.prompt if prompt is None else prompt
+    def __init__(
+        self, stored_network: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel, prompt: str | None = None
+    ):
+        self._stored, self._tokenizer, self._network = stored_network, tokenizer, network
+        self._prompt = stored_network.prompt if prompt is None else prompt
 
     def encode(self, texts: Sequence[str], tick: Tick | None = None) -> np.ndarray:
         """Return the vectors (n, d) float32."""

@@ -1,8 +1,8 @@
 """Train an adapter: a linear map of question vectors for an existing index, trained in seconds on a CPU.
 
 Passage vectors do not change, so nothing is encoded or indexed again. The map is q + W q, and begins as the identity
-(`make_map` in adapter_map.py). The result is an ordinary encoder: a sentence-transformers folder in which the map is the last module of the
-question encoder.
+(`make_map` in adapter_map.py). The result is an ordinary encoder: a sentence-transformers folder in which the map is
+the last module of the question encoder.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def train_adapter(
         run: the run whose lists the judge teaches; default the one that a feature judge learned from.
 
     Raises:
-        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has a
+        Refused: the name is taken, the similarity is l2, both or neither of set and judge are named, or no question has
+            a
         positive; and as `judged_lists` raises. Missing: no such index or set.
     """
     started = time.monotonic()
@@ -224,7 +225,7 @@ def _with_answer_and_subject(study: Study, training_set: TrainingSet) -> dict[st
     return by_question
 
 
-def _save_adapted_encoder(dense: Dense, mapped: Module, folder: Path) -> None:
+def _save_adapted_encoder(dense: Dense, question_map: Module, folder: Path) -> None:
     """Save the base model and the map as one sentence-transformers folder, using only modules of that library."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
@@ -237,7 +238,7 @@ def _save_adapted_encoder(dense: Dense, mapped: Module, folder: Path) -> None:
     else:
         question, passage = base, base
     ending = [Normalize()] if dense.unit_length else []
-    router = Router.for_query_document([*question, as_dense_module(mapped), *ending], list(passage))
+    router = Router.for_query_document([*question, as_dense_module(question_map), *ending], list(passage))
     whole = dense.encoder.model
     model = SentenceTransformer(
         modules=[router],

@@ -340,18 +340,18 @@ class CurveBench:
         """
         return None if self.dense is None else self._map_successes(None)
 
-    def _map_successes(self, mapped: Any) -> np.ndarray:
+    def _map_successes(self, question_map: Any) -> np.ndarray:
         """Return for each dev question whether the top 20 contain a relevant passage, (q',) bool. The questions are
-        mapped if `mapped` is given.
+        mapped if `question_map` is given.
         """
         assert self.dense is not None
         self.report("searching dev")
         vectors = self._dev_vectors
-        if mapped is not None:
+        if question_map is not None:
             import torch
 
             with torch.no_grad():
-                mapped_vectors = mapped(torch.from_numpy(vectors))
+                mapped_vectors = question_map(torch.from_numpy(vectors))
                 vectors = (
                     torch.nn.functional.normalize(mapped_vectors, dim=1) if self.dense.unit_length else mapped_vectors
                 ).numpy()
