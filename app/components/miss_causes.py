@@ -159,5 +159,5 @@ def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
         join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]
     ]
     sentence_parts += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
-    missed = span(f"misses it at {causes.k}: ", cls="soft")
+    missed = span(f"misses it in the top {causes.k}: ", cls="soft")
     return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")
