@@ -99,9 +99,7 @@ def people_panel(quality: Quality) -> Html:
         ),
         wide_head("positive"),
         wide_head("unsure"),
-        wide_head(
-            term("consistent", "Passages with the same label when judged blind a second time in another batch")
-        ),
+        wide_head(term("consistent", "Passages with the same label when judged blind a second time in another batch")),
     )
     lines = [_person(each) for each in quality.work]
     drift = quality.drift
