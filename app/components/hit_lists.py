@@ -16,7 +16,6 @@ from blindspot.backend.text.answers import answer_spans, has_answer, query_spans
 from blindspot.backend.text.spans import Span, excerpt, split_at_spans
 from blindspot.db.records import Hits, Passage, Question
 
-
 FIRST_HITS = 3  # hits of each of several lists in a narrow window; style.css has the same number
 
 
