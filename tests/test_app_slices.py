@@ -42,7 +42,9 @@ def test_a_slice_in_the_address_shows_its_questions_and_figures(study):
     page = slices(study, slice="word:where and frequency>=20")
     (title,) = page.part("<h1.*?</h1>")
     assert listed(page) == {"q2", "q3", "q4"} and " on 3 questions of 7 " in title
-    assert title.startswith("No difference between alpha and beta at 5 is established ("), "the answer first"
+    assert title.startswith("No difference between alpha and beta in the top 5 is established on 3 questions of 7 "), (
+        "the answer first"
+    )
     assert "short 1 100.0" in page.text, "a run that searched one of them"
 
 

@@ -154,14 +154,17 @@ def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path)
     compared = {name: measure(study, name, "gold") for name in ("noisy", "clean")}
     verdict = cleaning_verdict(Comparison.of_runs(compared["noisy"], compared["clean"]))
     low = 100 * tango(len(asked), 0, len(asked))[0]
-    assert f"changes Success by +100.0 points at 5 ({low:+.1f} to +100.0) and +100.0 points at 20" in verdict
-    assert "No difference between the two is established at 1 (+0.0)." in verdict
+    assert (
+        f"changes Success by +100.0 points in the top 5 ({low:+.1f} to +100.0) and +100.0 points in the top 20"
+        in verdict
+    )
+    assert "No difference between the two is established in the top 1 (+0.0)." in verdict
     assert (
         verdict.startswith("In this one training, ")
         and f"Measured over {len(asked)} questions. Training with another seed" in verdict
     )
     same = cleaning_verdict(Comparison.of_runs(compared["clean"], compared["clean"]))
-    assert "No difference between the two is established at 1 (+0.0), 5 (+0.0) and 20 (+0.0)." in same
+    assert "No difference between the two is established in the top 1 (+0.0), 5 (+0.0) and 20 (+0.0)." in same
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,6 +85,12 @@ def test_a_sentence_says_who_is_ahead_there_and_elsewhere(here, outside, words):
     figures = SimpleNamespace(n=84, difference=SimpleNamespace(estimate=SimpleNamespace(value=here)))
     found = SimpleNamespace(figures=figures, outside=outside, expression="relation:P1")
     assert sentence(found, ("A", "B")) == words
+    titled = sentence(found, ("A", "B"), 5)
+    assert titled == re.sub(
+        "([AB]) (.+?) ahead on",
+        r"\1 \2 ahead of other in the top 5 on",
+        words.replace("level on", "level in the top 5 on"),
+    ).replace("other", "B" if here > 0 else "A")
 
 
 def test_the_relation_that_is_named_has_enough_facts():

@@ -16,7 +16,16 @@ from blindspot.analysis.buckets import FEW, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.marks import INTERVAL, grouping, letter, percent, percentage, relation_label, success_head
+from blindspot.app.components.marks import (
+    INTERVAL,
+    bucket_name,
+    grouping,
+    letter,
+    percent,
+    percentage,
+    relation_label,
+    success_head,
+)
 from blindspot.app.markup import Html, div, join, link, span, table, table_head, tag, term
 from blindspot.app.runs import retriever_label
 from blindspot.app.selection import Selection
@@ -24,7 +33,7 @@ from blindspot.app.study import Comparison
 from blindspot.backend.core.result_table import interval_ends, signed_ends, signed_number
 from blindspot.backend.core.units import count_with_units, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
-from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence
+from blindspot.backend.evaluation.comparison_words import p_words, significance_sentence, where_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.number_words import quantity
@@ -73,12 +82,12 @@ def accuracy_table(
     asked = take(comparison.questions, np.flatnonzero(subset))
     lines += [_other_line(each, asked, measure, ks, selection) for each in other_runs]
     oracle = [_accuracy_cell(figures.figures_at[k].oracle, measure, k, selection.k) for k in ks]
-    lines.append(tag("tr", tag("th", term("oracle", ORACLE), scope="row"), *oracle))
+    lines.append(tag("tr", tag("th", term("either run", ORACLE), scope="row"), *oracle))
     ahead = [tag("td", gain(figures.figures_at[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
         cells = [tag("td", gain(figures.macro[k].difference), cls=_cut_off_class(k, selection.k)) for k in ks]
-        lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
+        lines.append(tag("tr", tag("th", term("mean of relations", MACRO), scope="row"), *cells))
     head = tag(
         "tr",
         tag(
@@ -117,23 +126,26 @@ def _other_line(
     return tag("tr", tag("th", name, less, scope="row"), *cells)
 
 
-def headline(comparison: Comparison, selection: Selection, subset: np.ndarray) -> str:
-    """Say in one short sentence which run is better at the chosen k, and by how much."""
+def headline(comparison: Comparison, selection: Selection, subset: np.ndarray, on: str = "") -> str:
+    """Say in one short sentence which run is better at the chosen k, and by how much.
+
+    Args:
+        on: the questions, such as " on 12 questions of relation P19"; "" for those of the comparison.
+    """
     if by_results(selection.slice):
         return "These questions were selected by their results."
     figures = _overall_figures(comparison, selection, subset).figures_at[selection.k]
-    estimate, where = (
-        figures.difference.estimate,
-        f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
-    )
+    estimate, where = figures.difference.estimate, where_words(figures.k, figures.measure)
     if estimate.value is None:
         return "There are no questions, so there is no conclusion."
     value, low, high = estimate.percent
     a, b = comparison.run_a.name, comparison.run_b.name
     if figures.difference.p_shown > SURE:
-        return f"No difference between {a} and {b} {where} is established ({signed_ends(low, high)} points)."
+        return f"No difference between {a} and {b} {where} is established{on} ({signed_ends(low, high)} points)."
     low, high = (low, high) if value > 0 else (-high, -low)
-    return f"{a if value > 0 else b} is {abs(value):.1f} points ahead {where} ({interval_ends(low, high, ' to ')})."
+    ahead, behind = (a, b) if value > 0 else (b, a)
+    ends = interval_ends(low, high, " to ")
+    return f"{ahead} is {abs(value):.1f} points ahead of {behind} {where}{on} ({ends})."
 
 
 def _measure_term(measure: RankingMeasure) -> Html:
@@ -200,13 +212,13 @@ def flip_table(comparison: Comparison, selection: Selection, subset: np.ndarray)
     head = tag(
         "tr",
         tag("td", cls="corner"),
-        tag("th", letter("b"), f" finds at {k}", scope="col"),
+        tag("th", letter("b"), f" finds in top {k}", scope="col"),
         tag("th", letter("b"), " misses", scope="col"),
     )
     lines = (
         tag(
             "tr",
-            tag("th", letter("a"), f" finds at {k}", scope="row"),
+            tag("th", letter("a"), f" finds in top {k}", scope="row"),
             count_cell("both", "both find"),
             count_cell("only_a", "only A finds"),
         ),
@@ -254,7 +266,7 @@ def no_group_differs(comparison: Comparison, selection: Selection, subset: np.nd
     found = _group_figures(comparison, selection, subset, group_kind)
     if not found or any(each.difference.p_shown <= SURE for each in found.values()):
         return ""
-    group = "relation" if group_kind == "relation" else "group of frequencies"
+    group = grouping(group_kind)
     return f"In no {group} alone do the runs differ reliably: every p is above {SURE}."
 
 
@@ -273,14 +285,14 @@ FLIP_HEADS = {
     "only_b": (join("only ", letter("b")), "only B finds"),
     "neither": ("none", "neither finds"),
 }
-ORACLE = "Success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
+ORACLE = "Oracle: success if either of the two lists has a relevant passage: the best that choosing between A and B per question can reach."
 GAIN = (
     "The difference in percentage points, and the better run. Small print: paired 95% interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
 MACRO = (
-    "Difference of the macro averages (each relation has the same weight); the interval is over the questions "
+    "Macro: difference of the averages (each relation has the same weight); the interval is over the questions "
     "within each relation."
 )
 HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
@@ -326,8 +338,10 @@ def _group_line(name: str, paired: PairedFigures, selection: Selection, grouping
         address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{grouping: value}) | more)
         return link(label, address, data_focus=f"{focus}-{name}", title=title, **attributes)
 
-    label = relation_label(name) if grouping == "relation" else name
-    title = f"Show all {grouping}s" if chosen else f"Show only the questions of this {grouping}"
+    label, words = (
+        (relation_label(name), "relation") if grouping == "relation" else (bucket_name(name), "frequency group")
+    )
+    title = f"Show all {words}s" if chosen else f"Show only the questions of this {words}"
     head = (
         group_link(
             label, selection.cell, "" if chosen else name, grouping, title, aria_current="true" if chosen else None

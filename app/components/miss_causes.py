@@ -43,7 +43,7 @@ def causes_panel(comparison: Comparison, selection: Selection, subset: np.ndarra
     sides: tuple[Side, ...] = ("a",) if selection.a == selection.b else ("a", "b")
     table = miss_table(comparison, selection.k, rows, sides, not by_results(selection.slice))
     close = link("Close", selection.on_compare(), cls="quiet", data_focus="causes")
-    head = div(tag("h2", f"Why are questions missed at {selection.k}?"), close, cls="list-head")
+    head = div(tag("h2", f"Why are questions missed in the top {selection.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):
         show(
             div(head, notice("The runs find a relevant passage for each of these questions."), cls="panel", id="causes")
@@ -159,5 +159,5 @@ def _run_sentence(side: Side, name: str, causes: RunCauses) -> Html:
         join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]
     ]
     sentence_parts += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
-    missed = span(f"misses it at {causes.k}: ", cls="soft")
+    missed = span(f"misses it in the top {causes.k}: ", cls="soft")
     return tag("p", letter(side), " ", name, " ", missed, *(sentence_parts or ["no cause was measured"]), cls="causes")

@@ -106,7 +106,7 @@ def _summary_row(
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Callable[[str], str]) -> Html:
-    """The values behind the plotted curves, one row for each bucket and series. `questions_address` returns the address
+    """The values behind the plotted curves, one row for each frequency group and series. `questions_address` returns the address
     of a slice's questions.
     """
     is_share, lines = curves.measure is SUCCESS, []
@@ -122,7 +122,8 @@ def along_frequency(curves: Curves, runs: Sequence[str], questions_address: Call
             cells = [*known, count, *shown[:2], *(tag("td", each, cls="wide") for each in shown[2:])]
             lines.append(row(*cells, head=head, cls="few" if point.has_few_questions else None))
     heads = (tag("th", name, scope="col", cls="wide" if name in ("n", *runs[2:]) else None) for name in ("n", *runs))
-    return table(table_head(*curves.known_columns, *heads), lines, "figures groups panel-table")
+    known_heads = ("frequency group" if name == "bucket" else name for name in curves.known_columns)
+    return table(table_head(*known_heads, *heads), lines, "figures groups panel-table")
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:

@@ -119,10 +119,9 @@ def _next_step(map: Map, state: Clusters, rows: Sequence[clusters.ClusterRow], c
         return None
     if (cluster := _open_cluster(state)) is not None:
         questions = clusters.missed_questions(map, state, cluster, run, k)
-        if not questions:
-            return None
-        words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
-        return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, "a": run, "b": other, "k": k})
+        if questions:
+            words = f"Read the {quantity(len(questions), 'question')} that {run} misses here"
+            return NextStep(words, url.QUESTION, parameters={"question": questions[0].id, "a": run, "b": other, "k": k})
     worst = clusters.most_missed(rows, run)
     if worst is None:
         return None

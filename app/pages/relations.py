@@ -19,7 +19,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.components.relations_tables import choices, page_address
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, span, tag
+from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import Selection, offered_measures
 from blindspot.backend.core.jobs import request
@@ -53,7 +53,7 @@ from blindspot.backend.upkeep.study_path import NextStep
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
-CUT_NAMES = {"official": "official buckets", "mentions": "mentions", "cut": "equal mass"}
+CUT_NAMES = {"official": "official groups", "mentions": "mentions", "cut": "equal mass"}
 
 
 def page() -> None:
@@ -85,19 +85,9 @@ def page() -> None:
     measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
-    choosers = (
-        choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
-        choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
-        choices(
-            "measure",
-            [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
-        ),
-    )
-    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
-    about = methods_note(said, " ", convention(panel.kind, study.rule_of(opened, names)))
-    below = about, choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}")
+    below = _below_heading(panel, names, k, measure, view)
     with pickers:
-        show(div(*choosers, cls="choosers"))
+        show(_choosers(panel, k, view, measure))
         curves = _frequency_curves(panel, k, measure) if view == "frequency" else None
     chosen = Selection(names[0], names[1], k, relevance, measure=measure.name) if len(names) > 1 else None
     if curves is not None:
@@ -116,6 +106,36 @@ def page() -> None:
         by_frequency = link("Show by frequency", page_address(view="frequency"))
         with head:
             show(tag("h1", "None of these questions has a relation"), *below, notice(by_frequency, "."))
+
+
+def _below_heading(panel: Panel, names: list[str], k: int, measure: RankingMeasure, view: str) -> tuple[Html, ...]:
+    """The unit of the figures, how they are counted, and the line that opens the choices in a narrow window."""
+    said = f"{quantity(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
+    certain = (
+        ""
+        if view == "frequency"
+        else " A difference is certain if its p value, adjusted for all relations (Holm), is at most 0.05."
+    )
+    about = methods_note(convention(panel.kind, study.rule_of(panel.study, names)), certain)
+    return (
+        tag("p", f"{said} {measure.title_at(k)}, 95% intervals.", cls="under"),
+        about,
+        choices_fold(f"{', '.join(names)}, k = {k}, {VIEWS[view]}"),
+    )
+
+
+def _choosers(panel: Panel, k: int, view: str, measure: RankingMeasure) -> Html:
+    """The rows of links that choose k, the view and the measure."""
+    offered = offered_measures(panel.kind)
+    return div(
+        choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
+        choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
+        choices(
+            "measure",
+            [(MEASURES.get(name).title_at(k), page_address(measure=name), name == measure.name) for name in offered],
+        ),
+        cls="choosers",
+    )
 
 
 def _compare_address(names: list[str], k: int, **more: str) -> str:
@@ -206,7 +226,7 @@ def _frequency(opened: Study, panel: Panel, names: list[str], k: int, curves: Cu
     )
     notes = [f"Source of mentions: {curves.source}."]
     if curves.cut == "official":
-        notes.append("The buckets are those that come with the question sets.")
+        notes.append("The groups are the buckets that come with the question sets: 0 most frequent, 7 rarest.")
     if len(curves.series) > 1 and curves.training:
         notes.append(f"Seen in training: {curves.training}.")
     if curves.cut == "mass":

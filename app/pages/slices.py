@@ -136,12 +136,12 @@ def _show_slice(
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
         link("All slices", address(chosen, slice=""), cls="quiet"),
     )
-    title = words if by_results(chosen.slice) else f"{headline(compared, chosen, subset).rstrip('.')} on {words}."
+    title = words if by_results(chosen.slice) else headline(compared, chosen, subset, f" on {words}")
     about = methods_note(limits_sentence(compared.run_a.kind, chosen.rule))
     with head:
         show(
             tag("h1", title),
-            tag("p", significance_line(compared, chosen, subset)),
+            tag("p", significance_line(compared, chosen, subset), cls="under"),
             div(tag("code", chosen.slice), *links, about, cls="action"),
             fold,
         )
@@ -241,22 +241,21 @@ def _finder(open_study, chosen: Selection, facts: Facts, head: DeltaGenerator, f
     key = (study.questions_key(open_study), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
     found = _found_slices(facts, chosen.slice, *key)
     heading = "h2" if chosen.slice else "h1"
-    asked = (
-        f"{facts.comparison.units.count_words()} in both runs. {convention(facts.comparison.run_a.kind, chosen.rule)}"
-    )
-    about = methods_note(asked, " ", method_note(found))
+    asked = f"{facts.comparison.units.count_words()} in both runs. Points of Success@{chosen.k}, A − B."
+    under = tag("p", asked, cls="under") if heading == "h1" else ""
+    about = methods_note(convention(facts.comparison.run_a.kind, chosen.rule), " ", method_note(found))
     with head:
         if not found.slices:
             compared = facts.comparison
             lead_to(step_of_selection(open_study, compared, chosen, np.ones(len(compared), dtype=bool)))
-            show(tag(heading, _nothing_found(found)), tag("p", *_instead(found, chosen)), about, fold)
+            show(tag(heading, _nothing_found(found)), under, tag("p", *_instead(found, chosen)), about, fold)
             return
         with_nested = merged(found, facts)
         first = with_nested[0][0]
         words = f"See the {quantity(first.figures.n, 'question')} of this slice"
         lead_to(NextStep(words, PAGE, parameters=_parameters_of(chosen, first.expression)))
-        title = sentence(first, (chosen.a, chosen.b))
-        show(tag(heading, "Within the slice" if chosen.slice else title), about, fold)
+        title = sentence(first, (chosen.a, chosen.b), chosen.k)
+        show(tag(heading, "Within the slice" if chosen.slice else title), under, about, fold)
     _found_panel(chosen, found, with_nested)
     report = SliceReport(chosen.a, chosen.b, chosen.k, found)
     table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)

@@ -45,6 +45,7 @@ USES: dict[str, str] = {
 }
 
 MEASURE = {"reranker": "Success@1", "cleaning_retriever": "Success@20", "cleaning_reranker": "Success@1"}
+TOO_EARLY = "It is too early to say what more labels would change; judge about 30 passages of training questions first."
 LIKELY = 0.005  # the least gain that the sentence names although it is not certain
 NO_CHANGE = 0.015
 """An interval within so much of nothing, in Success, says that cleaning is not expected to change a retriever."""
@@ -94,28 +95,46 @@ class LabelForecast:
         """Return a sentence on the use for which labels help most, and on the expected effect of cleaning training
         sets.
         """
-        by_use = {each.use: each for each in self.uses if each.expected}
-        gains = {
-            use: (_narrowing_sentence(each) if use == "evaluation" else each.expected[-1])
-            for use, each in by_use.items()
-            if use != "gold"
-        }
+        gains, use, is_sure = self._best_use()
         if not gains:
-            return "It is too early to say what more labels would change; judge about 30 passages of training questions first."
-        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
-        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
-        use = max(sure or likely, key=lambda name: gains[name].value, default="")
+            return TOO_EARLY
         where = USES[use].split(",")[0] if use else ""
-        if sure:
+        if is_sure:
             what = f"labels pay most in {where}: the next {LABELS[-1]} are expected to {_gain_words(use, gains[use])}"
         else:
             what = f"no gain of the next {LABELS[-1]} labels is certain"
             what += f"; likeliest is that in {where} they {_gain_words(use, gains[use])}" if use else ""
-        cleaning = by_use.get("cleaning_retriever")
+        cleaning = next((each for each in self.uses if each.use == "cleaning_retriever" and each.expected), None)
         more = (
-            "" if sure or "evaluation" in gains else " Judge some dev questions to see what labels give the evaluation."
+            ""
+            if is_sure or "evaluation" in gains
+            else " Judge some dev questions to see what labels give the evaluation."
         )
         return f"On this study, {what}{'' if cleaning is None else _cleaning_words(cleaning.expected[-1])}.{more}"
+
+    @property
+    def short_sentence(self) -> str:
+        """Return in one sentence whether labels pay in this study, and for which use."""
+        gains, use, is_sure = self._best_use()
+        if not gains:
+            return TOO_EARLY
+        if not use:
+            return f"Labels may not pay here: no gain of the next {LABELS[-1]} is certain or likely."
+        where, gain = USES[use].split(",")[0], _gain_words(use, gains[use])
+        if is_sure:
+            return f"Labels pay most in {where}: the next {LABELS[-1]} are expected to {gain}."
+        return f"It is not certain that labels pay here: likeliest is that in {where} the next {LABELS[-1]} {gain}."
+
+    def _best_use(self) -> tuple[dict[str, Forecast], str, bool]:
+        """Return the gain of each use, the use with the largest ("" if none is likely), and whether it is certain."""
+        gains = {
+            each.use: (_narrowing_sentence(each) if each.use == "evaluation" else each.expected[-1])
+            for each in self.uses
+            if each.expected and each.use != "gold"
+        }
+        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
+        likely = {use: gain for use, gain in gains.items() if gain.value >= LIKELY and use != "cleaning_retriever"}
+        return gains, max(sure or likely, key=lambda name: gains[name].value, default=""), bool(sure)
 
     @property
     def answer(self) -> str:
