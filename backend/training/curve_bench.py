@@ -344,7 +344,7 @@ class CurveBench:
         run = self._encoder_run()
         if run is None:
             return self._map_successes(None)
-        rows = [run.row(question.id) for question in self.relevance.questions]
+        rows = np.array([run.row(question.id) for question in self.relevance.questions], np.int64)
         return np.asarray(run.answers(self.rule)[rows, :SUCCESS_OF_ADAPTER].any(axis=1))
 
     def _encoder_run(self) -> Run | None:
